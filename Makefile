@@ -1,0 +1,49 @@
+# One word per habit. `make test` on a bare Debian 12 machine does everything from the packages on.
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
+
+.PHONY: all deps build test asan tsan bench format format-check layers lint install clean help
+
+all: build
+
+help: ## list these words
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+deps: ## install the Debian packages of tools/packages.txt that are missing
+	@tools/install_packages tools/packages.txt
+
+build: deps ## build the program at build/turbogr
+	@cmake --preset cpu > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
+	@rm -f build-configure.log
+	@cmake --build --preset cpu -j $(JOBS)
+
+test: build ## run every test
+	@ctest --preset cpu -j $(JOBS)
+
+asan: deps ## run the tests under address and undefined-behaviour sanitizers
+	@cmake --preset asan > /dev/null && cmake --build --preset asan -j $(JOBS) && ctest --preset asan -j $(JOBS) -LE slow
+
+tsan: deps ## run the tests under the thread sanitizer
+	@cmake --preset tsan > /dev/null && cmake --build --preset tsan -j $(JOBS) && ctest --preset tsan -j $(JOBS) -LE slow
+
+bench: build ## measure every operator against its padded rival
+	@build/turbogr bench ops
+
+format: deps ## rewrite the sources in the house format
+	@clang-format -i $(SOURCES)
+
+format-check: deps
+	@clang-format --dry-run -Werror $(SOURCES)
+
+layers: ## fail on an include that points upwards
+	@tools/check_layers
+
+lint: build ## clang-tidy over every source
+	@tools/lint build
+
+install: build ## install the program under PREFIX (default /usr/local)
+	@cmake --install build --prefix $(PREFIX)
+
+clean: ## remove every build folder
+	@rm -rf build build-asan build-tsan

@@ -1,0 +1,13 @@
+// The subcommands of `turbogr`. Each registers its options on the parser; main runs the one chosen
+// and is the only place that catches errors.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace turbogr::apps {
+
+void add_doctor(CLI::App& app);
+
+}  // namespace turbogr::apps

@@ -1,0 +1,40 @@
+// `turbogr doctor`: what this machine and this build have, for bug reports and first steps.
+#include <dnnl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "apps/commands.h"
+#include "turbogr/core/context.h"
+#include "turbogr/core/simd_level.h"
+#include "turbogr/core/version.h"
+
+namespace turbogr::apps {
+namespace {
+
+void run_doctor() {
+  const dnnl_version_t* dnnl = dnnl_version();
+  const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
+  fmt::print("turbogr    {} ({})\n", version(), commit());
+  fmt::print("compiler   {}\n", __VERSION__);
+  fmt::print("oneDNN     {}.{}.{}\n", dnnl->major, dnnl->minor, dnnl->patch);
+  fmt::print("processor  {}\n", cpu_model());
+  fmt::print("kernels    {} (chosen for this processor)\n", name_of(best_simd_level()));
+  fmt::print("threads    {}\n", std::thread::hardware_concurrency());
+  fmt::print("memory     {:.1f} GiB\n", gib);
+  fmt::print("bf16       {}\n", best_simd_level() == SimdLevel::kAvx512Bf16
+                                    ? "native dot products"
+                                    : "emulated in f32 (right, not faster)");
+  fmt::print("CUDA       {}\n", kWithCuda ? "yes" : "not in this build");
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  app.add_subcommand("doctor", "Show what this machine and this build have")->callback(run_doctor);
+}
+
+}  // namespace turbogr::apps

@@ -1,0 +1,35 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "apps/commands.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/core/version.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("turbogr: trains generative recommenders on whole user histories", "turbogr");
+  app.set_version_flag("--version",
+                       fmt::format("turbogr {} ({})", turbogr::version(), turbogr::commit()));
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::help);
+  std::string level = "info";
+  app.add_option("--log-level", level, "debug, info, warning, error or off")->capture_default_str();
+  app.parse_complete_callback([&] { turbogr::log::set_up(level); });
+
+  turbogr::apps::add_doctor(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const turbogr::Error& error) {
+    fmt::print(stderr, "turbogr: {}\n", error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "turbogr: unexpected: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

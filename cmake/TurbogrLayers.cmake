@@ -1,0 +1,22 @@
+# tgr_add_layer(name LAYERS below... LIBRARIES external...): the static library turbogr_<name> from every
+# source in turbogr/<name>. Linking only the named layers makes the direction of dependencies real. The
+# program and the tests link every layer, through the global property TGR_LAYERS.
+function(tgr_add_layer name)
+  cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/turbogr/${name}/*.cc)
+  set(simd_sources ${sources})
+  list(FILTER simd_sources INCLUDE REGEX "_simd\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_simd\\.cc$")
+  if(name STREQUAL core)
+    list(APPEND sources ${CMAKE_BINARY_DIR}/generated/turbogr/core/version.cc)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TGR_LAYERS turbogr_${name})
+  add_library(turbogr_${name} STATIC ${sources})
+  target_link_libraries(turbogr_${name} PUBLIC turbogr_options ${ARG_LIBRARIES})
+  foreach(layer ${ARG_LAYERS})
+    target_link_libraries(turbogr_${name} PUBLIC turbogr_${layer})
+  endforeach()
+  if(simd_sources)
+    tgr_add_simd_sources(turbogr_${name} ${simd_sources})
+  endif()
+endfunction()

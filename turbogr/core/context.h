@@ -1,0 +1,76 @@
+// What every operator is given first: the device, its stream, the threads, scratch memory, and
+// where trace events go. Nothing of this is global; a rank owns one Context.
+//
+//   Context ctx({.threads = 2, .workspace_bytes = plan});
+//   layer_norm(ctx, x, {}, y, saved);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/device.h"
+#include "turbogr/core/simd_level.h"
+#include "turbogr/core/thread_pool.h"
+#include "turbogr/core/trace.h"
+#include "turbogr/core/workspace.h"
+
+namespace turbogr {
+
+inline constexpr bool kWithCuda = false;
+
+// Device tags: kernels are overloads on them.
+struct Cpu {
+  ThreadPool& pool;
+  Workspace& workspace;
+  SimdLevel simd;
+};
+struct Cuda {
+  void* stream;
+  Workspace& workspace;
+};
+
+struct ContextOptions {
+  Device device = Device::kCpu;
+  int threads = 0;                     // 0: one a core
+  std::size_t workspace_bytes = 0;     // may grow later with workspace().reserve
+  SimdLevel simd = best_simd_level();  // lowered by tests; asking for more than there is throws
+  std::uint64_t seed = 0;
+  Trace* trace = nullptr;
+};
+
+class Context {
+ public:
+  explicit Context(const ContextOptions& options = {});
+
+  Device device() const { return options_.device; }
+  int threads() const { return pool_.size(); }
+  SimdLevel simd() const { return options_.simd; }
+  std::uint64_t seed() const { return options_.seed; }
+  Trace* trace() const { return options_.trace; }
+  // Scratch and threads are lent, not part of the value: a const Context is what operators take.
+  Workspace& workspace() const { return workspace_; }
+  ThreadPool& pool() const { return pool_; }
+  void* stream() const { return stream_; }
+
+ private:
+  ContextOptions options_;
+  mutable ThreadPool pool_;
+  mutable Workspace workspace_;
+  void* stream_ = nullptr;
+};
+
+// Calls body with the tag of the context's device; a build without CUDA never instantiates that
+// half.
+template <class Body>
+void on_device(const Context& ctx, Body&& body) {
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) {
+      body(Cuda{ctx.stream(), ctx.workspace()});
+      return;
+    }
+  }
+  body(Cpu{ctx.pool(), ctx.workspace(), ctx.simd()});
+}
+
+}  // namespace turbogr

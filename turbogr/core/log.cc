@@ -1,0 +1,25 @@
+#include "turbogr/core/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <memory>
+#include <string>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::log {
+
+void set_up(std::string_view level) {
+  static constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error", "off"};
+  bool known = false;
+  for (const std::string_view name : kLevels) known = known || name == level;
+  TGR_CHECK(known, "unknown log level '", level, "'; use debug, info, warning, error or off");
+
+  auto logger = std::make_shared<spdlog::logger>(
+      "turbogr", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("%H:%M:%S %^%-7l%$ %v");
+  logger->set_level(spdlog::level::from_str(std::string(level)));
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace turbogr::log

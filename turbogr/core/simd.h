@@ -1,0 +1,129 @@
+// Vectors for x_simd.cc files (cmake/TurbogrSimd.cmake compiles each once per instruction set).
+// Everything lives in turbogr::<level>, nothing here is shared between levels. Raw pointers only,
+// no std containers.
+//
+//   for (; c + kLanes <= n; c += kLanes) store(y + c, silu(load(x + c)));
+//   if (c < n) store_first(y + c, silu(load_first(x + c, n - c)), n - c);
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "turbogr/core/dtype.h"
+
+#ifndef TGR_SIMD
+#error "simd.h is for x_simd.cc files only"
+#endif
+
+namespace turbogr::TGR_SIMD {
+namespace {  // internal linkage: each file's copy is its own, whatever the linker does
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
+typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
+typedef std::uint16_t Halves __attribute__((vector_size(kLanes * 2)));
+
+inline Floats splat(float value) { return Floats{} + value; }
+inline Words splat_word(std::uint32_t value) { return Words{} + value; }
+
+inline Floats load(const float* p) {
+  Floats v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+
+inline Floats load(const bf16* p) {
+  Halves h;
+  std::memcpy(&h, p, sizeof h);
+  return (Floats)(__builtin_convertvector(h, Words) << 16);
+}
+
+// Round to nearest even; a NaN stays a NaN. The same bits as turbogr::bf16(float).
+inline Halves to_halves(Floats v) {
+  const Words w = (Words)v;
+  const Words rounded = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
+  const Words quiet = (w >> 16) | 0x40u;
+  const Ints is_nan = (Ints)((w & 0x7fffffffu) > 0x7f800000u);
+  const Words bits = ((Words)is_nan & quiet) | (~(Words)is_nan & rounded);
+  return __builtin_convertvector(bits, Halves);
+}
+inline void store(bf16* p, Floats v) {
+  const Halves h = to_halves(v);
+  std::memcpy(p, &h, sizeof h);
+}
+
+// Tails: the first `count` < kLanes elements; lanes past them read as zero and are not written.
+template <class T>
+inline Floats load_first(const T* p, std::int64_t count) {
+  T buffer[kLanes] = {};
+  std::memcpy(static_cast<void*>(buffer), p, static_cast<std::size_t>(count) * sizeof(T));
+  return load(buffer);
+}
+template <class T>
+inline void store_first(T* p, Floats v, std::int64_t count) {
+  T buffer[kLanes];
+  store(buffer, v);
+  std::memcpy(static_cast<void*>(p), buffer, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+inline Floats select(Ints mask, Floats yes, Floats no) {
+  return (Floats)(((Ints)yes & mask) | ((Ints)no & ~mask));
+}
+inline Floats min(Floats a, Floats b) { return select(a < b, a, b); }
+inline Floats max(Floats a, Floats b) { return select(a > b, a, b); }
+
+inline float sum(Floats v) {
+  // A fixed tree: the same bits at every call.
+  float lanes[kLanes];
+  store(lanes, v);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+// e^x to about 1 ulp: x = n ln2 + r, a degree-6 polynomial in r, n added to the exponent. Below
+// -87.3 the result is 0 within f32's smallest normal number; above 88.7 it is infinite; NaN stays
+// NaN.
+inline Floats exp(Floats x) {
+  const Floats clamped = min(max(x, splat(-87.33f)), splat(88.72f));
+  const Floats shifted =
+      clamped * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23 rounds to integer
+  const Floats n = shifted - 12582912.0f;
+  Floats r = clamped - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  Floats p = splat(1.3981999507e-3f);
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const Ints exponent = (Ints)shifted - 0x4b400000;
+  // Two halves of the exponent, so that e^88.7 does not overflow on the way.
+  const Ints low = exponent >> 1;
+  const Floats scaled = p * (Floats)((low + 127) << 23) * (Floats)((exponent - low + 127) << 23);
+  Floats result = select(x < splat(-87.33f), splat(0.0f), scaled);
+  result = select(x > splat(88.72f), splat(__builtin_inff()), result);
+  return select(x != x, x, result);
+}
+
+inline Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
+inline Floats silu(Floats x) { return x * sigmoid(x); }
+// d silu(x) / dx, given s = sigmoid(x).
+inline Floats silu_slope(Floats x, Floats s) { return s * (1.0f + x * (1.0f - s)); }
+
+}  // namespace
+}  // namespace turbogr::TGR_SIMD

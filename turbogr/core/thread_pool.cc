@@ -1,0 +1,112 @@
+#include "turbogr/core/thread_pool.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr {
+namespace {
+
+// Set while this thread works inside a pool, so that a nested call runs in place.
+thread_local int current_worker = -1;
+
+}  // namespace
+
+struct ThreadPool::Shared {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::condition_variable finished;
+  std::uint64_t generation = 0;  // one more with every job
+  int active = 0;                // helpers still inside the current job
+  bool stopping = false;
+  std::exception_ptr failure;
+
+  Body body = nullptr;
+  void* state = nullptr;
+  std::int64_t count = 0;
+  std::atomic<std::int64_t> next{0};
+
+  std::vector<std::thread> helpers;
+
+  void work(int worker) {
+    current_worker = worker;
+    try {
+      for (;;) {
+        const std::int64_t index = next.fetch_add(1, std::memory_order_relaxed);
+        if (index >= count) break;
+        body(state, index, worker);
+      }
+    } catch (...) {
+      next.store(count, std::memory_order_relaxed);
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+    current_worker = -1;
+  }
+
+  void helper_loop(int worker) {
+    std::uint64_t seen = 0;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return stopping || generation != seen; });
+        if (stopping) return;
+        seen = generation;
+      }
+      work(worker);
+      const std::lock_guard lock(mutex);
+      if (--active == 0) finished.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int num_threads) : shared_(std::make_unique<Shared>()) {
+  TGR_CHECK(num_threads >= 0, "a thread pool of ", num_threads,
+            " threads was asked for; give 1 or more, or 0 for one a core");
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  num_threads_ = num_threads != 0 ? num_threads : (cores > 0 ? cores : 1);
+  for (int worker = 1; worker < num_threads_; ++worker) {
+    shared_->helpers.emplace_back([this, worker] { shared_->helper_loop(worker); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+  }
+  shared_->wake.notify_all();
+  for (std::thread& helper : shared_->helpers) helper.join();
+}
+
+void ThreadPool::run(std::int64_t count, Body body, void* state) {
+  if (count <= 0) return;
+  if (num_threads_ == 1 || count == 1 || current_worker >= 0) {
+    const int worker = current_worker >= 0 ? current_worker : 0;
+    for (std::int64_t index = 0; index < count; ++index) body(state, index, worker);
+    return;
+  }
+  Shared& shared = *shared_;
+  {
+    const std::lock_guard lock(shared.mutex);
+    shared.body = body;
+    shared.state = state;
+    shared.count = count;
+    shared.next.store(0, std::memory_order_relaxed);
+    shared.failure = nullptr;
+    shared.active = num_threads_ - 1;
+    ++shared.generation;
+  }
+  shared.wake.notify_all();
+  shared.work(0);
+  std::unique_lock lock(shared.mutex);
+  shared.finished.wait(lock, [&] { return shared.active == 0; });
+  if (shared.failure) std::rethrow_exception(shared.failure);
+}
+
+}  // namespace turbogr

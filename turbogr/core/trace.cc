@@ -1,0 +1,87 @@
+#include "turbogr/core/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr {
+namespace {
+
+std::string json_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace
+
+Trace::Trace(std::size_t capacity, int rank) : rank_(rank), events_(capacity) {}
+
+void Trace::name_lane(int lane, std::string name) { lanes_.push_back({lane, std::move(name)}); }
+
+void Trace::record(const char* name, int lane, std::int64_t begin_ns, std::int64_t end_ns) {
+  const std::size_t slot = next_.fetch_add(1, std::memory_order_relaxed);
+  if (slot < events_.size()) events_[slot] = {name, begin_ns, end_ns, lane};
+}
+
+std::size_t Trace::size() const { return std::min(next_.load(), events_.size()); }
+
+std::size_t Trace::dropped() const { return next_.load() - size(); }
+
+void Trace::write(const std::string& path) const {
+  const std::string partial = path + ".partial";
+  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
+  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  out << fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})",
+                     rank_);
+  for (const Lane& lane : lanes_) {
+    out << fmt::format(
+        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}"
+        "}",
+        rank_, lane.lane, json_quoted(lane.name));
+  }
+  const std::size_t count = size();
+  std::int64_t origin = count == 0 ? 0 : events_[0].begin_ns;
+  for (std::size_t i = 0; i < count; ++i) origin = std::min(origin, events_[i].begin_ns);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Event& event = events_[i];
+    out << fmt::format(
+        ",\n{{\"ph\":\"X\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
+        json_quoted(event.name), rank_, event.lane,
+        static_cast<double>(event.begin_ns - origin) * 1e-3,
+        static_cast<double>(event.end_ns - event.begin_ns) * 1e-3);
+  }
+  out << "\n]}\n";
+  out.close();
+  std::error_code error;
+  if (!out.fail()) std::filesystem::rename(partial, path, error);
+  if (out.fail() || error) {
+    std::filesystem::remove(partial, error);
+    detail::throw_error("cannot write the trace to '", path,
+                        "'; check that the folder exists, is writable and has room");
+  }
+}
+
+std::int64_t Trace::now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace turbogr
