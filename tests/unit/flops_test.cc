@@ -1,0 +1,67 @@
+#include "turbogr/model/flops.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/messages.h"
+
+namespace turbogr::model {
+namespace {
+
+ModelOptions published(ModelKind kind, std::int64_t max_length) {
+  return {.kind = kind,
+          .layers = 16,
+          .width = 1024,
+          .heads = 8,
+          .dq = 128,
+          .dv = 128,
+          .feed_forward = 1024,
+          .max_length = max_length};
+}
+
+// TFLOP a step and device as published for four models, at the tokens a device that reproduce them.
+TEST(Flops, PaperConventionReproducesThePublishedTable) {
+  struct Row {
+    ModelKind kind;
+    std::int64_t max_length, tokens;
+    double tflop;
+  };
+  for (const Row& row :
+       {Row{ModelKind::kHstu, 2048, 4780, 4.33}, Row{ModelKind::kHstu, 4096, 5464, 7.15},
+        Row{ModelKind::kFuxi, 2048, 4096, 8.25}, Row{ModelKind::kFuxi, 4096, 4096, 11.54}}) {
+    const std::vector<std::int64_t> lengths = {row.tokens};
+    const Flops flops = step_flops(published(row.kind, row.max_length), lengths);
+    EXPECT_NEAR(flops.paper * 1e-12, row.tflop, 0.006) << row.max_length;
+  }
+}
+
+TEST(Flops, CausalCountsTheTriangleAndAddsOverSequences) {
+  const ModelOptions tiny = {.layers = 1, .width = 2, .heads = 1, .dq = 3, .dv = 5};
+  const std::vector<std::int64_t> one = {4};
+  // Projections 2 * 4 * 2 * (2 * 5 + 2 * 3 + 5), attention (3 + 5) * 4 * 5.
+  EXPECT_DOUBLE_EQ(forward_flops(tiny, one).causal, 2.0 * 4 * 2 * 21 + 8.0 * 20);
+  const std::vector<std::int64_t> two = {4, 4};
+  EXPECT_DOUBLE_EQ(step_flops(tiny, two).causal, 6 * forward_flops(tiny, one).causal);
+}
+
+TEST(ModelOptions, SaysWhatIsWrong) {
+  const auto message = [](ModelOptions options) {
+    return test::message_of([&] { check_model_options(options); });
+  };
+  EXPECT_EQ(message({}), "");
+  EXPECT_NE(message({.dq = 257}).find("both must be 1 to 256"), std::string::npos);
+  EXPECT_NE(message({.layers = 0}).find("0 layers"), std::string::npos);
+  EXPECT_NE(message({.dropout = 1.0}).find("below 1"), std::string::npos);
+  EXPECT_NE(message({.norm_length = 0}).find("above 0"), std::string::npos);
+  EXPECT_NE(message({.kind = ModelKind::kFuxi, .concat = true}).find("leave it out"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([] { model_kind_from_name("sasrec"); }).find("hstu or fuxi"),
+            std::string::npos);
+  EXPECT_NE(
+      test::message_of([] { bias_kind_from_name("all"); }).find("none, position, time or both"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr::model

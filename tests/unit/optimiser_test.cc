@@ -1,0 +1,179 @@
+// AdamW over dense slices and the three row optimisers of the item table, against the formulas in
+// double.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tests/support/data.h"
+#include "tests/support/messages.h"
+#include "tests/support/simd_levels.h"
+#include "turbogr/embedding/item_table.h"
+#include "turbogr/optim/adamw.h"
+
+namespace turbogr {
+namespace {
+
+using embedding::ItemTable;
+using embedding::SparseOptimiser;
+using test::message_of;
+using test::random_tensor;
+
+float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
+
+struct AdamState {
+  double w, m, v;
+};
+
+AdamState adamw_reference(AdamState s, double g, double rate, double decay, int step) {
+  s.m = 0.9 * s.m + 0.1 * g;
+  s.v = 0.98 * s.v + 0.02 * g * g;
+  const double m = s.m / (1 - std::pow(0.9, step));
+  const double v = s.v / (1 - std::pow(0.98, step));
+  s.w -= rate * (m / (std::sqrt(v) + 1e-8) + decay * s.w);
+  return s;
+}
+
+TEST(AdamW, FollowsTheFormulaOverSeveralStepsAndSlices) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    const Context ctx({.threads = 2, .simd = simd});
+    constexpr std::int64_t kCount = 40001;  // more than a piece, no multiple of a vector
+    Tensor w = random_tensor<float>({kCount}, 1);
+    Tensor small = random_tensor<float>({3}, 2);
+    Tensor m(DType::kF32, {kCount}), v(DType::kF32, {kCount}), sm(DType::kF32, {3}),
+        sv(DType::kF32, {3});
+    std::vector<AdamState> want(kCount);
+    for (std::int64_t i = 0; i < kCount; ++i)
+      want[static_cast<std::size_t>(i)] = {floats(w)[i], 0, 0};
+    AdamState want_small = {floats(small)[2], 0, 0};
+    for (int step = 1; step <= 3; ++step) {
+      Tensor g = random_tensor<float>({kCount}, 10 + static_cast<std::uint64_t>(step));
+      const std::array<optim::AdamWSlice, 2> slices = {
+          {{floats(w), floats(g), floats(m), floats(v), kCount, 1},
+           {floats(small), floats(g), floats(sm), floats(sv), 3, 0}}};
+      optim::adamw(ctx, slices, {.rate = 0.01, .decay = 0.1, .step = step, .gradient_scale = 0.5});
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        auto& s = want[static_cast<std::size_t>(i)];
+        s = adamw_reference(s, 0.5 * floats(g)[i], 0.01, 0.1, step);
+      }
+      want_small = adamw_reference(want_small, 0.5 * floats(g)[2], 0.01, 0, step);
+    }
+    for (std::int64_t i = 0; i < kCount; i += 1 + i % 7) {
+      ASSERT_NEAR(floats(w)[i], want[static_cast<std::size_t>(i)].w, 2e-5) << i;
+    }
+    ASSERT_NEAR(floats(w)[kCount - 1], want[kCount - 1].w, 2e-5);
+    EXPECT_NEAR(floats(small)[2], want_small.w, 2e-5) << "no decay where the slice says so";
+  }
+}
+
+TEST(AdamW, SquaredNormIsExactEnoughThreadIndependentAndShowsNonFiniteValues) {
+  Tensor g = random_tensor<float>({100003}, 5);
+  double want = 0;
+  for (std::int64_t i = 0; i < g.size(); ++i)
+    want += static_cast<double>(floats(g)[i]) * floats(g)[i];
+  std::vector<double> got;
+  for (const int threads : {1, 2, 3}) {
+    const Context ctx({.threads = threads, .workspace_bytes = 4096});
+    const std::array<optim::AdamWSlice, 1> slices = {
+        {{nullptr, floats(g), nullptr, nullptr, g.size(), 1}}};
+    got.push_back(optim::squared_norm(ctx, slices));
+  }
+  EXPECT_NEAR(got[0] / want, 1.0, 1e-6);
+  EXPECT_EQ(got[0], got[1]);
+  EXPECT_EQ(got[0], got[2]);
+  floats(g)[777] = std::numeric_limits<float>::quiet_NaN();
+  const Context ctx({.threads = 1, .workspace_bytes = 4096});
+  const std::array<optim::AdamWSlice, 1> slices = {
+      {{nullptr, floats(g), nullptr, nullptr, g.size(), 1}}};
+  EXPECT_FALSE(std::isfinite(optim::squared_norm(ctx, slices)));
+}
+
+TEST(ItemTable, StartsEachRowFromItsOwnIndexWithinTwoDeviations) {
+  const Context ctx({.threads = 2});
+  ItemTable small(10, 6, SparseOptimiser::kSgd);
+  ItemTable large(100, 6, SparseOptimiser::kSgd);
+  small.initialise(ctx, 3, 0.02);
+  large.initialise(ctx, 3, 0.02);
+  EXPECT_EQ(std::memcmp(small.weights().data, large.weights().data, 60 * sizeof(float)), 0);
+  double squares = 0;
+  for (std::int64_t i = 0; i < 600; ++i) {
+    EXPECT_LE(std::abs(large.weights().data[i]), 0.04f);
+    squares += std::pow(large.weights().data[i] / 0.02, 2);
+  }
+  EXPECT_NEAR(squares / 600, 0.774, 0.12);  // variance of a normal cut at two deviations
+}
+
+class RowOptimiser : public ::testing::TestWithParam<SparseOptimiser> {};
+
+TEST_P(RowOptimiser, ChangesTouchedRowsByTheFormulaAndNoOthers) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    const Context ctx({.threads = 2, .simd = simd});
+    constexpr std::int64_t kWidth = 19;
+    ItemTable table(8, kWidth, GetParam());
+    table.initialise(ctx, 1, 0.5);
+    std::vector<double> w(8 * kWidth), m(8 * kWidth), v(8 * kWidth);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = table.weights().data[i];
+    const std::vector<std::int64_t> ids = {1, 6};
+    for (int step = 1; step <= 2; ++step) {
+      const Tensor g = random_tensor<float>({2, kWidth}, 20 + static_cast<std::uint64_t>(step));
+      const embedding::SparseUpdateOptions options = {
+          .rate = 0.1, .epsilon = 1e-8, .decay = 0.01, .step = step, .gradient_scale = 2};
+      table.update(ctx, {ids.data(), {2}}, g.view<float, 2>(), options);
+      for (std::size_t r = 0; r < 2; ++r) {
+        double mean_square = 0;
+        const float* row = g.view<float, 2>().data + r * kWidth;
+        for (std::int64_t c = 0; c < kWidth; ++c) mean_square += 4.0 * row[c] * row[c] / kWidth;
+        const auto first = static_cast<std::size_t>(ids[r] * kWidth);
+        v[first] += GetParam() == SparseOptimiser::kRowAdaGrad ? mean_square : 0;
+        for (std::size_t c = 0; c < kWidth; ++c) {
+          const double gradient = 2.0 * row[c];
+          if (GetParam() == SparseOptimiser::kAdamW) {
+            const AdamState s = adamw_reference({w[first + c], m[first + c], v[first + c]},
+                                                gradient, 0.1, 0.01, step);
+            w[first + c] = s.w;
+            m[first + c] = s.m;
+            v[first + c] = s.v;
+          } else {
+            const double size =
+                GetParam() == SparseOptimiser::kSgd ? 0.1 : 0.1 / std::sqrt(v[first] + 1e-8);
+            w[first + c] = w[first + c] * (1 - 0.1 * 0.01) - size * gradient;
+          }
+        }
+      }
+    }
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const bool touched = i / kWidth == 1 || i / kWidth == 6;
+      EXPECT_NEAR(table.weights().data[i], w[i], touched ? 2e-6 : 0.0) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RowOptimiser,
+                         ::testing::Values(SparseOptimiser::kAdamW, SparseOptimiser::kRowAdaGrad,
+                                           SparseOptimiser::kSgd));
+
+TEST(ItemTable, SaysWhatIsWrong) {
+  const Context ctx({.threads = 1});
+  ItemTable table(4, 2, SparseOptimiser::kSgd);
+  const Tensor g(DType::kF32, {1, 2});
+  const std::vector<std::int64_t> high = {4};
+  EXPECT_EQ(message_of([&] {
+              table.update(ctx, {high.data(), {1}}, g.view<float, 2>(), {});
+            }),
+            "item table update: id 4 at position 0; the table has 4 rows");
+  const Tensor wide(DType::kF32, {1, 3});
+  EXPECT_NE(message_of([&] {
+              table.update(ctx, {high.data(), {1}}, wide.view<float, 2>(), {});
+            }).find("gradient is [1, 3]; wanted [1, 2]"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              embedding::sparse_optimiser_from_name("lamb");
+            }).find("adamw, adagrad or sgd"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr

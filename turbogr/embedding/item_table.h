@@ -1,0 +1,61 @@
+// The item table: one f32 row an item, and the optimiser state that goes with it. Rows are read by
+// gathering and changed only where a batch touched them: moments of other rows rest (lazy).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/tensor.h"
+#include "turbogr/core/view.h"
+
+namespace turbogr::embedding {
+
+enum class SparseOptimiser : std::uint8_t { kAdamW, kRowAdaGrad, kSgd };
+
+SparseOptimiser sparse_optimiser_from_name(std::string_view name);  // adamw, adagrad or sgd
+
+struct SparseUpdateOptions {
+  double rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-8;
+  double decay = 0;
+  std::int64_t step = 1;      // counted from 1
+  double gradient_scale = 1;  // clipping, applied to the gradient on the way in
+};
+
+class ItemTable {
+ public:
+  // Rows start truncated normal(scale), each a function of (seed, its own index): a larger table
+  // begins with the rows of a smaller one.
+  ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser);
+  void initialise(const Context& ctx, std::uint64_t seed, double scale);
+  void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
+                       double scale);
+
+  std::int64_t rows() const { return weights_.shape()[0]; }
+  std::int64_t width() const { return weights_.shape()[1]; }
+  View<const float, 2> weights() const { return weights_.view<float, 2>(); }
+
+  // Applies one step to the rows `ids` (distinct, in range), whose summed gradients are the rows of
+  // `gradient`.
+  //   AdamW     lazy moments, decoupled decay
+  //   AdaGrad   v += mean(g^2) a row, w -= rate * g / sqrt(v + epsilon)
+  //   SGD       w -= rate * g
+  void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
+              const SparseUpdateOptions& options);
+
+  // Named parts, for checkpoints. Empty tensors do not exist for this optimiser.
+  Tensor& weight_tensor() { return weights_; }
+  Tensor& first_moment() { return first_moment_; }    // [V, D], AdamW
+  Tensor& second_moment() { return second_moment_; }  // [V, D], AdamW; [V], AdaGrad
+
+ private:
+  SparseOptimiser optimiser_;
+  Tensor weights_;
+  Tensor first_moment_;
+  Tensor second_moment_;
+};
+
+}  // namespace turbogr::embedding

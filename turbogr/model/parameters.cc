@@ -1,0 +1,97 @@
+#include "turbogr/model/parameters.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/philox.h"
+
+namespace turbogr::model {
+namespace {
+
+// FNV-1a: a stable number for a name, the same on every machine.
+std::uint64_t hash_of(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+double draw(Init init, double scale, double fan_bound, PhiloxStream& random) {
+  switch (init) {
+    case Init::kZero:
+      return 0;
+    case Init::kOne:
+      return 1;
+    case Init::kNormal:
+      return scale * random.normal();
+    case Init::kTruncatedNormal:
+      for (;;) {
+        const double value = random.normal();
+        if (std::abs(value) <= 2) return scale * value;
+      }
+    case Init::kXavierUniform:
+      return fan_bound * (2 * random.uniform() - 1);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void fill_initial(Init init, double scale, std::uint64_t seed, std::uint64_t stream,
+                  const std::vector<std::int64_t>& shape, Tensor& values) {
+  PhiloxStream random(seed, stream);
+  double fan_bound = 0;
+  if (init == Init::kXavierUniform) {
+    TGR_CHECK(shape.size() == 2, "Xavier initialisation of shape ", shape_text(shape),
+              "; it needs a matrix");
+    fan_bound = std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
+  }
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const double value = draw(init, scale, fan_bound, random);
+    if (values.dtype() == DType::kF64) {
+      reinterpret_cast<double*>(values.data())[i] = value;
+    } else {
+      reinterpret_cast<float*>(values.data())[i] = static_cast<float>(value);
+    }
+  }
+}
+
+template <class T>
+int ParameterSet<T>::add(ParameterSpec spec) {
+  for (const ParameterSpec& other : specs_) {
+    TGR_CHECK(other.name != spec.name, "two parameters named '", spec.name, "'");
+  }
+  values_.emplace_back(dtype_of<Accum<T>>(), spec.shape);
+  gradients_.emplace_back(dtype_of<Accum<T>>(), spec.shape);
+  specs_.push_back(std::move(spec));
+  return size() - 1;
+}
+
+template <class T>
+void ParameterSet<T>::initialise(std::uint64_t seed) {
+  for (int i = 0; i < size(); ++i) {
+    const ParameterSpec& s = spec(i);
+    fill_initial(s.init, s.scale, seed, hash_of(s.name), s.shape, value(i));
+  }
+}
+
+template <class T>
+void ParameterSet<T>::zero_gradients() {
+  for (Tensor& gradient : gradients_) std::memset(gradient.data(), 0, gradient.bytes());
+}
+
+template <class T>
+std::int64_t ParameterSet<T>::count() const {
+  std::int64_t total = 0;
+  for (int i = 0; i < size(); ++i) {
+    if (spec(i).counted) total += value(i).size();
+  }
+  return total;
+}
+
+template class ParameterSet<double>;
+template class ParameterSet<float>;
+template class ParameterSet<bf16>;
+
+}  // namespace turbogr::model

@@ -1,0 +1,57 @@
+// The dense parameters of a model: names, shapes, how they start, which of them decay. Each has a
+// master copy and a gradient in Accum<T> (f32 when T is bf16); layers keep what they derive from
+// it.
+//
+//   ParameterSet<bf16> set;
+//   const int w = set.add({.name = "layer0.w", .shape = {64, 256}, .init = Init::kNormal, .scale =
+//   0.02}); set.initialise(seed);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "turbogr/core/dtype.h"
+#include "turbogr/core/tensor.h"
+
+namespace turbogr::model {
+
+enum class Init : std::uint8_t { kZero, kOne, kNormal, kTruncatedNormal, kXavierUniform };
+
+struct ParameterSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Init init = Init::kZero;
+  double scale = 1;     // standard deviation of the normal ones; truncated at two of them
+  bool decay = false;   // whether weight decay applies: matrices, not biases, norms and tables
+  bool counted = true;  // in the published parameter counts, which leave the position embedding out
+};
+
+template <class T>
+class ParameterSet {
+ public:
+  int add(ParameterSpec spec);  // returns its index
+
+  // Every element a function of (seed, name, index): the same whatever else the model holds.
+  void initialise(std::uint64_t seed);
+  void zero_gradients();
+
+  int size() const { return static_cast<int>(specs_.size()); }
+  const ParameterSpec& spec(int index) const { return specs_.at(static_cast<std::size_t>(index)); }
+  Tensor& value(int index) { return values_.at(static_cast<std::size_t>(index)); }
+  const Tensor& value(int index) const { return values_.at(static_cast<std::size_t>(index)); }
+  Tensor& gradient(int index) { return gradients_.at(static_cast<std::size_t>(index)); }
+  const Tensor& gradient(int index) const { return gradients_.at(static_cast<std::size_t>(index)); }
+  std::int64_t count() const;  // of the weights that published counts include
+
+ private:
+  std::vector<ParameterSpec> specs_;
+  std::vector<Tensor> values_;
+  std::vector<Tensor> gradients_;
+};
+
+// Fills `values` as `init` says; also used for rows of an item table.
+void fill_initial(Init init, double scale, std::uint64_t seed, std::uint64_t stream,
+                  const std::vector<std::int64_t>& shape, Tensor& values);
+
+}  // namespace turbogr::model
