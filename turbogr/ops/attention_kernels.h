@@ -1,0 +1,47 @@
+// What a device fills in for hstu_attention.h and fuxi_attention.h.
+#pragma once
+
+#include <cstddef>
+
+#include "turbogr/core/context.h"
+#include "turbogr/ops/attention_types.h"
+
+namespace turbogr::ops {
+
+// The inputs and options of either attention, checked.
+template <class T>
+struct AttentionProblem {
+  Jagged<const T> q;
+  Rows<const T> k;
+  Rows<const T> v;
+  AttentionBias<T> bias;
+  int heads = 1;
+  double alpha = 1;
+  double norm_length = 1;
+  AttentionMask mask;
+};
+
+template <class T>
+struct AttentionGradients {
+  Rows<T> dq;
+  Rows<T> dk;
+  Rows<T> dv;
+  AttentionBiasGradient<T> dbias;
+};
+
+namespace kernels {
+
+template <class T>
+void hstu_attention(Cpu cpu, const AttentionProblem<T>& problem, Rows<T> out);
+template <class T>
+void hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
+                             const AttentionGradients<T>& gradients);
+
+template <class T>
+void fuxi_attention(Cpu cpu, const AttentionProblem<T>& problem, Rows<T> out);
+template <class T>
+void fuxi_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
+                             const AttentionGradients<T>& gradients);
+
+}  // namespace kernels
+}  // namespace turbogr::ops

@@ -1,0 +1,282 @@
+#include "turbogr/ops/attention_simd.h"
+
+#include "turbogr/ops/attention_weights_simd.h"
+
+namespace turbogr::TGR_SIMD {
+namespace {
+
+constexpr std::int64_t round_up(std::int64_t count) {
+  return (count + kAttentionPad - 1) / kAttentionPad * kAttentionPad;
+}
+
+template <class T>
+inline const T* head(const void* matrix, std::int64_t stride, std::int64_t row,
+                     std::int64_t column) {
+  return static_cast<const T*>(matrix) + row * stride + column;
+}
+template <class T>
+inline T* head(void* matrix, std::int64_t stride, std::int64_t row, std::int64_t column) {
+  return static_cast<T*>(matrix) + row * stride + column;
+}
+
+// target = scale * sum, in the format of T.
+template <class T>
+inline void write_rows(const float* sum, std::int64_t sum_stride, float scale, std::int64_t rows,
+                       std::int64_t width, T* target, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < width; c += kLanes) {
+      store_row(target + r * stride, c, width, load(sum + r * sum_stride + c) * splat(scale));
+    }
+  }
+}
+
+template <class T>
+inline void pack_head_columns(const T* source, std::int64_t stride, std::int64_t rows,
+                              std::int64_t width, float* row_scratch, float* columns) {
+  pack_rows(source, stride, rows, width, row_scratch, round_up(width));
+  pack_columns(row_scratch, round_up(width), rows, words_of<T>(width), columns);
+}
+
+inline void set_queries(Tile& tile, const AttentionItem& item, std::int64_t block) {
+  tile.first_query = block * kTile;
+  tile.queries = item.length - tile.first_query < kTile ? item.length - tile.first_query : kTile;
+  tile.query_vectors = vectors_of(tile.queries);
+}
+inline void set_keys(Tile& tile, const AttentionItem& item, std::int64_t block) {
+  tile.first_key = block * kTile;
+  tile.keys = item.length - tile.first_key < kTile ? item.length - tile.first_key : kTile;
+}
+
+inline void clear(float* values, std::int64_t count) {
+  std::memset(values, 0, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+// One block of queries against every key it sees, head by head: the bias of a tile is made once for
+// all heads.
+template <class T>
+void forward_item(const AttentionArgs& args, const AttentionItem& item, const AttentionScratch& s) {
+  constexpr bool kPair = kPairs<T>;
+  const std::int64_t dq = args.query_width;
+  const std::int64_t dv = args.value_width;
+  const std::int64_t line = round_up(dv);
+  const std::int64_t maps = args.separate_maps ? 3 : 1;
+  const std::int64_t latent = maps - 1;
+  const std::int64_t depth = words_of<T>(dq);
+  Tile tile;
+  set_queries(tile, item, item.block);
+  const std::int64_t first_row = item.begin + tile.first_query;
+  for (std::int64_t h = 0; h < item.heads; ++h) {
+    pack_head_columns(head<T>(args.q, args.q_stride, first_row, (item.first_head + h) * dq),
+                      args.q_stride, tile.queries, dq, s.key_rows, s.q_columns + h * dq * kTile);
+  }
+  clear(s.sum, item.heads * maps * kTile * line);
+
+  std::int32_t run_end[kTile];
+  for (std::int64_t block = 0; block * kTile < item.length; ++block) {
+    set_keys(tile, item, block);
+    if (!mask_tile(item, tile)) continue;
+    const float* bias = nullptr;
+    if (args.separate_maps) {
+      if (args.position != nullptr) {
+        position_map(args, tile, s.bias);
+        mask_values(tile, s.bias, kTile);
+        map_pairs<T>(tile, s.bias, s.map_words);
+      }
+      if (args.time != nullptr) {
+        time_map(args, item, tile, false, s.time_map, s.runs, run_end);
+        mask_values(tile, s.time_map, kTile);
+        map_pairs<T>(tile, s.time_map, s.time_map_words);
+      }
+    } else {
+      if (args.position != nullptr) {
+        position_map(args, tile, s.bias);
+        bias = s.bias;
+      }
+      if (args.time != nullptr) {
+        time_map(args, item, tile, bias != nullptr, s.bias, s.runs, run_end);
+        bias = s.bias;
+      }
+    }
+    const std::int64_t key_row = item.begin + tile.first_key;
+    for (std::int64_t h = 0; h < item.heads; ++h) {
+      const std::int64_t column = item.first_head + h;
+      pack_rows(head<T>(args.k, args.k_stride, key_row, column * dq), args.k_stride, tile.keys, dq,
+                s.key_rows, round_up(dq));
+      multiply<kPair>({tile.keys, tile.query_vectors, depth, s.key_rows, round_up(dq), 1,
+                       s.q_columns + h * dq * kTile, kTile, s.score, kStride, false});
+      weigh_tile<T>(args, tile, s.score, bias, s.weight_words);
+      pack_lines(head<T>(args.v, args.v_stride, key_row, column * dv), args.v_stride, tile.keys, dv,
+                 s.value_lines, line);
+      const auto add_map = [&](std::int64_t map, const LeftSide& left) {
+        multiply<kPair>({tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row,
+                         left.depth, s.value_lines, line, s.sum + (h * maps + map) * kTile * line,
+                         line, true});
+      };
+      add_map(latent, by_query<T>(s.score, kStride, s.weight_words));
+      if (args.separate_maps) {
+        if (args.position != nullptr) add_map(0, by_query<T>(s.bias, kTile, s.map_words));
+        if (args.time != nullptr) add_map(1, by_query<T>(s.time_map, kTile, s.time_map_words));
+      }
+    }
+  }
+  for (std::int64_t h = 0; h < item.heads; ++h) {
+    for (std::int64_t map = 0; map < maps; ++map) {
+      const std::int64_t column = ((item.first_head + h) * maps + map) * dv;
+      write_rows(s.sum + (h * maps + map) * kTile * line, line,
+                 map == latent ? args.inverse_norm : 1.0f, tile.queries, dv,
+                 head<T>(args.out, args.out_stride, first_row, column), args.out_stride);
+    }
+  }
+}
+
+// One head of one sequence in one pass over its tiles, keys outside: dk and dv of a block of keys
+// are complete when its queries are through, dq is summed in scratch.
+template <class T>
+void backward_item(const AttentionArgs& args, const AttentionItem& item,
+                   const AttentionScratch& s) {
+  constexpr bool kPair = kPairs<T>;
+  const std::int64_t dq = args.query_width;
+  const std::int64_t dv = args.value_width;
+  const std::int64_t q_line = round_up(dq);
+  const std::int64_t v_line = round_up(dv);
+  const std::int64_t blocks = (item.length + kTile - 1) / kTile;
+  const std::int64_t maps = args.separate_maps ? 3 : 1;
+  const std::int64_t latent = maps - 1;
+  const bool map_used[3] = {maps == 1 || args.position != nullptr, args.time != nullptr, true};
+  const bool bias_gradients =
+      !args.separate_maps && (item.dposition != nullptr || item.dtime != nullptr);
+  Tile tile;
+
+  const auto dout_columns = [&](std::int64_t map, std::int64_t block) {
+    return s.dout_columns + (map * blocks + block) * dv * kTile;
+  };
+  const auto dout_lines = [&](std::int64_t map, std::int64_t block) {
+    return s.dout_lines + (map * blocks + block) * kTile * v_line;
+  };
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    set_queries(tile, item, block);
+    const std::int64_t row = item.begin + tile.first_query;
+    const T* q = head<T>(args.q, args.q_stride, row, item.first_head * dq);
+    pack_head_columns(q, args.q_stride, tile.queries, dq, s.key_rows,
+                      s.q_columns + block * dq * kTile);
+    pack_lines(q, args.q_stride, tile.queries, dq, s.q_lines + block * kTile * q_line, q_line);
+    for (std::int64_t map = 0; map < maps; ++map) {
+      if (!map_used[map]) continue;
+      const T* dout = head<T>(args.dout, args.out_stride, row, (item.first_head * maps + map) * dv);
+      pack_head_columns(dout, args.out_stride, tile.queries, dv, s.value_rows,
+                        dout_columns(map, block));
+      pack_lines(dout, args.out_stride, tile.queries, dv, dout_lines(map, block), v_line);
+    }
+  }
+  clear(s.sum, blocks * kTile * q_line);
+  clear(s.time_bins, kAttentionTimeBuckets * kAttentionPad);
+  if (item.dposition != nullptr) clear(item.dposition, 2 * item.length - 1);
+  for (std::int64_t r = -1; r < kTile; ++r) {
+    clear(s.dweight + r * kStride + kTile, kStride - kTile);
+  }
+
+  std::int32_t run_end[kTile];
+  for (std::int64_t key_block = 0; key_block < blocks; ++key_block) {
+    set_keys(tile, item, key_block);
+    const std::int64_t key_row = item.begin + tile.first_key;
+    const T* k = head<T>(args.k, args.k_stride, key_row, item.first_head * dq);
+    const T* v = head<T>(args.v, args.v_stride, key_row, item.first_head * dv);
+    pack_rows(k, args.k_stride, tile.keys, dq, s.key_rows, q_line);
+    pack_lines(k, args.k_stride, tile.keys, dq, s.key_lines, q_line);
+    pack_rows(v, args.v_stride, tile.keys, dv, s.value_rows, v_line);
+    clear(s.dkey, kTile * q_line);
+    clear(s.dvalue, kTile * v_line);
+
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      set_queries(tile, item, block);
+      if (!mask_tile(item, tile)) continue;
+      const std::int64_t depth = words_of<T>(tile.queries);
+      const auto add_dvalue = [&](std::int64_t map, const LeftSide& left) {
+        multiply<kPair>({tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
+                         dout_lines(map, block), v_line, s.dvalue, v_line, true});
+      };
+      const auto make_dweight = [&](std::int64_t map) {
+        multiply<kPair>({tile.keys, tile.query_vectors, words_of<T>(dv), s.value_rows, v_line, 1,
+                         dout_columns(map, block), kTile, s.dweight, kStride, false});
+      };
+      float* dposition = item.dposition == nullptr
+                             ? nullptr
+                             : item.dposition + item.length - 1 + tile.first_query - tile.first_key;
+      const float* bias = nullptr;
+      if (args.separate_maps) {
+        if (args.position != nullptr) {
+          position_map(args, tile, s.bias);
+          mask_values(tile, s.bias, kTile);
+          map_rows<T>(tile, s.bias, s.map_words);
+          add_dvalue(0, by_key<T>(s.bias, kTile, s.map_words));
+          if (dposition != nullptr) {
+            make_dweight(0);
+            mask_values(tile, s.dweight, kStride);
+            add_diagonals(tile, s.dweight, dposition);
+          }
+        }
+        if (args.time != nullptr) {
+          time_map(args, item, tile, false, s.bias, s.runs, run_end);
+          mask_values(tile, s.bias, kTile);
+          map_rows<T>(tile, s.bias, s.map_words);
+          add_dvalue(1, by_key<T>(s.bias, kTile, s.map_words));
+          if (item.dtime != nullptr) {
+            make_dweight(1);
+            mask_values(tile, s.dweight, kStride);
+            add_time_runs(tile, s.dweight, s.runs, run_end, s.time_bins);
+          }
+        }
+      } else {
+        if (args.position != nullptr) {
+          position_map(args, tile, s.bias);
+          bias = s.bias;
+        }
+        if (args.time != nullptr) {
+          time_map(args, item, tile, bias != nullptr, s.bias, s.runs, run_end);
+          bias = s.bias;
+        }
+      }
+      multiply<kPair>({tile.keys, tile.query_vectors, words_of<T>(dq), s.key_rows, q_line, 1,
+                       s.q_columns + block * dq * kTile, kTile, s.score, kStride, false});
+      make_dweight(latent);
+      weigh_tile_back<T>(args, tile,
+                         {s.score, s.dweight, bias, s.weight_words, s.dscore_words, s.dscore_pairs,
+                          args.separate_maps ? args.inverse_norm : 1.0f, bias_gradients});
+      add_dvalue(latent, by_key<T>(s.score, kStride, s.weight_words));
+      const LeftSide dscore_rows = by_key<T>(s.dweight, kStride, s.dscore_words);
+      multiply<kPair>({tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row,
+                       dscore_rows.depth, s.q_lines + block * kTile * q_line, q_line, s.dkey,
+                       q_line, true});
+      const LeftSide dscore_pairs = by_query<T>(s.dweight, kStride, s.dscore_pairs);
+      multiply<kPair>({tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
+                       dscore_pairs.row, dscore_pairs.depth, s.key_lines, q_line,
+                       s.sum + block * kTile * q_line, q_line, true});
+      if (bias_gradients) {
+        if (dposition != nullptr) add_diagonals(tile, s.dweight, dposition);
+        if (item.dtime != nullptr) {
+          add_time_runs(tile, s.dweight, s.runs, run_end, s.time_bins);
+        }
+      }
+    }
+    write_rows(s.dkey, q_line, args.alpha * args.inverse_norm, tile.keys, dq,
+               head<T>(args.dk, args.dk_stride, key_row, item.first_head * dq), args.dk_stride);
+    write_rows(s.dvalue, v_line, args.separate_maps ? 1.0f : args.inverse_norm, tile.keys, dv,
+               head<T>(args.dv, args.dv_stride, key_row, item.first_head * dv), args.dv_stride);
+  }
+  write_rows(s.sum, q_line, args.alpha * args.inverse_norm, item.length, dq,
+             head<T>(args.dq, args.dq_stride, item.begin, item.first_head * dq), args.dq_stride);
+  if (item.dtime != nullptr) {
+    for (int bucket = 0; bucket < kAttentionTimeBuckets; ++bucket) {
+      item.dtime[bucket] = sum(load(s.time_bins + bucket * kAttentionPad));
+    }
+  }
+}
+
+constexpr AttentionTable kTable = {forward_item<float>, forward_item<bf16>, backward_item<float>,
+                                   backward_item<bf16>};
+
+}  // namespace
+
+const AttentionTable& attention_table() { return kTable; }
+
+}  // namespace turbogr::TGR_SIMD

@@ -1,0 +1,76 @@
+// What HSTU and FuXi attention share: which keys a query sees, and the trained tables over position
+// and time.
+#pragma once
+
+#include <cstdint>
+
+#include "turbogr/core/dtype.h"
+#include "turbogr/core/view.h"
+
+namespace turbogr::ops {
+
+// A sequence is [prefix | history | targets]. A prefix token sees every token that is not a target;
+// a history token sees the prefix and the history up to itself; a target sees the prefix, the
+// history and itself, never another target.
+struct AttentionMask {
+  // 0: unlimited. Else a history token sees history no more than `window` tokens back (j >= i -
+  // window) and a target the last `window` tokens of the history. The prefix is always seen.
+  std::int64_t window = 0;
+  View<const std::int64_t, 1> num_prefix;   // [B], or empty: none
+  View<const std::int64_t, 1> num_targets;  // [B], or empty: none
+};
+
+// Trained tables, shared by all heads. An empty table is not used.
+//   position [2S - 1]: key j of query i has weight position[S - 1 + j - i]; no sequence exceeds S
+//   time     [129]:    weight time[time_bucket(query_times[i], key_times[j])]; times in any order
+template <class T>
+struct AttentionBias {
+  View<const Accum<T>, 1> position;
+  View<const Accum<T>, 1> time;
+  View<const std::int64_t, 1> key_times;    // [N], needed with a time table
+  View<const std::int64_t, 1> query_times;  // [N], needed with a time table
+};
+
+// Added to. An empty gradient is not computed.
+template <class T>
+struct AttentionBiasGradient {
+  View<Accum<T>, 1> position;
+  View<Accum<T>, 1> time;
+};
+
+// What scratch memory depends on.
+struct AttentionShape {
+  int threads = 1;
+  std::int64_t tokens = 0;
+  std::int64_t batch = 0;
+  std::int64_t max_length = 0;  // of the sequences in the batch
+  int heads = 1;
+  std::int64_t query_width = 0;  // of one head
+  std::int64_t value_width = 0;  // of one head
+};
+
+// The mask of one sequence.
+struct SequenceMask {
+  std::int64_t length = 0;
+  std::int64_t prefix = 0;
+  std::int64_t history_end = 0;  // where targets begin
+  std::int64_t window = 0;
+
+  bool sees(std::int64_t query, std::int64_t key) const {
+    if (key < prefix) return true;
+    if (key >= history_end) return query == key;
+    if (query < prefix) return true;
+    if (query >= history_end) return window == 0 || key >= history_end - window;
+    return key <= query && (window == 0 || key >= query - window);
+  }
+};
+
+inline SequenceMask sequence_mask(const AttentionMask& mask, Offsets offsets, std::int64_t b) {
+  const std::int64_t length = offsets(b + 1) - offsets(b);
+  return {.length = length,
+          .prefix = mask.num_prefix.empty() ? 0 : mask.num_prefix(b),
+          .history_end = length - (mask.num_targets.empty() ? 0 : mask.num_targets(b)),
+          .window = mask.window};
+}
+
+}  // namespace turbogr::ops

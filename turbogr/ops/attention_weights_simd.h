@@ -1,0 +1,191 @@
+// Scores to weights, and back: the elementwise part of a tile, and how a tile becomes the left side
+// of a product. A tile is multiplied by keys (`rows`: sums over queries) or by queries (`pairs`:
+// sums over keys); in f32 one tile serves both.
+#pragma once
+
+#include "turbogr/ops/attention_tile_simd.h"
+
+namespace turbogr::TGR_SIMD {
+namespace {
+
+constexpr std::int64_t kRowWords = kTile / 2;  // a tile's row as bf16
+
+// The left side of a product, by either dimension.
+struct LeftSide {
+  const float* words;
+  std::int64_t row, depth;
+};
+
+template <class T>
+inline LeftSide by_query(const float* f32_tile, std::int64_t f32_stride, const float* pairs) {
+  if constexpr (kPairs<T>) return {pairs, 1, kTile};
+  return {f32_tile, 1, f32_stride};
+}
+template <class T>
+inline LeftSide by_key(const float* f32_tile, std::int64_t f32_stride, const float* rows) {
+  if constexpr (kPairs<T>) return {rows, kRowWords, 1};
+  return {f32_tile, f32_stride, 1};
+}
+
+template <bool kMasked>
+inline Floats masked(const Tile& tile, std::int64_t r, std::int64_t v, Floats value) {
+  if constexpr (!kMasked) return value;
+  return choose(lane_bits(tile.seen[r], v), value, Floats{});
+}
+
+// ---- forward ----------------------------------------------------------------------------------
+
+// score := weight without its 1 / norm, masked; as pairs of keys where T is multiplied in pairs.
+template <class T, bool kBias, bool kMasked>
+void weigh(const AttentionArgs& args, const Tile& tile, float* score, const float* bias,
+           float* pairs) {
+  const Floats alpha = splat(args.alpha);
+  const auto weight = [&](std::int64_t r, std::int64_t v) {
+    if (kMasked && lane_bits(tile.seen[r], v) == 0) return Floats{};
+    Floats x = load(score + r * kStride + v * kLanes) * alpha;
+    if constexpr (kBias) x += load(bias + r * kTile + v * kLanes);
+    return masked<kMasked>(tile, r, v, x * score_sigmoid(x));
+  };
+  if constexpr (kPairs<T>) {
+    std::int64_t r = 0;
+    for (; r + 2 <= tile.keys; r += 2) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        store(pairs + r / 2 * kTile + v * kLanes, zip(weight(r, v), weight(r + 1, v)));
+      }
+    }
+    if (r < tile.keys) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        store(pairs + r / 2 * kTile + v * kLanes, zip(weight(r, v), Floats{}));
+      }
+    }
+  } else {
+    for (std::int64_t r = 0; r < tile.keys; ++r) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        store(score + r * kStride + v * kLanes, weight(r, v));
+      }
+    }
+  }
+}
+
+template <class T>
+void weigh_tile(const AttentionArgs& args, const Tile& tile, float* score, const float* bias,
+                float* pairs) {
+  if (bias != nullptr) {
+    tile.full ? weigh<T, true, false>(args, tile, score, bias, pairs)
+              : weigh<T, true, true>(args, tile, score, bias, pairs);
+  } else {
+    tile.full ? weigh<T, false, false>(args, tile, score, bias, pairs)
+              : weigh<T, false, true>(args, tile, score, bias, pairs);
+  }
+}
+
+// ---- backward ---------------------------------------------------------------------------------
+
+struct BackwardTile {
+  float* score;        // scores in; weights out (f32)
+  float* dweight;      // gradients of weights in; of scores out, f32, if `keep` or T is f32
+  const float* bias;   // or null
+  float* weight_rows;  // the rest: bf16 only
+  float* dscore_rows;
+  float* dscore_pairs;
+  float weight_scale;  // for weights that are summed with those of other maps; 1 with a bias
+  bool keep;
+};
+
+template <class T, bool kBias, bool kMasked>
+void weigh_back(const AttentionArgs& args, const Tile& tile, const BackwardTile& t) {
+  const Floats alpha = splat(args.alpha);
+  const Floats weight_scale = splat(t.weight_scale);
+  // Leaves the weight and returns the gradient of the score.
+  const auto dscore = [&](std::int64_t r, std::int64_t v) {
+    float* score = t.score + r * kStride + v * kLanes;
+    float* dweight = t.dweight + r * kStride + v * kLanes;
+    Floats weight{}, result{};
+    if (!kMasked || lane_bits(tile.seen[r], v) != 0) {
+      Floats x = load(score) * alpha;
+      if constexpr (kBias) x += load(t.bias + r * kTile + v * kLanes);
+      const Floats s = score_sigmoid(x);
+      const Floats silu_x = x * s;
+      const Floats slope = s + silu_x * (1.0f - s);
+      weight = masked<kMasked>(tile, r, v, kBias ? silu_x : silu_x * weight_scale);
+      result = masked<kMasked>(tile, r, v, load(dweight) * slope);
+    }
+    if constexpr (kPairs<T>) {
+      store_halves(t.weight_rows + r * kRowWords, v, weight);
+      store_halves(t.dscore_rows + r * kRowWords, v, result);
+      if (t.keep) store(dweight, result);
+    } else {
+      store(score, weight);
+      store(dweight, result);
+    }
+    return result;
+  };
+  std::int64_t r = 0;
+  if constexpr (kPairs<T>) {
+    for (; r + 2 <= tile.keys; r += 2) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        const Floats low = dscore(r, v);
+        const Floats high = dscore(r + 1, v);
+        store(t.dscore_pairs + r / 2 * kTile + v * kLanes, zip(low, high));
+      }
+    }
+  }
+  for (; r < tile.keys; ++r) {
+    for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+      const Floats low = dscore(r, v);
+      if constexpr (kPairs<T>) {
+        store(t.dscore_pairs + r / 2 * kTile + v * kLanes, zip(low, Floats{}));
+      }
+    }
+  }
+}
+
+template <class T>
+void weigh_tile_back(const AttentionArgs& args, const Tile& tile, const BackwardTile& t) {
+  if (t.bias != nullptr) {
+    tile.full ? weigh_back<T, true, false>(args, tile, t)
+              : weigh_back<T, true, true>(args, tile, t);
+  } else {
+    tile.full ? weigh_back<T, false, false>(args, tile, t)
+              : weigh_back<T, false, true>(args, tile, t);
+  }
+}
+
+// ---- maps that are used as they are -----------------------------------------------------------
+
+inline void mask_values(const Tile& tile, float* values, std::int64_t stride) {
+  if (tile.full) return;
+  for (std::int64_t r = 0; r < tile.keys; ++r) {
+    for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+      float* value = values + r * stride + v * kLanes;
+      store(value, masked<true>(tile, r, v, load(value)));
+    }
+  }
+}
+
+// A masked f32 map [keys][64] as pairs of keys (forward) or rows (backward); f32 needs neither.
+template <class T>
+inline void map_pairs(const Tile& tile, const float* map, float* pairs) {
+  if constexpr (kPairs<T>) {
+    for (std::int64_t r = 0; r < tile.keys; r += 2) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        const float* low = map + r * kTile + v * kLanes;
+        const Floats high = r + 1 < tile.keys ? load(low + kTile) : Floats{};
+        store(pairs + r / 2 * kTile + v * kLanes, zip(load(low), high));
+      }
+    }
+  }
+}
+template <class T>
+inline void map_rows(const Tile& tile, const float* map, float* rows) {
+  if constexpr (kPairs<T>) {
+    for (std::int64_t r = 0; r < tile.keys; ++r) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        store_halves(rows + r * kRowWords, v, load(map + r * kTile + v * kLanes));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace turbogr::TGR_SIMD

@@ -1,0 +1,43 @@
+// HSTU attention over jagged sequences: A_ij = SiLU(alpha q_i . k_j + b_ij) / norm_length where
+// query i sees key j, else 0; out = A V. The bias b is computed inside from positions and times;
+// nothing of size length x length is made, and the backward pass needs q, k and v only.
+//
+//   hstu_attention<float>(ctx, {q, offsets}, k, v, {.position = w_pos}, {.heads = 8, .norm_length =
+//   n},
+//                         out);
+#pragma once
+
+#include <cstddef>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/view.h"
+#include "turbogr/ops/attention_types.h"
+
+namespace turbogr::ops {
+
+struct HstuAttentionOptions {
+  int heads = 1;
+  double alpha = 1;        // scale of q . k
+  double norm_length = 1;  // one constant for the run, above 0
+  AttentionMask mask;
+};
+
+// q, k [N, H * dq], v, out [N, H * dv]; head h is columns h * d up to (h + 1) * d, 1 <= d <= 256.
+template <class T>
+void hstu_attention(const Context& ctx, Jagged<const T> q, Rows<const T> k, Rows<const T> v,
+                    const AttentionBias<T>& bias, const HstuAttentionOptions& options, Rows<T> out);
+
+// Overwrites dq, dk, dv (slices of one buffer, if wanted, but apart from the inputs); adds to
+// dbias.
+template <class T>
+void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T> k,
+                             Rows<const T> v, const AttentionBias<T>& bias,
+                             const HstuAttentionOptions& options, Rows<const T> dout, Rows<T> dq,
+                             Rows<T> dk, Rows<T> dv, const AttentionBiasGradient<T>& dbias);
+
+template <class T>
+std::size_t hstu_attention_workspace_bytes(const AttentionShape& shape);
+template <class T>
+std::size_t hstu_attention_backward_workspace_bytes(const AttentionShape& shape);
+
+}  // namespace turbogr::ops
