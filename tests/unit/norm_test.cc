@@ -1,0 +1,170 @@
+#include "turbogr/ops/norm.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/norm_case.h"
+#include "tests/support/simd_levels.h"
+#include "tests/support/tolerance.h"
+#include "turbogr/ops/gated_norm.h"
+
+namespace turbogr::ops {
+namespace {
+
+using test::as_close_as_plain;
+using test::message_of;
+using test::NormCase;
+using test::NormInputs;
+using test::NormResults;
+
+template <class T>
+class NormOf : public ::testing::Test {
+ protected:
+  void check(const NormCase& c, double scale = 1) {
+    const NormInputs<T> in(c, scale);
+    const NormResults reference = test::plain_norm<double>(c, in.widened(c));
+    const NormResults simple = test::plain_norm<T>(c, in);
+    for (const SimdLevel simd : test::simd_levels()) {
+      SCOPED_TRACE(::testing::Message()
+                   << c.rows << "x" << c.cols << (c.kind == NormKind::kRms ? " rms " : " layer ")
+                   << c.affine << c.gated << c.concat << " " << name_of(simd));
+      Context ctx({.threads = 2, .simd = simd});
+      const NormResults fast = test::run_norm<T>(ctx, c, in);
+      EXPECT_TRUE(as_close_as_plain(fast.y, simple.y, reference.y));
+      EXPECT_TRUE(as_close_as_plain(fast.mean, simple.mean, reference.mean));
+      EXPECT_TRUE(as_close_as_plain(fast.rstd, simple.rstd, reference.rstd));
+      EXPECT_TRUE(as_close_as_plain(fast.dx, simple.dx, reference.dx));
+      if (c.gated) {
+        EXPECT_TRUE(as_close_as_plain(fast.dgate, simple.dgate, reference.dgate));
+      }
+      EXPECT_TRUE(as_close_as_plain(fast.dweight, simple.dweight, reference.dweight));
+      EXPECT_TRUE(as_close_as_plain(fast.dbias, simple.dbias, reference.dbias));
+    }
+  }
+};
+using Formats = ::testing::Types<double, float, bf16>;
+TYPED_TEST_SUITE(NormOf, Formats);
+
+TYPED_TEST(NormOf, MatchesTheDefinitionAtEveryWidthAndInstructionSet) {
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+    for (const bool affine : {false, true}) {
+      for (const std::int64_t cols : {1, 7, 16, 50, 129, 300}) {
+        this->check({.rows = 5, .cols = cols, .kind = kind, .affine = affine});
+      }
+    }
+    // Several parts of rows; in double the reference itself has a sum's rounding, so fewer.
+    const std::int64_t rows = std::is_same_v<TypeParam, double> ? 70 : 2200;
+    this->check({.rows = rows, .cols = 20, .kind = kind, .affine = true});
+    this->check({.rows = 0, .cols = 20, .kind = kind, .affine = true});
+  }
+}
+
+TYPED_TEST(NormOf, GatesAndDropsAtEveryWidthAndInstructionSet) {
+  const DropoutOptions dropout = {.rate = 0.3, .seed = 8, .site = 5};
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+    for (const bool concat : {false, true}) {
+      for (const std::int64_t cols : {1, 7, 50, 129, 300}) {
+        this->check({.rows = 5,
+                     .cols = cols,
+                     .kind = kind,
+                     .affine = cols == 50,
+                     .gated = true,
+                     .concat = concat,
+                     .dropout = dropout});
+      }
+      this->check({.rows = 3, .cols = 33, .kind = kind, .gated = true, .concat = concat});
+    }
+  }
+}
+
+TEST(Norm, KeepsSmallAndConstantRowsFinite) {
+  Context ctx({.threads = 1});
+  const NormCase c = {.rows = 2, .cols = 40, .kind = NormKind::kLayer};
+  NormInputs<float> in(c, 1e-6);
+  for (std::int64_t i = 0; i < 40; ++i) in.x.view<float, 2>()(1, i) = 3.0f;
+  const NormResults out = test::run_norm<float>(ctx, c, in);
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(test::element(out.y, 40 + i), 0.0);
+  EXPECT_TRUE(std::isfinite(test::max_magnitude(out.dx)));
+  EXPECT_NEAR(test::element(out.rstd, 1), 1000.0, 1e-3);
+}
+
+TEST(Norm, WritesInPlace) {
+  Context ctx({.threads = 1});
+  ctx.workspace().reserve(norm_workspace_bytes<float>(ctx, 50));
+  const Tensor x = test::random_tensor<float>({4, 50}, 1);
+  Tensor apart(DType::kF32, {4, 50}), same = test::converted<float, float>(x);
+  Tensor mean(DType::kF32, {4}), rstd(DType::kF32, {4});
+  const NormStatistics<float> saved = {mean.view<float, 1>(), rstd.view<float, 1>()};
+  norm<float>(ctx, x.view<float, 2>(), {}, apart.view<float, 2>(), saved);
+  norm<float>(ctx, same.view<float, 2>(), {}, same.view<float, 2>(), saved);
+  EXPECT_TRUE(test::same_bits(apart, same));
+  const NormStatistics<const float> read = {saved.mean, saved.rstd};
+  Tensor dx(DType::kF32, {4, 50}), dy = test::random_tensor<float>({4, 50}, 2);
+  norm_backward<float>(ctx, x.view<float, 2>(), dy.view<float, 2>(), {}, read,
+                       {.dx = dx.view<float, 2>()});
+  norm_backward<float>(ctx, x.view<float, 2>(), dy.view<float, 2>(), {}, read,
+                       {.dx = dy.view<float, 2>()});
+  EXPECT_TRUE(test::same_bits(dx, dy));
+}
+
+TEST(Norm, SaysWhatIsWrong) {
+  const Context ctx({.threads = 1, .workspace_bytes = 1 << 20});
+  Tensor x(DType::kF32, {2, 4}), wrong(DType::kF32, {2, 5}), none(DType::kF32, {2, 0});
+  Tensor four(DType::kF32, {4}), two(DType::kF32, {2});
+  const auto v = [](Tensor& t) { return t.view<float, 1>(); };
+  const auto m = [](Tensor& t) { return Rows<float>(t.view<float, 2>()); };
+  const auto forward = [&](Tensor& in, const NormOptions<float>& options, Tensor& y,
+                           const NormStatistics<float>& saved) {
+    return message_of([&] { norm<float>(ctx, m(in), options, m(y), saved); });
+  };
+  EXPECT_EQ(forward(x, {}, wrong, {v(two), v(two)}), "norm: y is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(forward(none, {}, none, {v(two), v(two)}),
+            "norm: rows have no columns; a norm needs at least 1");
+  EXPECT_EQ(forward(x, {.eps = 0}, x, {v(two), v(two)}), "norm: eps is 0; it must be above 0");
+  EXPECT_EQ(forward(x, {.weight = v(two)}, x, {v(two), v(two)}),
+            "norm: weight has 2 elements; wanted 4");
+  EXPECT_EQ(forward(x, {.bias = v(two)}, x, {v(two), v(two)}),
+            "norm: bias has 2 elements; wanted 4");
+  EXPECT_EQ(forward(x, {}, x, {.rstd = v(two)}), "norm: mean has 0 elements; wanted 2");
+  EXPECT_EQ(forward(x, {}, x, {.mean = v(two), .rstd = v(four)}),
+            "norm: rstd has 4 elements; wanted 2");
+  EXPECT_EQ(forward(x, {.kind = NormKind::kRms}, x, {.rstd = v(two)}), "");
+  const auto backward = [&](Tensor& dy, const NormGradients<float>& gradients) {
+    return message_of([&] {
+      norm_backward<float>(ctx, m(x), m(dy), {}, {v(two), v(two)}, gradients);
+    });
+  };
+  EXPECT_EQ(backward(wrong, {m(x)}), "norm_backward: dy is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(backward(x, {m(wrong)}), "norm_backward: dx is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(backward(x, {.dx = m(x), .dweight = v(two)}),
+            "norm_backward: dweight has 2 elements; wanted 4");
+  EXPECT_EQ(backward(x, {.dx = m(x), .dbias = v(two)}),
+            "norm_backward: dbias has 2 elements; wanted 4");
+
+  const auto gated = [&](Tensor& gate, const GatedNormOptions<float>& options, Tensor& y) {
+    return message_of([&] {
+      gated_norm<float>(ctx, m(x), m(gate), options, m(y), {v(two), v(two)});
+    });
+  };
+  EXPECT_EQ(gated(wrong, {}, x), "gated_norm: gate is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(gated(x, {.concat = true}, wrong), "gated_norm: y is [2, 5]; wanted [2, 12]");
+  EXPECT_EQ(gated(x, {.dropout = {.rate = 1}}, x),
+            "gated_norm: dropout rate is 1; it must be at least 0 and below 1");
+  const auto gated_back = [&](Tensor& dy, const GatedNormGradients<float>& gradients) {
+    return message_of([&] {
+      gated_norm_backward<float>(ctx, m(x), m(x), m(dy), {}, {v(two), v(two)}, gradients);
+    });
+  };
+  EXPECT_EQ(gated_back(wrong, {m(x), m(x)}), "gated_norm_backward: dy is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(gated_back(x, {m(wrong), m(x)}), "gated_norm_backward: dx is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(gated_back(x, {m(x), m(wrong)}), "gated_norm_backward: dgate is [2, 5]; wanted [2, 4]");
+  EXPECT_EQ(gated_back(x, {m(x), m(x), v(two)}),
+            "gated_norm_backward: dweight has 2 elements; wanted 4");
+  EXPECT_EQ(gated_back(x, {m(x), m(x), {}, v(two)}),
+            "gated_norm_backward: dbias has 2 elements; wanted 4");
+}
+
+}  // namespace
+}  // namespace turbogr::ops

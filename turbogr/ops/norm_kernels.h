@@ -1,0 +1,25 @@
+// What a device fills in for norm.h and gated_norm.h: one norm, with three ways to go on.
+#pragma once
+
+#include "turbogr/ops/gated_norm.h"
+#include "turbogr/ops/norm.h"
+
+namespace turbogr::ops::kernels {
+
+enum class NormOutput : std::uint8_t { kPlain, kGated, kConcat };
+
+// Plain has neither gate nor dropout.
+template <class T>
+void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
+          NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
+
+template <class T>
+void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
+                   const GatedNormOptions<T>& options, NormOutput output,
+                   const NormStatistics<const Accum<T>>& statistics,
+                   const GatedNormGradients<T>& gradients);
+
+template <class T>
+std::size_t norm_workspace_bytes(std::int64_t cols, int threads);
+
+}  // namespace turbogr::ops::kernels
