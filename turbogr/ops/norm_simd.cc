@@ -1,7 +1,7 @@
 #include "turbogr/ops/norm_simd.h"
 
 #include "turbogr/ops/dropout_mask_simd.h"
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/row_walk_simd.h"
 
 // A row is read from memory once: the second and third walk over it find it in cache.
 
