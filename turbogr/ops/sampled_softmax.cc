@@ -1,0 +1,147 @@
+#include "turbogr/ops/sampled_softmax.h"
+
+#include <cmath>
+#include <limits>
+
+#include "turbogr/ops/checks.h"
+#include "turbogr/ops/index_range.h"
+#include "turbogr/ops/sampled_softmax_kernels.h"
+
+namespace turbogr::ops {
+namespace {
+
+using kernels::Candidates;
+using kernels::SoftmaxProblem;
+
+void check_indices(const Context& ctx, const char* op, const char* name, const std::int32_t* data,
+                   std::int64_t count, std::int64_t bound) {
+  if (ctx.device() != Device::kCpu) return;
+  const std::int64_t bad = first_out_of_range(ctx.pool(), data, count, bound);
+  TGR_CHECK(bad < 0, op, ": ", name, " row ", data[bad < 0 ? 0 : bad], " at position ", bad,
+            " for ", bound, " rows of items; it must be at least 0 and below that");
+}
+
+template <class T>
+void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& problem) {
+  const SampledSoftmaxInputs<T>& in = problem.inputs;
+  const SoftmaxOptions& options = problem.options;
+  const std::int64_t tokens = in.query.rows;
+  TGR_CHECK(options.temperature > 0 && std::isfinite(options.temperature), op, ": temperature is ",
+            options.temperature, "; it must be above 0");
+  TGR_CHECK(options.eps > 0 || !options.normalize, op, ": eps is ", options.eps,
+            "; normalising needs one above 0");
+  TGR_CHECK(in.items.rows <= std::numeric_limits<std::int32_t>::max(), op, ": ", in.items.rows,
+            " items; at most 2^31 - 1 rows can be pointed at");
+  check_rows(op, "query", in.query, tokens, in.query.cols);
+  check_rows(op, "items", in.items, in.items.rows, in.query.cols);
+  check_vector(op, "positive", in.positive, tokens);
+  check_indices(ctx, op, "positive", in.positive.data, tokens, in.items.rows);
+  if (problem.candidates == Candidates::kOwn) {
+    TGR_CHECK(in.negatives.shape[0] == tokens, op, ": negatives of ", in.negatives.shape[0],
+              " tokens for ", tokens, "; give each its own, or shared ones");
+    check_indices(ctx, op, "negative", in.negatives.data, in.negatives.size(), in.items.rows);
+  } else if (problem.candidates == Candidates::kShared) {
+    check_indices(ctx, op, "negative", in.shared_negatives.data, in.shared_negatives.shape[0],
+                  in.items.rows);
+  }
+  if (in.correction.data != nullptr) {
+    check_vector(op, "correction", in.correction, in.items.rows);
+  }
+}
+
+template <class T>
+SoftmaxProblem<T> sampled_problem(const char* op, const SampledSoftmaxInputs<T>& inputs,
+                                  const SoftmaxOptions& options) {
+  const bool own = inputs.negatives.data != nullptr;
+  const bool shared = inputs.shared_negatives.data != nullptr;
+  TGR_CHECK(own != shared || inputs.query.rows == 0, op, ": ", own ? "both" : "neither",
+            " of negatives and shared_negatives given; give one of them");
+  return {inputs, own || !shared ? Candidates::kOwn : Candidates::kShared, options};
+}
+
+template <class T>
+void forward(const Context& ctx, const char* op, const SoftmaxProblem<T>& problem,
+             const SoftmaxOutput<T>& output) {
+  check_problem(ctx, op, problem);
+  check_vector(op, "loss", output.loss, problem.tokens());
+  check_vector(op, "log_sum_exp", output.log_sum_exp, problem.tokens());
+  if (problem.tokens() == 0) return;
+  on_device(ctx, [&](auto device) { kernels::softmax<T>(device, problem, output); });
+}
+
+template <class T>
+void backward(const Context& ctx, const char* op, const SoftmaxProblem<T>& problem,
+              View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss, Rows<T> dquery,
+              Rows<Accum<T>> ditems) {
+  check_problem(ctx, op, problem);
+  check_vector(op, "log_sum_exp", log_sum_exp, problem.tokens());
+  check_vector(op, "dloss", dloss, problem.tokens());
+  check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
+  check_rows(op, "ditems", ditems, problem.inputs.items.rows, problem.width());
+  if (problem.tokens() == 0) return;
+  on_device(ctx, [&](auto device) {
+    kernels::softmax_backward<T>(device, problem, log_sum_exp, dloss, dquery, ditems);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void sampled_softmax(const Context& ctx, const SampledSoftmaxInputs<T>& inputs,
+                     const SoftmaxOptions& options, const SoftmaxOutput<T>& output) {
+  const char* op = "sampled_softmax";
+  forward<T>(ctx, op, sampled_problem(op, inputs, options), output);
+}
+
+template <class T>
+void sampled_softmax_backward(const Context& ctx, const SampledSoftmaxInputs<T>& inputs,
+                              const SoftmaxOptions& options, View<const Accum<T>, 1> log_sum_exp,
+                              View<const Accum<T>, 1> dloss, Rows<T> dquery,
+                              Rows<Accum<T>> ditems) {
+  const char* op = "sampled_softmax_backward";
+  backward<T>(ctx, op, sampled_problem(op, inputs, options), log_sum_exp, dloss, dquery, ditems);
+}
+
+template <class T>
+void full_softmax(const Context& ctx, Rows<const T> query, Rows<const T> items,
+                  View<const std::int32_t, 1> positive, const SoftmaxOptions& options,
+                  const SoftmaxOutput<T>& output) {
+  forward<T>(ctx, "full_softmax",
+             {{.query = query, .items = items, .positive = positive}, Candidates::kAll, options},
+             output);
+}
+
+template <class T>
+void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T> items,
+                           View<const std::int32_t, 1> positive, const SoftmaxOptions& options,
+                           View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
+                           Rows<T> dquery, Rows<Accum<T>> ditems) {
+  backward<T>(ctx, "full_softmax_backward",
+              {{.query = query, .items = items, .positive = positive}, Candidates::kAll, options},
+              log_sum_exp, dloss, dquery, ditems);
+}
+
+std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
+                                    std::int64_t width, std::int64_t own_negatives) {
+  return kernels::softmax_workspace_bytes(ctx.threads(), tokens, items, width, own_negatives);
+}
+
+#define TGR_INSTANTIATE(T)                                                                     \
+  template void sampled_softmax<T>(const Context&, const SampledSoftmaxInputs<T>&,             \
+                                   const SoftmaxOptions&, const SoftmaxOutput<T>&);            \
+  template void sampled_softmax_backward<T>(const Context&, const SampledSoftmaxInputs<T>&,    \
+                                            const SoftmaxOptions&, View<const Accum<T>, 1>,    \
+                                            View<const Accum<T>, 1>, Rows<T>, Rows<Accum<T>>); \
+  template void full_softmax<T>(const Context&, Rows<const T>, Rows<const T>,                  \
+                                View<const std::int32_t, 1>, const SoftmaxOptions&,            \
+                                const SoftmaxOutput<T>&);                                      \
+  template void full_softmax_backward<T>(const Context&, Rows<const T>, Rows<const T>,         \
+                                         View<const std::int32_t, 1>, const SoftmaxOptions&,   \
+                                         View<const Accum<T>, 1>, View<const Accum<T>, 1>,     \
+                                         Rows<T>, Rows<Accum<T>>);
+TGR_INSTANTIATE(double)
+TGR_INSTANTIATE(float)
+TGR_INSTANTIATE(bf16)
+#undef TGR_INSTANTIATE
+
+}  // namespace turbogr::ops

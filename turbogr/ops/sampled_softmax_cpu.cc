@@ -1,0 +1,167 @@
+#include "turbogr/ops/sampled_softmax_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "turbogr/ops/row_simd.h"
+
+namespace turbogr::ops::kernels {
+namespace {
+
+template <class T>
+Accum<T> sum_of_squares(SimdLevel simd, const T* x, std::int64_t width) {
+  if constexpr (std::is_same_v<T, double>) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < width; ++c) sum += x[c] * x[c];
+    return sum;
+  } else {
+    return row_kernels<T>(simd).sum_of_squares(x, width);
+  }
+}
+
+double dot(const double* x, const double* y, std::int64_t width) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < width; ++c) sum += x[c] * y[c];
+  return sum;
+}
+
+// The specification of one token: its logits, one candidate at a time.
+struct Token {
+  const SoftmaxProblem<double>& problem;
+  const InverseNorms<double>& norms;
+  std::int64_t index;
+
+  std::int32_t positive() const { return problem.inputs.positive(index); }
+  double logit(std::int64_t row) const {
+    const auto& in = problem.inputs;
+    return dot(in.query.row(index), in.items.row(row), problem.width()) * norms.query(index) *
+           norms.items(row) / problem.options.temperature;
+  }
+  // Calls function(row, logit, corrected logit) for every negative that is not masked.
+  template <class Function>
+  void for_each_negative(Function&& function) const {
+    for (std::int64_t r = 0; r < problem.num_negatives(); ++r) {
+      const std::int32_t row = problem.negative(index, r);
+      if (row == positive()) continue;
+      const double value = logit(row);
+      function(row, value, value - problem.correction(row));
+    }
+  }
+};
+
+}  // namespace
+
+template <class T>
+InverseNorms<Accum<T>> take_inverse_norms(Cpu cpu, WorkspaceScope& scratch,
+                                          const SoftmaxProblem<T>& problem) {
+  using A = Accum<T>;
+  const SoftmaxOptions& options = problem.options;
+  InverseNorms<A> norms = {scratch.take<A>(problem.tokens()),
+                           scratch.take<A>(problem.inputs.items.rows), A{0}};
+  const auto eps = static_cast<A>(options.eps);
+  if (options.normalize) norms.clamped = A{1} / eps;
+  const auto fill = [&](Rows<const T> x, View<A, 1> inverse) {
+    parallel_ranges(cpu.pool, x.rows, 256, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        inverse(r) =
+            options.normalize
+                ? A{1} / std::max(std::sqrt(sum_of_squares(cpu.simd, x.row(r), x.cols)), eps)
+                : A{1};
+      }
+    });
+  };
+  fill(problem.inputs.query, norms.query);
+  fill(problem.inputs.items, norms.items);
+  return norms;
+}
+
+template InverseNorms<float> take_inverse_norms<float>(Cpu, WorkspaceScope&,
+                                                       const SoftmaxProblem<float>&);
+template InverseNorms<float> take_inverse_norms<bf16>(Cpu, WorkspaceScope&,
+                                                      const SoftmaxProblem<bf16>&);
+
+// f64 is the specification.
+template <>
+void softmax<double>(Cpu cpu, const SoftmaxProblem<double>& problem,
+                     const SoftmaxOutput<double>& output) {
+  WorkspaceScope scratch(cpu.workspace);
+  const InverseNorms<double> norms = take_inverse_norms(cpu, scratch, problem);
+  parallel_for(cpu.pool, problem.tokens(), [&](std::int64_t i, int) {
+    const Token token = {problem, norms, i};
+    const double positive = token.logit(token.positive());
+    double largest = positive;
+    token.for_each_negative(
+        [&](std::int32_t, double, double logit) { largest = std::max(largest, logit); });
+    double sum = std::exp(positive - largest);
+    token.for_each_negative(
+        [&](std::int32_t, double, double logit) { sum += std::exp(logit - largest); });
+    output.log_sum_exp(i) = largest + std::log(sum);
+    output.loss(i) = largest - positive + std::log(sum);
+  });
+}
+
+template <>
+void softmax_backward<double>(Cpu cpu, const SoftmaxProblem<double>& problem,
+                              View<const double, 1> log_sum_exp, View<const double, 1> dloss,
+                              Rows<double> dquery, Rows<double> ditems) {
+  WorkspaceScope scratch(cpu.workspace);
+  const InverseNorms<double> norms = take_inverse_norms(cpu, scratch, problem);
+  const auto& in = problem.inputs;
+  const double scale = 1.0 / problem.options.temperature;
+  for (std::int64_t i = 0; i < problem.tokens(); ++i) {
+    const Token token = {problem, norms, i};
+    const double inverse = norms.query(i);
+    for (std::int64_t c = 0; c < problem.width(); ++c) dquery(i, c) = 0;
+    // d logit / dx = (e - u (u . e)) / (|x| temperature); the item's side alike.
+    const auto add = [&](std::int32_t row, double logit, double g) {
+      const double item_inverse = norms.items(row);
+      const double cosine = logit / scale;
+      for (std::int64_t c = 0; c < problem.width(); ++c) {
+        const double u = in.query(i, c) * inverse;
+        const double e = in.items(row, c) * item_inverse;
+        dquery(i, c) += g * scale * inverse * (e - (norms.projects(inverse) ? u * cosine : 0));
+        ditems(row, c) +=
+            g * scale * item_inverse * (u - (norms.projects(item_inverse) ? e * cosine : 0));
+      }
+    };
+    const double positive = token.logit(token.positive());
+    add(token.positive(), positive, dloss(i) * std::expm1(positive - log_sum_exp(i)));
+    token.for_each_negative([&](std::int32_t row, double logit, double corrected) {
+      add(row, logit, dloss(i) * std::exp(corrected - log_sum_exp(i)));
+    });
+  }
+}
+
+#define TGR_DEFINE(T)                                                                          \
+  template <>                                                                                  \
+  void softmax<T>(Cpu cpu, const SoftmaxProblem<T>& problem, const SoftmaxOutput<T>& output) { \
+    if (problem.candidates == Candidates::kOwn) {                                              \
+      softmax_own<T>(cpu, problem, output);                                                    \
+    } else {                                                                                   \
+      softmax_shared<T>(cpu, problem, output);                                                 \
+    }                                                                                          \
+  }                                                                                            \
+  template <>                                                                                  \
+  void softmax_backward<T>(Cpu cpu, const SoftmaxProblem<T>& problem,                          \
+                           View<const float, 1> log_sum_exp, View<const float, 1> dloss,       \
+                           Rows<T> dquery, Rows<float> ditems) {                               \
+    if (problem.candidates == Candidates::kOwn) {                                              \
+      softmax_own_backward<T>(cpu, problem, log_sum_exp, dloss, dquery, ditems);               \
+    } else {                                                                                   \
+      softmax_shared_backward<T>(cpu, problem, log_sum_exp, dloss, dquery, ditems);            \
+    }                                                                                          \
+  }
+TGR_DEFINE(float)
+TGR_DEFINE(bf16)
+#undef TGR_DEFINE
+
+std::size_t softmax_workspace_bytes(int threads, std::int64_t tokens, std::int64_t items,
+                                    std::int64_t width, std::int64_t own_negatives) {
+  const std::size_t norms = workspace_bytes_of<double>(tokens) + workspace_bytes_of<double>(items);
+  const std::size_t own = softmax_own_workspace_bytes(threads, tokens, width, own_negatives);
+  if (own_negatives > 0) return norms + own;
+  return norms + std::max(own, softmax_shared_workspace_bytes(threads, tokens, width));
+}
+
+}  // namespace turbogr::ops::kernels
