@@ -70,6 +70,17 @@ class Block {
   Tensor storage_;
 };
 
+// as_close_as_plain; in double, where the plain implementation is the reference, another order of
+// its sums is allowed.
+inline ::testing::AssertionResult matches(const Tensor& fast, const Tensor& plain,
+                                          const Tensor& reference) {
+  if (fast.dtype() != DType::kF64) return as_close_as_plain(fast, plain, reference);
+  const double error = max_error(fast, reference);
+  const double bound = 0x1p-44 * max_magnitude(reference);
+  if (error <= bound) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "error " << error << " above " << bound;
+}
+
 // The bytes of two tensors of one format and shape.
 inline ::testing::AssertionResult same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) {

@@ -13,9 +13,9 @@
 namespace turbogr::ops {
 namespace {
 
-using test::as_close_as_plain;
 using test::Block;
 using test::converted;
+using test::matches;
 using test::message_of;
 using test::random_tensor;
 
@@ -158,11 +158,11 @@ TYPED_TEST(LinearOf, MatchesTheDefinitionAtEveryShapeAndInstructionSet) {
         SCOPED_TRACE(::testing::Message() << c.rows << "x" << c.inputs << "x" << c.outputs << " "
                                           << name_of(simd) << (strided ? " strided" : " dense"));
         const Results fast = run<T>(simd, c, in, strided);
-        EXPECT_TRUE(as_close_as_plain(fast.y, simple.y, reference.y));
-        EXPECT_TRUE(as_close_as_plain(fast.z, simple.z, reference.z));
-        EXPECT_TRUE(as_close_as_plain(fast.dx, simple.dx, reference.dx));
-        EXPECT_TRUE(as_close_as_plain(fast.dw, simple.dw, reference.dw));
-        EXPECT_TRUE(as_close_as_plain(fast.db, simple.db, reference.db));
+        EXPECT_TRUE(matches(fast.y, simple.y, reference.y));
+        EXPECT_TRUE(matches(fast.z, simple.z, reference.z));
+        EXPECT_TRUE(matches(fast.dx, simple.dx, reference.dx));
+        EXPECT_TRUE(matches(fast.dw, simple.dw, reference.dw));
+        EXPECT_TRUE(matches(fast.db, simple.db, reference.db));
       }
     }
   }
@@ -174,9 +174,9 @@ TEST(Linear, SumsMoreRowsThanOneBlockOfTheGradientHolds) {
   const Results reference = plain<double>(c, widened<float>(c, in));
   const Results simple = plain<float>(c, in);
   const Results fast = run<float>(best_simd_level(), c, in, false);
-  EXPECT_TRUE(as_close_as_plain(fast.dw, simple.dw, reference.dw));
-  EXPECT_TRUE(as_close_as_plain(fast.db, simple.db, reference.db));
-  EXPECT_TRUE(as_close_as_plain(fast.dx, simple.dx, reference.dx));
+  EXPECT_TRUE(matches(fast.dw, simple.dw, reference.dw));
+  EXPECT_TRUE(matches(fast.db, simple.db, reference.db));
+  EXPECT_TRUE(matches(fast.dx, simple.dx, reference.dx));
 }
 
 TYPED_TEST(LinearOf, TakesAnEmptyBatchAndLeavesParameterGradientsAlone) {

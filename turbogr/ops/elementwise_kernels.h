@@ -1,0 +1,29 @@
+// What a device fills in for swiglu.h, silu.h and l2_normalize.h.
+#pragma once
+
+#include "turbogr/ops/l2_normalize.h"
+#include "turbogr/ops/silu.h"
+#include "turbogr/ops/swiglu.h"
+
+namespace turbogr::ops::kernels {
+
+template <class T>
+void swiglu(Cpu cpu, Rows<const T> a, Rows<const T> b, Rows<T> y);
+template <class T>
+void swiglu_backward(Cpu cpu, Rows<const T> a, Rows<const T> b, Rows<const T> dy, Rows<T> da,
+                     Rows<T> db);
+
+template <class T>
+void silu(Cpu cpu, Rows<const T> x, Rows<T> y);
+template <class T>
+void silu_backward(Cpu cpu, Rows<const T> x, Rows<const T> dy, Rows<T> dx);
+
+template <class T>
+void l2_normalize(Cpu cpu, Rows<const T> x, const L2NormalizeOptions& options, Rows<T> y,
+                  View<Accum<T>, 1> inverse);
+template <class T>
+void l2_normalize_backward(Cpu cpu, Rows<const T> x, Rows<const T> dy,
+                           View<const Accum<T>, 1> inverse, const L2NormalizeOptions& options,
+                           Rows<T> dx);
+
+}  // namespace turbogr::ops::kernels
