@@ -130,7 +130,9 @@ void sum_groups(Cpu cpu, Rows<const T> drows, const IdGroups& groups, bool scatt
   constexpr std::int64_t kPiece = 512;
   constexpr std::int64_t kLarge = 2048;
   constexpr std::int64_t kStrip = 128;
+  constexpr std::int64_t kAhead = 4;
   const std::int64_t width = drows.cols;
+  const auto bytes = static_cast<std::size_t>(width) * sizeof(T);
   const std::int64_t* first = groups.offsets.data;
   const std::int64_t* last = first + groups.unique.shape[0];
   const auto start_of = [&](std::int64_t piece) {
@@ -147,7 +149,14 @@ void sum_groups(Cpu cpu, Rows<const T> drows, const IdGroups& groups, bool scatt
   parallel_for(cpu.pool, pieces, [&](std::int64_t piece, int) {
     const std::int64_t* end = start_of(piece + 1);
     for (const std::int64_t* group = start_of(piece); group < end; ++group) {
-      if (group[1] - group[0] < kLarge) sum_columns(group, 0, width);
+      if (group[1] - group[0] >= kLarge) continue;
+      // Most groups are short: what is worth fetching ahead lies in the groups that follow.
+      const std::int64_t ahead = std::min(group[1] + kAhead, drows.rows);
+      for (std::int64_t j = std::min(group[0] + kAhead, ahead); j < ahead; ++j) {
+        const auto* row = reinterpret_cast<const std::byte*>(drows.row(groups.positions(j)));
+        for (std::size_t b = 0; b < bytes; b += 64) __builtin_prefetch(row + b);
+      }
+      sum_columns(group, 0, width);
     }
   });
   const std::int64_t strips = (width + kStrip - 1) / kStrip;

@@ -31,6 +31,20 @@ inline void store_tail(float* p, Floats v, std::int64_t count) {
 }
 inline void store_tail(bf16* p, Floats v, std::int64_t count) { store_first(p, v, count); }
 
+// sum(v), in registers: rows are short enough that the fold of each dot product shows.
+inline float fold(Floats v) {
+#if defined(__AVX512F__)
+  const auto eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+                    __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  const auto two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
+  return two[0] + two[1];
+#else
+  return sum(v);
+#endif
+}
+
 // kRows dot products at once, so that the query is loaded once for all of them.
 template <int kRows, class T>
 inline void dot_block(const float* query, const T* const* rows, const T* const* next,
@@ -48,7 +62,7 @@ inline void dot_block(const float* query, const T* const* rows, const T* const* 
     const Floats q = load_tail(query + c, width - c);
     for (int r = 0; r < kRows; ++r) sums[r] += q * load_tail(rows[r] + c, width - c);
   }
-  for (int r = 0; r < kRows; ++r) out[r] = sum(sums[r]);
+  for (int r = 0; r < kRows; ++r) out[r] = fold(sums[r]);
 }
 
 template <class T>

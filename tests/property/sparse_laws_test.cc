@@ -1,0 +1,204 @@
+// Laws of the sparse operators: bits do not depend on the number of threads, nor a token's result
+// on its neighbours.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/data.h"
+#include "tests/support/softmax_case.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/jagged.h"
+#include "turbogr/ops/top_k.h"
+
+namespace turbogr::ops {
+namespace {
+
+using test::Negatives;
+using test::random_tensor;
+using test::SoftmaxCase;
+using test::SoftmaxResult;
+using test::view_of;
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+template <class T>
+class SparseLawsOf : public ::testing::Test {};
+using Formats = ::testing::Types<double, float, bf16>;
+TYPED_TEST_SUITE(SparseLawsOf, Formats);
+
+TYPED_TEST(SparseLawsOf, SoftmaxGivesTheSameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared, Negatives::kAll}) {
+    const SoftmaxCase<T> softmax(
+        {.tokens = 700, .items = 90, .width = 37, .negatives = 70, .kind = kind});
+    const SoftmaxResult one = softmax.run(Context({.threads = 1}));
+    for (const int threads : {2, 3}) {
+      const SoftmaxResult many = softmax.run(Context({.threads = threads}));
+      EXPECT_TRUE(same_bits(one.loss, many.loss));
+      EXPECT_TRUE(same_bits(one.log_sum_exp, many.log_sum_exp));
+      EXPECT_TRUE(same_bits(one.dquery, many.dquery));
+      EXPECT_TRUE(same_bits(one.ditems, many.ditems));
+    }
+  }
+}
+
+TYPED_TEST(SparseLawsOf, SoftmaxOfATokenDoesNotDependOnItsNeighbours) {
+  using T = TypeParam;
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared, Negatives::kAll}) {
+    const SoftmaxCase<T> batch(
+        {.tokens = 60, .items = 40, .width = 21, .negatives = 13, .kind = kind});
+    const SoftmaxResult whole = batch.run(ctx);
+    for (const std::int64_t i : {0, 31, 59}) {
+      SoftmaxCase<T> alone(batch.shape);  // the same seed: the same items
+      alone.shape.tokens = 1;
+      alone.query = Tensor(dtype_of<T>(), {1, 21});
+      const auto row_bytes = 21 * sizeof(T);
+      std::memcpy(alone.query.data(), batch.query.data() + static_cast<std::size_t>(i) * row_bytes,
+                  row_bytes);
+      alone.dloss = Tensor(dtype_of<Accum<T>>(), {1});
+      alone.dloss.template view<Accum<T>, 1>()(0) = batch.dloss.template view<Accum<T>, 1>()(i);
+      alone.positive = {batch.positive[static_cast<std::size_t>(i)]};
+      if (kind == Negatives::kOwn) {
+        alone.negatives.assign(batch.negatives.begin() + i * 13,
+                               batch.negatives.begin() + (i + 1) * 13);
+      }
+      const SoftmaxResult single = alone.run(ctx);
+      EXPECT_EQ(test::element(single.loss, 0), test::element(whole.loss, i));
+      EXPECT_EQ(
+          std::memcmp(single.dquery.data(),
+                      whole.dquery.data() + static_cast<std::size_t>(i) * row_bytes, row_bytes),
+          0);
+    }
+  }
+}
+
+TYPED_TEST(SparseLawsOf, FullSoftmaxIsSampledSoftmaxOverEveryItem) {
+  using T = TypeParam;
+  const Context ctx({.threads = 2});
+  const SoftmaxCase<T> full(
+      {.tokens = 70, .items = 290, .width = 21, .negatives = 290, .kind = Negatives::kAll});
+  test::SoftmaxShape shape = full.shape;
+  shape.kind = Negatives::kShared;
+  SoftmaxCase<T> shared(shape);
+  shared.negatives.resize(290);
+  std::iota(shared.negatives.begin(), shared.negatives.end(), 0);
+  const SoftmaxResult a = full.run(ctx);
+  const SoftmaxResult b = shared.run(ctx);
+  EXPECT_TRUE(same_bits(a.loss, b.loss));
+  EXPECT_TRUE(same_bits(a.dquery, b.dquery));
+  EXPECT_TRUE(same_bits(a.ditems, b.ditems));
+}
+
+TYPED_TEST(SparseLawsOf, EmbeddingGivesTheSameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  const std::int64_t count = 50000;
+  PhiloxStream random(3);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) {
+    ids.push_back(i % 3 == 0 ? 5 : static_cast<std::int64_t>(random.below(1000)));
+  }
+  const Tensor drows = random_tensor<T>({count, 19}, 4);
+  Tensor first;
+  std::vector<std::int32_t> first_positions;
+  for (const int threads : {1, 2, 3}) {
+    const Context ctx({.threads = threads, .workspace_bytes = dedup_ids_workspace_bytes(count)});
+    std::vector<std::int64_t> unique(ids.size()), offsets(ids.size() + 1);
+    std::vector<std::int32_t> positions(ids.size()), inverse(ids.size());
+    const DedupOutput output = {view_of(unique), view_of(offsets), view_of(positions),
+                                view_of(inverse)};
+    const std::int64_t num_unique = dedup_ids(ctx, {ids.data(), {count}}, output);
+    Tensor sums(dtype_of<Accum<T>>(), {num_unique, 19});
+    sum_duplicate_rows<T>(ctx, drows.view<T, 2>(), output.first(num_unique),
+                          sums.view<Accum<T>, 2>());
+    if (threads == 1) {
+      first = std::move(sums);
+      first_positions = positions;
+    } else {
+      EXPECT_TRUE(same_bits(first, sums));
+      EXPECT_EQ(first_positions, positions);
+    }
+  }
+}
+
+TYPED_TEST(SparseLawsOf, TopKGivesTheSameBitsForAnyNumberOfThreadsAndQueriesAlone) {
+  using T = TypeParam;
+  using A = Accum<T>;
+  const Tensor query = random_tensor<T>({100, 27}, 1);
+  const Tensor table = random_tensor<T>({900, 27}, 2);
+  const auto run = [&](int threads, Rows<const T> rows, Tensor& scores) {
+    const std::int64_t count = rows.rows;
+    const Context ctx({.threads = threads});
+    ctx.workspace().reserve(top_k_workspace_bytes(ctx, count, 27, 0, 5));
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(count * 5));
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
+    scores = Tensor(dtype_of<A>(), {count, 5});
+    top_k<T>(ctx, {.query = rows, .table = table.view<T, 2>()},
+             {{ids.data(), {count, 5}}, scores.view<A, 2>(), view_of(counts)});
+    return ids;
+  };
+  Tensor one, many, alone;
+  const Rows<const T> all = query.view<T, 2>();
+  const auto ids = run(1, all, one);
+  for (const int threads : {2, 3}) {
+    EXPECT_EQ(run(threads, all, many), ids);
+    EXPECT_TRUE(same_bits(one, many));
+  }
+  const auto single = run(2, Rows<const T>(all.row(57), 1, 27, 27), alone);
+  EXPECT_TRUE(std::equal(single.begin(), single.end(), ids.begin() + 57 * 5));
+  EXPECT_EQ(std::memcmp(alone.data(), one.data() + 57 * 5 * sizeof(A), 5 * sizeof(A)), 0);
+}
+
+// Permuting the sequences of both sides permutes those of the result.
+TEST(JaggedLaws, ConcatFollowsAPermutationOfTheSequences) {
+  const Context ctx({.threads = 2});
+  const std::vector<std::int64_t> lengths_a = {4, 0, 300, 7};
+  const std::vector<std::int64_t> lengths_b = {0, 2, 5, 260};
+  const std::vector<std::size_t> order = {2, 0, 3, 1};
+  const auto run = [&](const std::vector<std::size_t>& sequence) {
+    std::vector<std::int64_t> a_lengths, b_lengths, both;
+    std::vector<Tensor> parts_a, parts_b;
+    for (const std::size_t s : sequence) {
+      a_lengths.push_back(lengths_a[s]);
+      b_lengths.push_back(lengths_b[s]);
+      both.push_back(lengths_a[s] + lengths_b[s]);
+      parts_a.push_back(random_tensor<float>({lengths_a[s], 3}, 10 + s));
+      parts_b.push_back(random_tensor<float>({lengths_b[s], 3}, 20 + s));
+    }
+    const auto join = [](const std::vector<Tensor>& parts, std::int64_t rows) {
+      Tensor whole(DType::kF32, {rows, 3});
+      std::size_t at = 0;
+      for (const Tensor& part : parts) {
+        if (part.bytes() > 0) std::memcpy(whole.data() + at, part.data(), part.bytes());
+        at += part.bytes();
+      }
+      return whole;
+    };
+    const auto offsets_a = test::offsets_of(a_lengths);
+    const auto offsets_b = test::offsets_of(b_lengths);
+    const auto offsets = test::offsets_of(both);
+    const Tensor a = join(parts_a, offsets_a.back());
+    const Tensor b = join(parts_b, offsets_b.back());
+    Tensor out(DType::kF32, {offsets.back(), 3});
+    jagged_concat<float>(ctx, {a.view<float, 2>(), view_of(offsets_a)},
+                         {b.view<float, 2>(), view_of(offsets_b)},
+                         {out.view<float, 2>(), view_of(offsets)});
+    std::vector<std::vector<float>> sequences;
+    for (std::size_t s = 0; s < sequence.size(); ++s) {
+      const float* data = out.view<float, 2>().data;
+      sequences.emplace_back(data + offsets[s] * 3, data + offsets[s + 1] * 3);
+    }
+    return sequences;
+  };
+  const auto plain = run({0, 1, 2, 3});
+  const auto permuted = run(order);
+  for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(permuted[s], plain[order[s]]);
+}
+
+}  // namespace
+}  // namespace turbogr::ops
