@@ -8,6 +8,10 @@ class App;
 
 namespace turbogr::apps {
 
+void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
+
+// Under `bench`.
+void add_bench_ops(CLI::App& bench);
 
 }  // namespace turbogr::apps

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", level, "debug, info, warning, error or off")->capture_default_str();
   app.parse_complete_callback([&] { turbogr::log::set_up(level); });
 
+  turbogr::apps::add_bench(app);
   turbogr::apps::add_doctor(app);
   try {
     app.parse(argc, argv);

@@ -17,7 +17,7 @@ std::uint64_t hash_of(const std::string& name) {
   return hash;
 }
 
-double draw(Init init, double scale, double fan_bound, PhiloxStream& random) {
+double draw(Init init, double scale, PhiloxStream& random) {
   switch (init) {
     case Init::kZero:
       return 0;
@@ -30,31 +30,16 @@ double draw(Init init, double scale, double fan_bound, PhiloxStream& random) {
         const double value = random.normal();
         if (std::abs(value) <= 2) return scale * value;
       }
-    case Init::kXavierUniform:
-      return fan_bound * (2 * random.uniform() - 1);
+    case Init::kUniform:
+      return scale * (2 * random.uniform() - 1);
   }
   return 0;
 }
 
 }  // namespace
 
-void fill_initial(Init init, double scale, std::uint64_t seed, std::uint64_t stream,
-                  const std::vector<std::int64_t>& shape, Tensor& values) {
-  PhiloxStream random(seed, stream);
-  double fan_bound = 0;
-  if (init == Init::kXavierUniform) {
-    TGR_CHECK(shape.size() == 2, "Xavier initialisation of shape ", shape_text(shape),
-              "; it needs a matrix");
-    fan_bound = std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
-  }
-  for (std::int64_t i = 0; i < values.size(); ++i) {
-    const double value = draw(init, scale, fan_bound, random);
-    if (values.dtype() == DType::kF64) {
-      reinterpret_cast<double*>(values.data())[i] = value;
-    } else {
-      reinterpret_cast<float*>(values.data())[i] = static_cast<float>(value);
-    }
-  }
+double xavier_bound(std::int64_t inputs, std::int64_t outputs) {
+  return std::sqrt(6.0 / static_cast<double>(inputs + outputs));
 }
 
 template <class T>
@@ -72,7 +57,11 @@ template <class T>
 void ParameterSet<T>::initialise(std::uint64_t seed) {
   for (int i = 0; i < size(); ++i) {
     const ParameterSpec& s = spec(i);
-    fill_initial(s.init, s.scale, seed, hash_of(s.name), s.shape, value(i));
+    PhiloxStream random(seed, hash_of(s.name));
+    auto* values = reinterpret_cast<Accum<T>*>(value(i).data());
+    for (std::int64_t k = 0; k < value(i).size(); ++k) {
+      values[k] = static_cast<Accum<T>>(draw(s.init, s.scale, random));
+    }
   }
 }
 

@@ -16,7 +16,7 @@
 
 namespace turbogr::model {
 
-enum class Init : std::uint8_t { kZero, kOne, kNormal, kTruncatedNormal, kXavierUniform };
+enum class Init : std::uint8_t { kZero, kOne, kNormal, kTruncatedNormal, kUniform };
 
 struct ParameterSpec {
   std::string name;
@@ -50,8 +50,7 @@ class ParameterSet {
   std::vector<Tensor> gradients_;
 };
 
-// Fills `values` as `init` says; also used for rows of an item table.
-void fill_initial(Init init, double scale, std::uint64_t seed, std::uint64_t stream,
-                  const std::vector<std::int64_t>& shape, Tensor& values);
+// Xavier's uniform bound for a matrix of these sizes.
+double xavier_bound(std::int64_t inputs, std::int64_t outputs);
 
 }  // namespace turbogr::model

@@ -1,6 +1,6 @@
 #include "turbogr/ops/elementwise_simd.h"
 
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/row_walk_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {
