@@ -107,6 +107,29 @@ TEST(Norm, WritesInPlace) {
   EXPECT_TRUE(test::same_bits(dx, dy));
 }
 
+TEST(Norm, AddsAResidualToTheInputsGradient) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    Context ctx({.threads = 1, .simd = simd});
+    ctx.workspace().reserve(norm_workspace_bytes<float>(ctx, 21));
+    const Tensor x = test::random_tensor<float>({3, 21}, 1);
+    const Tensor dy = test::random_tensor<float>({3, 21}, 2);
+    const Tensor residual = test::random_tensor<float>({3, 21}, 3);
+    Tensor y(DType::kF32, {3, 21}), plain(DType::kF32, {3, 21}), added(DType::kF32, {3, 21});
+    Tensor mean(DType::kF32, {3}), rstd(DType::kF32, {3});
+    const NormStatistics<float> saved = {mean.view<float, 1>(), rstd.view<float, 1>()};
+    norm<float>(ctx, x.view<float, 2>(), {}, y.view<float, 2>(), saved);
+    const NormStatistics<const float> read = {saved.mean, saved.rstd};
+    norm_backward<float>(ctx, x.view<float, 2>(), dy.view<float, 2>(), {}, read,
+                         {.dx = plain.view<float, 2>()});
+    norm_backward<float>(ctx, x.view<float, 2>(), dy.view<float, 2>(), {}, read,
+                         {.dx = added.view<float, 2>(), .residual = residual.view<float, 2>()});
+    for (std::int64_t i = 0; i < 63; ++i) {
+      EXPECT_NEAR(test::element(added, i), test::element(plain, i) + test::element(residual, i),
+                  1e-6);
+    }
+  }
+}
+
 TEST(Norm, SaysWhatIsWrong) {
   const Context ctx({.threads = 1, .workspace_bytes = 1 << 20});
   Tensor x(DType::kF32, {2, 4}), wrong(DType::kF32, {2, 5}), none(DType::kF32, {2, 0});

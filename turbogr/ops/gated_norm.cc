@@ -47,7 +47,7 @@ void gated_norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> gate
   if (gradients.dweight.data != nullptr) check_vector(op, "dweight", gradients.dweight, x.cols);
   if (gradients.dbias.data != nullptr) check_vector(op, "dbias", gradients.dbias, x.cols);
   on_device(ctx, [&](auto device) {
-    kernels::norm_backward<T>(device, x, gate, dy, options, output_of(options), statistics,
+    kernels::norm_backward<T>(device, x, gate, dy, {}, options, output_of(options), statistics,
                               gradients);
   });
 }

@@ -35,6 +35,9 @@ void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
   check_rows("norm_backward", "x", x, x.rows, x.cols);
   check_rows("norm_backward", "dy", dy, x.rows, x.cols);
   check_rows("norm_backward", "dx", gradients.dx, x.rows, x.cols);
+  if (gradients.residual.data != nullptr) {
+    check_rows("norm_backward", "residual", gradients.residual, x.rows, x.cols);
+  }
   check_norm<T>("norm_backward", options, statistics, x.rows, x.cols);
   if (gradients.dweight.data != nullptr) {
     check_vector("norm_backward", "dweight", gradients.dweight, x.cols);
@@ -44,8 +47,8 @@ void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
   }
   on_device(ctx, [&](auto device) {
     kernels::norm_backward<T>(
-        device, x, {}, dy, {.norm = options}, kernels::NormOutput::kPlain, statistics,
-        {.dx = gradients.dx, .dweight = gradients.dweight, .dbias = gradients.dbias});
+        device, x, {}, dy, gradients.residual, {.norm = options}, kernels::NormOutput::kPlain,
+        statistics, {.dx = gradients.dx, .dweight = gradients.dweight, .dbias = gradients.dbias});
   });
 }
 

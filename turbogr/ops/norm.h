@@ -43,9 +43,10 @@ struct NormGradients {
   Rows<T> dx;                 // [N, D], overwritten
   View<Accum<T>, 1> dweight;  // [D], added to; empty: not computed
   View<Accum<T>, 1> dbias;    // [D], added to; empty: not computed
+  Rows<const T> residual;     // [N, D] added to dx: what reaches x past the norm; or empty
 };
 
-// dx may be dy.
+// dx may be dy or the residual.
 template <class T>
 void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
                    const NormOptions<T>& options, const NormStatistics<const Accum<T>>& statistics,

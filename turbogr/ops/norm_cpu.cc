@@ -92,7 +92,7 @@ void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T
 
 template <class T>
 void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
-                   const GatedNormOptions<T>& options, NormOutput output,
+                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
                    const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients) {
   const auto backward = norm_table(cpu.simd).of<T>().backward[static_cast<int>(output)];
@@ -109,6 +109,7 @@ void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> d
                       row.dweight = dweight;
                       row.dbias = dbias;
                       backward(row, x.row(r), gated ? gate.row(r) : nullptr, dy.row(r),
+                               residual.data == nullptr ? nullptr : residual.row(r),
                                gradients.dx.row(r), gated ? gradients.dgate.row(r) : nullptr);
                     });
 }
@@ -154,8 +155,9 @@ void norm<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
 // w hat)), without the middle term for RMSNorm.
 template <>
 void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
-                           Rows<const double> dy, const GatedNormOptions<double>& options,
-                           NormOutput output, const NormStatistics<const double>& statistics,
+                           Rows<const double> dy, Rows<const double> residual,
+                           const GatedNormOptions<double>& options, NormOutput output,
+                           const NormStatistics<const double>& statistics,
                            const GatedNormGradients<double>& gradients) {
   const std::int64_t cols = x.cols;
   const bool layer = options.norm.kind == NormKind::kLayer;
@@ -192,7 +194,8 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
         }
         for (std::int64_t c = 0; c < cols; ++c) {
           const double hat = (x(r, c) - mean) * rstd;
-          gradients.dx(r, c) = rstd * (slopes(worker, c) - mean_slope - hat * mean_along);
+          gradients.dx(r, c) = rstd * (slopes(worker, c) - mean_slope - hat * mean_along) +
+                               (residual.data == nullptr ? 0.0 : residual(r, c));
         }
       });
 }
@@ -207,8 +210,8 @@ std::size_t norm_workspace_bytes(std::int64_t cols, int threads) {
   template void norm<T>(Cpu, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, NormOutput, \
                         Rows<T>, const NormStatistics<Accum<T>>&);                                 \
   template void norm_backward<T>(                                                                  \
-      Cpu, Rows<const T>, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, NormOutput,    \
-      const NormStatistics<const Accum<T>>&, const GatedNormGradients<T>&);                        \
+      Cpu, Rows<const T>, Rows<const T>, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, \
+      NormOutput, const NormStatistics<const Accum<T>>&, const GatedNormGradients<T>&);            \
   template std::size_t norm_workspace_bytes<T>(std::int64_t, int);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -13,9 +13,10 @@ template <class T>
 void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
           NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
 
+// The residual is empty unless plain.
 template <class T>
 void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
-                   const GatedNormOptions<T>& options, NormOutput output,
+                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
                    const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients);
 

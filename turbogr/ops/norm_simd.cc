@@ -80,7 +80,8 @@ void forward(NormRow& row, const T* x, const T* gate, T* y) {
 }
 
 template <int kOutput, class T>
-void backward(const NormRow& row, const T* x, const T* gate, const T* dy, T* dx, T* dgate) {
+void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const T* residual, T* dx,
+              T* dgate) {
   const std::int64_t cols = row.cols;
   if (row.threshold != 0) draw_factors(row, kOutput == kConcat ? 3 * cols : cols);
   Floats total = splat(0.0f);
@@ -120,7 +121,9 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, T* dx,
     Floats hat = lanes.load(x + c);
     if (row.layer) hat -= row.mean;
     hat *= row.rstd;
-    lanes.store(dx + c, (lanes.load(row.slope + c) - mean_slope - hat * mean_along) * row.rstd);
+    Floats d = (lanes.load(row.slope + c) - mean_slope - hat * mean_along) * row.rstd;
+    if (residual != nullptr) d += lanes.load(residual + c);
+    lanes.store(dx + c, d);
   });
 }
 

@@ -29,8 +29,9 @@ struct NormRow {
 template <class T>
 struct NormLoops {
   using Forward = void (*)(NormRow&, const T* x, const T* gate, T* y);  // sets mean and rstd
-  using Backward = void (*)(const NormRow&, const T* x, const T* gate, const T* dy, T* dx,
-                            T* dgate);
+  // A residual that is not null is added to dx.
+  using Backward = void (*)(const NormRow&, const T* x, const T* gate, const T* dy,
+                            const T* residual, T* dx, T* dgate);
   Forward forward[3];  // by NormOutput
   Backward backward[3];
 };

@@ -1,0 +1,319 @@
+#include "turbogr/model/attention_block.h"
+
+#include <algorithm>
+
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/fuxi_attention.h"
+#include "turbogr/ops/gated_norm.h"
+#include "turbogr/ops/hstu_attention.h"
+#include "turbogr/ops/silu.h"
+#include "turbogr/ops/time_bucket.h"
+
+namespace turbogr::model {
+namespace {
+
+// The four parts of a projection output, as slices.
+template <class T>
+struct Parts {
+  Rows<T> u, v, q, k;
+};
+
+template <class T>
+Parts<T> parts_of(const ModelOptions& o, Rows<T> projected) {
+  const std::int64_t gate = o.gate_width();
+  const std::int64_t value = o.value_width();
+  const std::int64_t query = o.query_width();
+  return {projected.columns(0, gate), projected.columns(gate, value),
+          projected.columns(gate + value, query), projected.columns(gate + value + query, query)};
+}
+
+template <class Tensors>
+std::size_t sum_of_bytes(const Tensors& tensors) {
+  std::size_t total = 0;
+  for (const Tensor* tensor : tensors) total += tensor->bytes();
+  return total;
+}
+
+std::string layer_name(int layer, const char* part) {
+  return "layers." + std::to_string(layer) + "." + part;
+}
+
+}  // namespace
+
+template <class T>
+AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity)
+    : normed(dtype_of<T>(), {capacity, o.width}),
+      linear(dtype_of<T>(), {capacity, o.projection_width()}),
+      projected(dtype_of<T>(), {capacity, o.projection_width()}),
+      attended(dtype_of<T>(), {capacity, o.gate_width()}),
+      mixed(dtype_of<T>(), {capacity, o.mixed_width()}),
+      input_mean(dtype_of<Accum<T>>(), {capacity}),
+      input_rstd(dtype_of<Accum<T>>(), {capacity}),
+      attended_mean(dtype_of<Accum<T>>(), {capacity}),
+      attended_rstd(dtype_of<Accum<T>>(), {capacity}) {}
+
+template <class T>
+std::size_t AttentionSaved<T>::bytes() const {
+  return sum_of_bytes(std::initializer_list<const Tensor*>{&normed, &linear, &projected, &attended,
+                                                           &mixed, &input_mean, &input_rstd,
+                                                           &attended_mean, &attended_rstd});
+}
+
+template <class T>
+AttentionScratch<T>::AttentionScratch(const ModelOptions& o, std::int64_t capacity)
+    : dmixed(dtype_of<T>(), {capacity, o.mixed_width()}),
+      dattended(dtype_of<T>(), {capacity, o.gate_width()}),
+      dprojected(dtype_of<T>(), {capacity, o.projection_width()}),
+      dnormed(dtype_of<T>(), {capacity, o.width}) {}
+
+template <class T>
+std::size_t AttentionScratch<T>::bytes() const {
+  return sum_of_bytes(
+      std::initializer_list<const Tensor*>{&dmixed, &dattended, &dprojected, &dnormed});
+}
+
+template <class T>
+AttentionBlock<T>::AttentionBlock(const ModelOptions& o, int layer, ParameterSet<T>& parameters)
+    : options_(o),
+      layer_(layer),
+      projection_(parameters, {.name = layer_name(layer, "projection"),
+                               .shape = {o.width, o.projection_width()},
+                               .init = Init::kNormal,
+                               .scale = 0.02,
+                               .decay = true}),
+      output_(parameters, {.name = layer_name(layer, "output"),
+                           .shape = {o.mixed_width(), o.width},
+                           .init = Init::kUniform,
+                           .scale = xavier_bound(o.mixed_width(), o.width),
+                           .decay = true}) {
+  output_bias_ = parameters.add({.name = layer_name(layer, "output_bias"), .shape = {o.width}});
+  // FuXi's maps exist whatever the bias option: an unused one stays out of the model.
+  if (o.position_bias()) {
+    position_ = parameters.add({.name = layer_name(layer, "position"),
+                                .shape = {2 * o.max_length - 1},
+                                .init = Init::kNormal,
+                                .scale = 0.02});
+  }
+  if (o.time_bias()) {
+    time_ = parameters.add({.name = layer_name(layer, "time"),
+                            .shape = {ops::kTimeBuckets},
+                            .init = Init::kNormal,
+                            .scale = 0.02});
+  }
+  if (o.affine_norms) {
+    input_norm_ = add_affine("input_norm", o.width, parameters);
+    attended_norm_ = add_affine("attended_norm", o.gate_width(), parameters);
+  }
+}
+
+template <class T>
+typename AttentionBlock<T>::Affine AttentionBlock<T>::add_affine(
+    const std::string& name, std::int64_t width, ParameterSet<T>& parameters) const {
+  Affine affine;
+  const std::string prefix = layer_name(layer_, name.c_str());
+  affine.weight =
+      parameters.add({.name = prefix + "_weight", .shape = {width}, .init = Init::kOne});
+  if (options_.kind == ModelKind::kHstu) {
+    affine.bias = parameters.add({.name = prefix + "_bias", .shape = {width}});
+  }
+  return affine;
+}
+
+template <class T>
+ops::NormOptions<T> AttentionBlock<T>::norm_options(const ParameterSet<T>& parameters,
+                                                    const Affine& affine) const {
+  ops::NormOptions<T> norm;
+  norm.kind = options_.kind == ModelKind::kHstu ? ops::NormKind::kLayer : ops::NormKind::kRms;
+  if (affine.weight >= 0)
+    norm.weight = parameters.value(affine.weight).template view<Accum<T>, 1>();
+  if (affine.bias >= 0) norm.bias = parameters.value(affine.bias).template view<Accum<T>, 1>();
+  return norm;
+}
+
+template <class T>
+ops::AttentionBias<T> AttentionBlock<T>::bias(const ParameterSet<T>& parameters,
+                                              const StepInput& step) const {
+  ops::AttentionBias<T> tables;
+  if (position_ >= 0) tables.position = parameters.value(position_).template view<Accum<T>, 1>();
+  if (time_ >= 0) {
+    tables.time = parameters.value(time_).template view<Accum<T>, 1>();
+    tables.key_times = step.key_times;
+    tables.query_times = step.query_times;
+  }
+  return tables;
+}
+
+template <class T>
+ops::AttentionMask AttentionBlock<T>::mask(const StepInput& step) const {
+  return {
+      .window = options_.window, .num_prefix = step.num_prefix, .num_targets = step.num_targets};
+}
+
+template <class T>
+void AttentionBlock<T>::refresh(const Context& ctx, const ParameterSet<T>& parameters) {
+  projection_.refresh(ctx, parameters);
+  output_.refresh(ctx, parameters);
+}
+
+template <class T>
+void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
+                                const StepInput& step, Rows<const T> x, AttentionSaved<T>& saved,
+                                Rows<T> y) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows;
+  const Rows<T> normed = first_rows<T>(saved.normed, n);
+  const Rows<T> linear = first_rows<T>(saved.linear, n);
+  const Rows<T> projected = first_rows<T>(saved.projected, n);
+  const Rows<T> attended = first_rows<T>(saved.attended, n);
+  const Rows<T> mixed = first_rows<T>(saved.mixed, n);
+
+  ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), normed,
+               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)});
+
+  Parts<T> parts = parts_of(options_, projected);
+  if (options_.silu_on_all) {
+    ops::linear<T>(ctx, normed, projection_.packed(), {.activation = ops::Activation::kSilu},
+                   projected, linear);
+  } else {
+    ops::linear<T>(ctx, normed, projection_.packed(), {}, linear);
+    const Parts<T> plain = parts_of(options_, linear);
+    ops::silu<T>(ctx, plain.u, parts.u);
+    parts = {parts.u, plain.v, plain.q, plain.k};
+  }
+
+  if (options_.kind == ModelKind::kHstu) {
+    ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
+                           {.heads = options_.heads,
+                            .alpha = options_.alpha,
+                            .norm_length = options_.norm_length,
+                            .mask = mask(step)},
+                           attended);
+  } else {
+    ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
+                           {.heads = options_.heads,
+                            .alpha = options_.alpha,
+                            .norm_length = options_.norm_length,
+                            .mask = mask(step)},
+                           attended);
+  }
+
+  ops::gated_norm<T>(
+      ctx, attended, parts.u,
+      {.norm = norm_options(parameters, attended_norm_),
+       .concat = options_.concat,
+       .dropout = step.dropout(options_.dropout, layer_, 0)},
+      mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)});
+
+  ops::linear<T>(ctx, mixed, output_.packed(),
+                 {.bias = parameters.value(output_bias_).template view<A, 1>(), .residual = x}, y);
+}
+
+template <class T>
+void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
+                                 const StepInput& step, Rows<const T> x,
+                                 const AttentionSaved<T>& saved, Rows<const T> dy,
+                                 AttentionScratch<T>& scratch, Rows<T> dx) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows;
+  const auto vector_gradient = [&](int index) {
+    return index < 0 ? View<A, 1>{} : parameters.gradient(index).template view<A, 1>();
+  };
+  const Rows<const T> linear = first_rows<T>(saved.linear, n);
+  const Rows<const T> projected = first_rows<T>(saved.projected, n);
+  const Rows<T> dmixed = first_rows<T>(scratch.dmixed, n);
+  const Rows<T> dattended = first_rows<T>(scratch.dattended, n);
+  const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
+  const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
+
+  ops::linear_backward<T>(
+      ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
+      {.dx = dmixed, .dw = output_.gradient(parameters), .db = vector_gradient(output_bias_)});
+
+  Parts<const T> parts = parts_of(options_, projected);
+  if (!options_.silu_on_all) {
+    const Parts<const T> plain = parts_of(options_, linear);
+    parts = {parts.u, plain.v, plain.q, plain.k};
+  }
+  const Parts<T> dparts = parts_of(options_, dprojected);
+  ops::gated_norm_backward<T>(
+      ctx, first_rows<T>(saved.attended, n), parts.u, dmixed,
+      {.norm = norm_options(parameters, attended_norm_),
+       .concat = options_.concat,
+       .dropout = step.dropout(options_.dropout, layer_, 0)},
+      {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
+      {.dx = dattended,
+       .dgate = dparts.u,
+       .dweight = vector_gradient(attended_norm_.weight),
+       .dbias = vector_gradient(attended_norm_.bias)});
+
+  const ops::AttentionBiasGradient<T> dbias = {vector_gradient(position_), vector_gradient(time_)};
+  if (options_.kind == ModelKind::kHstu) {
+    ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
+                                    bias(parameters, step),
+                                    {.heads = options_.heads,
+                                     .alpha = options_.alpha,
+                                     .norm_length = options_.norm_length,
+                                     .mask = mask(step)},
+                                    dattended, dparts.q, dparts.k, dparts.v, dbias);
+  } else {
+    ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
+                                    bias(parameters, step),
+                                    {.heads = options_.heads,
+                                     .alpha = options_.alpha,
+                                     .norm_length = options_.norm_length,
+                                     .mask = mask(step)},
+                                    dattended, dparts.q, dparts.k, dparts.v, dbias);
+  }
+
+  ops::LinearBackwardOptions<T> projection_options;
+  if (options_.silu_on_all) {
+    projection_options = {.activation = ops::Activation::kSilu, .z = linear};
+  } else {
+    ops::silu_backward<T>(ctx, parts_of(options_, linear).u, dparts.u, dparts.u);
+  }
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected,
+                          projection_options,
+                          {.dx = dnormed, .dw = projection_.gradient(parameters)});
+
+  ops::norm_backward<T>(
+      ctx, x, dnormed, norm_options(parameters, input_norm_),
+      {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
+      {.dx = dx,
+       .dweight = vector_gradient(input_norm_.weight),
+       .dbias = vector_gradient(input_norm_.bias),
+       .residual = dy});
+}
+
+template <class T>
+std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx, std::int64_t capacity) const {
+  const ops::AttentionShape shape = {.threads = ctx.threads(),
+                                     .tokens = capacity,
+                                     .batch = capacity,
+                                     .max_length = std::min(options_.max_length, capacity),
+                                     .heads = options_.heads,
+                                     .query_width = options_.dq,
+                                     .value_width = options_.dv};
+  const std::size_t attention =
+      options_.kind == ModelKind::kHstu
+          ? std::max(ops::hstu_attention_workspace_bytes<T>(shape),
+                     ops::hstu_attention_backward_workspace_bytes<T>(shape))
+          : std::max(ops::fuxi_attention_workspace_bytes<T>(shape),
+                     ops::fuxi_attention_backward_workspace_bytes<T>(shape));
+  return std::max({attention, ops::linear_workspace_bytes<T>(ctx, projection_.packed()),
+                   ops::linear_workspace_bytes<T>(ctx, output_.packed()),
+                   ops::linear_backward_workspace_bytes<T>(ctx, projection_.packed(), capacity),
+                   ops::linear_backward_workspace_bytes<T>(ctx, output_.packed(), capacity),
+                   ops::norm_workspace_bytes<T>(ctx, options_.width),
+                   ops::gated_norm_workspace_bytes<T>(ctx, options_.gate_width())});
+}
+
+#define TGR_INSTANTIATE(T)             \
+  template struct AttentionSaved<T>;   \
+  template struct AttentionScratch<T>; \
+  template class AttentionBlock<T>;
+TGR_INSTANTIATE(double)
+TGR_INSTANTIATE(float)
+TGR_INSTANTIATE(bf16)
+#undef TGR_INSTANTIATE
+
+}  // namespace turbogr::model

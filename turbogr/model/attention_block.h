@@ -1,0 +1,88 @@
+// The attention half of a layer, HSTU's and FuXi's alike:
+//
+//   normed    = norm(x)                          LayerNorm in HSTU, RMSNorm in FuXi
+//   [U|V|Q|K] = SiLU(normed W)
+//   attended  = attention(Q, K, V)               one map with biases, or three maps
+//   mixed     = dropout(U * norm(attended))
+//   y         = x + mixed W_o + b_o
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "turbogr/core/context.h"
+#include "turbogr/model/model_options.h"
+#include "turbogr/model/parameters.h"
+#include "turbogr/model/step_input.h"
+#include "turbogr/model/weight_matrix.h"
+#include "turbogr/ops/norm.h"
+
+namespace turbogr::model {
+
+// What forward keeps for backward, room for `capacity` tokens.
+template <class T>
+struct AttentionSaved {
+  AttentionSaved(const ModelOptions& options, std::int64_t capacity);
+
+  Tensor normed;                                                // [N, D]
+  Tensor linear;                                                // [N, P], before SiLU
+  Tensor projected;                                             // [N, P], [U | V | Q | K]
+  Tensor attended;                                              // [N, G]
+  Tensor mixed;                                                 // [N, M]
+  Tensor input_mean, input_rstd, attended_mean, attended_rstd;  // [N]
+
+  std::size_t bytes() const;
+};
+
+// Gradients that live only inside one layer's backward pass; layers share them.
+template <class T>
+struct AttentionScratch {
+  AttentionScratch(const ModelOptions& options, std::int64_t capacity);
+
+  Tensor dmixed, dattended, dprojected, dnormed;
+
+  std::size_t bytes() const;
+};
+
+template <class T>
+class AttentionBlock {
+ public:
+  AttentionBlock(const ModelOptions& options, int layer, ParameterSet<T>& parameters);
+
+  void refresh(const Context& ctx, const ParameterSet<T>& parameters);
+
+  // x, y [N, D]; y must not be x.
+  void forward(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
+               Rows<const T> x, AttentionSaved<T>& saved, Rows<T> y) const;
+
+  // Overwrites dx, which must not be dy; adds to the parameters' gradients.
+  void backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
+                Rows<const T> x, const AttentionSaved<T>& saved, Rows<const T> dy,
+                AttentionScratch<T>& scratch, Rows<T> dx) const;
+
+  // Of the workspace, for steps of up to `capacity` tokens in sequences of up to
+  // options.max_length.
+  std::size_t workspace_bytes(const Context& ctx, std::int64_t capacity) const;
+
+ private:
+  struct Affine {  // indices of a norm's weight and bias, or -1
+    int weight = -1;
+    int bias = -1;
+  };
+  Affine add_affine(const std::string& name, std::int64_t width, ParameterSet<T>& parameters) const;
+  ops::NormOptions<T> norm_options(const ParameterSet<T>& parameters, const Affine& affine) const;
+  ops::AttentionBias<T> bias(const ParameterSet<T>& parameters, const StepInput& step) const;
+  ops::AttentionMask mask(const StepInput& step) const;
+
+  ModelOptions options_;
+  int layer_;
+  WeightMatrix<T> projection_;
+  WeightMatrix<T> output_;
+  int output_bias_ = -1;
+  int position_ = -1;
+  int time_ = -1;
+  Affine input_norm_, attended_norm_;
+};
+
+}  // namespace turbogr::model

@@ -1,0 +1,181 @@
+#include "turbogr/model/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/combine_input.h"
+
+namespace turbogr::model {
+
+template <class T>
+Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemory& memory)
+    : options_((check_model_options(options), options)),
+      memory_(memory),
+      attention_scratch_(options, memory.capacity),
+      gradient_(dtype_of<T>(), {memory.capacity, options.width}),
+      other_gradient_(dtype_of<T>(), {memory.capacity, options.width}) {
+  TGR_CHECK(memory.capacity > 0, "a model planned for ", memory.capacity,
+            " tokens a step; give at least 1");
+  const std::int64_t width = options_.width;
+  position_ = parameters_.add({.name = "position",
+                               .shape = {options_.max_length, width},
+                               .init = Init::kTruncatedNormal,
+                               .scale = std::sqrt(1.0 / static_cast<double>(width)),
+                               .counted = false});
+  if constexpr (!std::is_same_v<T, Accum<T>>) {
+    position_rounded_ = Tensor(dtype_of<T>(), {options_.max_length, width});
+  }
+  const bool fuxi = options_.kind == ModelKind::kFuxi;
+  for (int layer = 0; layer < options_.layers; ++layer) {
+    AttentionBlock<T> attention(options_, layer, parameters_);
+    auto feed_forward =
+        fuxi ? std::make_unique<FeedForward<T>>(options_, layer, parameters_) : nullptr;
+    layers_.push_back({std::move(attention), std::move(feed_forward)});
+    inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width});
+    if (layer == 0 || !memory.recompute) {
+      saved_.push_back(
+          {AttentionSaved<T>(options_, memory.capacity),
+           fuxi ? std::make_unique<FeedForwardSaved<T>>(options_, memory.capacity) : nullptr,
+           fuxi ? Tensor(dtype_of<T>(), {memory.capacity, width}) : Tensor()});
+    }
+  }
+  inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width});
+  if (fuxi) {
+    feed_forward_scratch_ = std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity);
+  }
+  refresh(ctx);
+  ctx.workspace().reserve(workspace_bytes(ctx));
+}
+
+template <class T>
+void Model<T>::initialise(const Context& ctx, std::uint64_t seed) {
+  parameters_.initialise(seed);
+  refresh(ctx);
+}
+
+template <class T>
+void Model<T>::refresh(const Context& ctx) {
+  if constexpr (!std::is_same_v<T, Accum<T>>) {
+    const auto* master = reinterpret_cast<const Accum<T>*>(parameters_.value(position_).data());
+    auto* rounded = reinterpret_cast<T*>(position_rounded_.data());
+    for (std::int64_t i = 0; i < position_rounded_.size(); ++i) rounded[i] = T(master[i]);
+  }
+  for (Layer& layer : layers_) {
+    layer.attention.refresh(ctx, parameters_);
+    if (layer.feed_forward) layer.feed_forward->refresh(ctx, parameters_);
+  }
+}
+
+template <class T>
+View<const T, 2> Model<T>::position_rows() const {
+  if constexpr (std::is_same_v<T, Accum<T>>) {
+    return parameters_.value(position_).template view<T, 2>();
+  } else {
+    return position_rounded_.template view<T, 2>();
+  }
+}
+
+template <class T>
+void Model<T>::check_step(const StepInput& step, Rows<const T> rows) const {
+  TGR_CHECK(rows.rows <= memory_.capacity, "a step of ", rows.rows,
+            " tokens in a model planned for ", memory_.capacity,
+            "; raise the token budget or make the batch smaller");
+  TGR_CHECK(
+      step.offsets.data != nullptr && step.tokens() == rows.rows && rows.cols == options_.width,
+      "model: item rows are [", rows.rows, ", ", rows.cols, "]; wanted [",
+      step.offsets.data == nullptr ? 0 : step.tokens(), ", ", options_.width, "]");
+}
+
+template <class T>
+void Model<T>::forward_layer(const Context& ctx, const StepInput& step, std::size_t layer,
+                             Rows<T> y) {
+  Saved& saved = saved_[memory_.recompute ? 0 : layer];
+  const Rows<const T> x = first_rows<T>(std::as_const(inputs_[layer]), y.rows);
+  if (!layers_[layer].feed_forward) {
+    layers_[layer].attention.forward(ctx, parameters_, step, x, saved.attention, y);
+    return;
+  }
+  const Rows<T> middle = first_rows<T>(saved.middle, y.rows);
+  layers_[layer].attention.forward(ctx, parameters_, step, x, saved.attention, middle);
+  layers_[layer].feed_forward->forward(ctx, parameters_, step, middle, *saved.feed_forward, y);
+}
+
+template <class T>
+Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& step, Rows<const T> rows) {
+  check_step(step, rows);
+  const std::int64_t n = rows.rows;
+  ops::combine_input<T>(ctx, {rows, step.offsets}, position_rows(),
+                        {.scale = std::sqrt(static_cast<double>(options_.width)),
+                         .dropout = step.dropout(options_.dropout, -1, 0)},
+                        first_rows<T>(inputs_[0], n));
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    forward_layer(ctx, step, layer, first_rows<T>(inputs_[layer + 1], n));
+  }
+  return first_rows<T>(std::as_const(inputs_.back()), n);
+}
+
+template <class T>
+void Model<T>::backward(const Context& ctx, const StepInput& step, Rows<const T> dout,
+                        Rows<T> drows) {
+  check_step(step, dout);
+  const std::int64_t n = dout.rows;
+  Rows<T> dy = first_rows<T>(gradient_, n);
+  Rows<T> dx = first_rows<T>(other_gradient_, n);
+  Rows<const T> incoming = dout;
+  for (std::size_t layer = layers_.size(); layer-- > 0;) {
+    // The output of a layer is the next one's input and stays as it was: only what is saved is made
+    // again.
+    if (memory_.recompute) forward_layer(ctx, step, layer, first_rows<T>(inputs_[layer + 1], n));
+    const Saved& saved = saved_[memory_.recompute ? 0 : layer];
+    const Rows<const T> x = first_rows<T>(std::as_const(inputs_[layer]), n);
+    if (layers_[layer].feed_forward) {
+      layers_[layer].feed_forward->backward(ctx, parameters_, step, first_rows<T>(saved.middle, n),
+                                            *saved.feed_forward, incoming, *feed_forward_scratch_,
+                                            dx);
+      std::swap(dx, dy);
+      incoming = dy;
+    }
+    layers_[layer].attention.backward(ctx, parameters_, step, x, saved.attention, incoming,
+                                      attention_scratch_, dx);
+    std::swap(dx, dy);
+    incoming = dy;
+  }
+  ops::combine_input_backward<T>(
+      ctx, {dy, step.offsets},
+      {.scale = std::sqrt(static_cast<double>(options_.width)),
+       .dropout = step.dropout(options_.dropout, -1, 0)},
+      {.de = drows, .dp = parameters_.gradient(position_).template view<Accum<T>, 2>()});
+}
+
+template <class T>
+std::size_t Model<T>::activation_bytes() const {
+  std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes();
+  if (feed_forward_scratch_) total += feed_forward_scratch_->bytes();
+  for (const Saved& saved : saved_) {
+    total += saved.attention.bytes() + saved.middle.bytes();
+    if (saved.feed_forward) total += saved.feed_forward->bytes();
+  }
+  for (const Tensor& input : inputs_) total += input.bytes();
+  return total;
+}
+
+template <class T>
+std::size_t Model<T>::workspace_bytes(const Context& ctx) const {
+  std::size_t most = 0;
+  for (const Layer& layer : layers_) {
+    most = std::max(most, layer.attention.workspace_bytes(ctx, memory_.capacity));
+    if (layer.feed_forward) {
+      most = std::max(most, layer.feed_forward->workspace_bytes(ctx, memory_.capacity));
+    }
+  }
+  return most;
+}
+
+template class Model<double>;
+template class Model<float>;
+template class Model<bf16>;
+
+}  // namespace turbogr::model

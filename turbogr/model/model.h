@@ -1,0 +1,83 @@
+// The dense model: item rows in, one vector a token out, and back. Item rows come from and go to
+// the caller (a model sees rows, not tables); the loss is the caller's too.
+//
+//   Model<float> model(ctx, options, {.capacity = 65536});
+//   model.initialise(ctx, seed);
+//   Rows<const float> out = model.forward(ctx, step, rows);
+//   model.backward(ctx, step, dout, drows);            // adds to model.parameters()' gradients
+//   ... update the parameters ...
+//   model.refresh(ctx);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "turbogr/core/context.h"
+#include "turbogr/model/attention_block.h"
+#include "turbogr/model/feed_forward.h"
+#include "turbogr/model/model_options.h"
+#include "turbogr/model/parameters.h"
+#include "turbogr/model/step_input.h"
+
+namespace turbogr::model {
+
+struct ModelMemory {
+  std::int64_t capacity = 0;  // tokens of the largest step
+  // Keep only each layer's input and run its forward pass again inside backward: less memory, same
+  // bits.
+  bool recompute = false;
+};
+
+template <class T>
+class Model {
+ public:
+  // Plans all memory, the context's workspace too; a step allocates nothing.
+  Model(const Context& ctx, const ModelOptions& options, const ModelMemory& memory);
+
+  const ModelOptions& options() const { return options_; }
+  ParameterSet<T>& parameters() { return parameters_; }
+  const ParameterSet<T>& parameters() const { return parameters_; }
+
+  void initialise(const Context& ctx, std::uint64_t seed);
+  void refresh(const Context& ctx);  // after every change of the parameters
+
+  // rows [N, D], N at most the capacity. The result stays until the next forward.
+  Rows<const T> forward(const Context& ctx, const StepInput& step, Rows<const T> rows);
+  // Of the last forward with the same step. Overwrites drows; adds to the parameters' gradients.
+  void backward(const Context& ctx, const StepInput& step, Rows<const T> dout, Rows<T> drows);
+
+  std::size_t activation_bytes() const;
+  std::size_t workspace_bytes(const Context& ctx) const;
+
+ private:
+  struct Layer {
+    AttentionBlock<T> attention;
+    std::unique_ptr<FeedForward<T>> feed_forward;  // FuXi
+  };
+  // What one layer keeps; with recompute, all layers share one.
+  struct Saved {
+    AttentionSaved<T> attention;
+    std::unique_ptr<FeedForwardSaved<T>> feed_forward;
+    Tensor middle;  // [N, D], between the two halves
+  };
+
+  void check_step(const StepInput& step, Rows<const T> rows) const;
+  void forward_layer(const Context& ctx, const StepInput& step, std::size_t layer, Rows<T> y);
+  View<const T, 2> position_rows() const;
+
+  ModelOptions options_;
+  ModelMemory memory_;
+  ParameterSet<T> parameters_;
+  int position_ = -1;
+  Tensor position_rounded_;  // bf16 only
+  std::vector<Layer> layers_;
+  std::vector<Saved> saved_;
+  std::vector<Tensor> inputs_;  // [N, D] of each layer, and the model's output last
+  AttentionScratch<T> attention_scratch_;
+  std::unique_ptr<FeedForwardScratch<T>> feed_forward_scratch_;
+  Tensor gradient_, other_gradient_;  // [N, D], on the way down
+};
+
+}  // namespace turbogr::model

@@ -1,0 +1,36 @@
+// What the layers of one step share besides their activations.
+#pragma once
+
+#include <cstdint>
+
+#include "turbogr/core/view.h"
+#include "turbogr/ops/attention_types.h"
+#include "turbogr/ops/dropout.h"
+
+namespace turbogr::model {
+
+struct StepInput {
+  Offsets offsets;                          // [B + 1]
+  View<const std::int64_t, 1> key_times;    // [N], when each event happened
+  View<const std::int64_t, 1> query_times;  // [N], when the next one did
+  View<const std::uint64_t, 1> row_keys;  // [N], tells tokens apart for dropout; empty: their index
+  View<const std::int64_t, 1> num_prefix;   // [B] or empty
+  View<const std::int64_t, 1> num_targets;  // [B] or empty
+  bool training = false;                    // dropout only then
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+
+  std::int64_t batch() const { return offsets.shape[0] - 1; }
+  std::int64_t tokens() const { return offsets(batch()); }
+
+  // Dropout `which` of layer `layer` (-1: the input) in this step. 2^24 steps of 2^14 layers fit.
+  ops::DropoutOptions dropout(double rate, std::int64_t layer, int which) const {
+    const auto place = static_cast<std::uint64_t>((layer + 1) * 4 + which);
+    return {.rate = training ? rate : 0.0,
+            .seed = seed,
+            .site = ((step << 16) | place) & ((std::uint64_t{1} << 40) - 1),
+            .row_keys = row_keys};
+  }
+};
+
+}  // namespace turbogr::model

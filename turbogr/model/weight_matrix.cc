@@ -1,0 +1,41 @@
+#include "turbogr/model/weight_matrix.h"
+
+#include <type_traits>
+#include <utility>
+
+namespace turbogr::model {
+
+template <class T>
+WeightMatrix<T>::WeightMatrix(ParameterSet<T>& parameters, ParameterSpec spec)
+    : index_(parameters.add(std::move(spec))) {
+  if constexpr (!std::is_same_v<T, Accum<T>>) {
+    rounded_ = Tensor(dtype_of<T>(), parameters.value(index_).shape());
+  }
+}
+
+template <class T>
+void WeightMatrix<T>::refresh(const Context& ctx, const ParameterSet<T>& parameters) {
+  const View<const Accum<T>, 2> master = parameters.value(index_).template view<Accum<T>, 2>();
+  if (!packed_) {
+    packed_.emplace(ctx, master.shape[0], master.shape[1]);
+    ctx.workspace().reserve(ops::linear_workspace_bytes<T>(ctx, *packed_));
+  }
+  if constexpr (std::is_same_v<T, Accum<T>>) {
+    packed_->pack(ctx, master);
+  } else {
+    const View<T, 2> rounded = rounded_.template view<T, 2>();
+    parallel_ranges(ctx.pool(), master.size(), 1 << 16,
+                    [&](std::int64_t begin, std::int64_t end, int) {
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        rounded.data[i] = T(master.data[i]);
+                      }
+                    });
+    packed_->pack(ctx, rounded);
+  }
+}
+
+template class WeightMatrix<double>;
+template class WeightMatrix<float>;
+template class WeightMatrix<bf16>;
+
+}  // namespace turbogr::model
