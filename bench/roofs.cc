@@ -1,0 +1,62 @@
+#include "bench/roofs.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bench/gemm.h"
+#include "bench/timing.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/core/tensor.h"
+
+namespace turbogr::bench {
+namespace {
+
+constexpr int kRepeats = 7;
+
+template <class T>
+Tensor random_matrix(std::int64_t size, std::uint64_t seed) {
+  Tensor matrix(dtype_of<T>(), {size, size});
+  PhiloxStream random(seed);
+  T* data = reinterpret_cast<T*>(matrix.data());
+  for (std::int64_t i = 0; i < matrix.size(); ++i) {
+    data[i] = convert<T>(static_cast<float>(random.uniform()) - 0.5f);
+  }
+  return matrix;
+}
+
+}  // namespace
+
+double gemm_roof_gflops(const Context& ctx, DType dtype) {
+  constexpr std::int64_t kSize = 2048;
+  const bool half = dtype == DType::kBf16;
+  const Tensor a = half ? random_matrix<bf16>(kSize, 1) : random_matrix<float>(kSize, 1);
+  const Tensor b = half ? random_matrix<bf16>(kSize, 2) : random_matrix<float>(kSize, 2);
+  Tensor c(DType::kF32, {kSize, kSize});
+  const Gemm gemm({.m = kSize, .n = kSize, .k = kSize, .dtype = dtype}, ctx.threads());
+  double best = 0;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    const double ms = milliseconds_of([&] { gemm.run(a.data(), b.data(), c.data()); });
+    best = std::max(best, 2.0 * kSize * kSize * kSize / ms * 1e-6);
+  }
+  return best;
+}
+
+double copy_roof_gbytes(const Context& ctx) {
+  constexpr std::int64_t kBytes = std::int64_t{256} << 20;
+  constexpr std::int64_t kPiece = std::int64_t{4} << 20;
+  Tensor from(DType::kU8, {kBytes});
+  Tensor to(DType::kU8, {kBytes});
+  std::memset(from.data(), 1, kBytes);
+  double best = 0;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    const double ms = milliseconds_of([&] {
+      parallel_ranges(ctx.pool(), kBytes, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+        std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
+      });
+    });
+    best = std::max(best, 2.0 * kBytes / ms * 1e-6);
+  }
+  return best;
+}
+
+}  // namespace turbogr::bench
