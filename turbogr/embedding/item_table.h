@@ -2,6 +2,7 @@
 // gathering and changed only where a batch touched them: moments of other rows rest (lazy).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -45,6 +46,10 @@ class ItemTable {
   //   SGD       w -= rate * g
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
               const SparseUpdateOptions& options);
+
+  std::size_t bytes() const {
+    return weights_.bytes() + first_moment_.bytes() + second_moment_.bytes();
+  }
 
   // Named parts, for checkpoints. Empty tensors do not exist for this optimiser.
   Tensor& weight_tensor() { return weights_; }

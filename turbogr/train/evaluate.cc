@@ -1,0 +1,157 @@
+#include "turbogr/train/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/top_k.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+using model::first_rows;
+
+// 1 / max(|row|, eps) of every row.
+template <class T>
+void fill_inverse_norms(const Context& ctx, Rows<const T> rows, View<float, 1> inverse) {
+  parallel_ranges(ctx.pool(), rows.rows, 256, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      double squares = 0;
+      for (std::int64_t c = 0; c < rows.cols; ++c) {
+        const double value = convert<float>(rows(r, c));
+        squares += value * value;
+      }
+      inverse(r) = static_cast<float>(1 / std::max(std::sqrt(squares), 1e-6));
+    }
+  });
+}
+
+}  // namespace
+
+RankingMetrics::RankingMetrics(std::vector<std::int64_t> cutoffs)
+    : cutoffs_(std::move(cutoffs)), hits_(cutoffs_.size()), gains_(cutoffs_.size()) {}
+
+void RankingMetrics::add(std::int64_t rank) {
+  ++users_;
+  reciprocal_ += 1.0 / static_cast<double>(rank);
+  for (std::size_t k = 0; k < cutoffs_.size(); ++k) {
+    if (rank > cutoffs_[k]) continue;
+    hits_[k] += 1;
+    gains_[k] += 1 / std::log2(static_cast<double>(rank) + 1);
+  }
+}
+
+std::vector<std::pair<std::string, double>> RankingMetrics::figures() const {
+  const double users = static_cast<double>(std::max<std::int64_t>(users_, 1));
+  std::vector<std::pair<std::string, double>> figures;
+  for (std::size_t k = 0; k < cutoffs_.size(); ++k) {
+    figures.emplace_back("hr@" + std::to_string(cutoffs_[k]), hits_[k] / users);
+    figures.emplace_back("ndcg@" + std::to_string(cutoffs_[k]), gains_[k] / users);
+  }
+  figures.emplace_back("mrr", reciprocal_ / users);
+  return figures;
+}
+
+template <class T>
+ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& table)
+    : inverse_norms_(DType::kF32, {table.rows()}) {
+  if constexpr (std::is_same_v<T, float>) {
+    rows_ = table.weights();
+  } else {
+    rounded_ = Tensor(dtype_of<T>(), {table.rows(), table.width()});
+    rows_ = rounded_.view<T, 2>();
+    const View<T, 2> out = rounded_.view<T, 2>();
+    const View<const float, 2> from = table.weights();
+    parallel_ranges(ctx.pool(), out.size(), 1 << 16,
+                    [&](std::int64_t begin, std::int64_t end, int) {
+                      for (std::int64_t i = begin; i < end; ++i) out.data[i] = T(from.data[i]);
+                    });
+  }
+  fill_inverse_norms<T>(ctx, rows_, inverse_norms_.view<float, 1>());
+}
+
+template <class T>
+RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::Loader& loader,
+                        const std::vector<std::int64_t>& cutoffs, std::int64_t max_users) {
+  const ItemVectors<T> items(ctx, trainer.table());
+  RankingMetrics metrics(cutoffs);
+  Batch batch;
+  Tensor vectors, inverse;
+  std::vector<std::int64_t> targets, ranks;
+  while (loader.next(batch)) {
+    const std::int64_t users = batch.num_sequences();
+    if (vectors.size() < users * trainer.table().width()) {
+      vectors = Tensor(dtype_of<T>(), {users, trainer.table().width()});
+      inverse = Tensor(DType::kF32, {users});
+    }
+    trainer.last_vectors(ctx, batch, first_rows<T>(vectors, users));
+    targets.resize(static_cast<std::size_t>(users));
+    ranks.resize(static_cast<std::size_t>(users));
+    for (std::size_t b = 0; b < targets.size(); ++b) {
+      targets[b] = batch.targets[static_cast<std::size_t>(batch.offsets[b + 1] - 1)];
+    }
+    const View<float, 1> inverse_norms = model::first_values<float>(inverse, users);
+    fill_inverse_norms<T>(ctx, first_rows<T>(std::as_const(vectors), users), inverse_norms);
+    ctx.workspace().reserve(
+        ops::top_k_workspace_bytes(ctx, users, trainer.table().width(),
+                                   static_cast<std::int64_t>(batch.seen_items.size()), 0));
+    ops::rank_of_target<T>(ctx,
+                           {.query = first_rows<T>(std::as_const(vectors), users),
+                            .table = items.rows(),
+                            .query_inverse_norms = inverse_norms,
+                            .table_inverse_norms = items.inverse_norms(),
+                            .excluded = data::view_of(batch.seen_items),
+                            .excluded_offsets = data::view_of(batch.seen_offsets),
+                            .target = data::view_of(targets)},
+                           {ranks.data(), {users}});
+    for (const std::int64_t rank : ranks) {
+      if (max_users == 0 || metrics.users() < max_users) metrics.add(rank);
+    }
+    // The rest of the epoch is read to its end, so that the next evaluation starts at its
+    // beginning.
+  }
+  return metrics;
+}
+
+RankingMetrics evaluate_popularity(const Context&, data::Loader& loader,
+                                   const std::vector<float>& popularity,
+                                   const std::vector<std::int64_t>& cutoffs) {
+  RankingMetrics metrics(cutoffs);
+  // Items by falling popularity: a target's rank is its place less the seen items before it.
+  std::vector<float> sorted = popularity;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  std::vector<std::int64_t> seen;
+  Batch batch;
+  while (loader.next(batch)) {
+    for (std::size_t b = 0; b < batch.users.size(); ++b) {
+      const std::int64_t target = batch.targets[static_cast<std::size_t>(batch.offsets[b + 1] - 1)];
+      const float score = popularity.at(static_cast<std::size_t>(target));
+      const auto higher = std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<>());
+      std::int64_t rank = 1 + (higher - sorted.begin());
+      seen.assign(batch.seen_items.begin() + batch.seen_offsets[b],
+                  batch.seen_items.begin() + batch.seen_offsets[b + 1]);
+      std::sort(seen.begin(), seen.end());
+      seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+      for (const std::int64_t item : seen) {
+        if (item != target && popularity[static_cast<std::size_t>(item)] > score) --rank;
+      }
+      metrics.add(rank);
+    }
+  }
+  return metrics;
+}
+
+#define TGR_INSTANTIATE(T)                                                                 \
+  template class ItemVectors<T>;                                                           \
+  template RankingMetrics evaluate<T>(const Context&, RetrievalTrainer<T>&, data::Loader&, \
+                                      const std::vector<std::int64_t>&, std::int64_t);
+TGR_INSTANTIATE(float)
+TGR_INSTANTIATE(bf16)
+#undef TGR_INSTANTIATE
+
+}  // namespace turbogr::train
