@@ -103,17 +103,19 @@ std::int64_t backward_words(const Sizes& sizes) {
   return layout.used();
 }
 
-// A block of queries, or a whole sequence (block -1), and how much work it is.
+// A block of queries, or a whole sequence (block 0).
 struct Piece {
-  std::int64_t cost;
+  std::int64_t length;  // of the sequence
   std::int64_t sequence;
   std::int64_t block;
 };
 
+// Long sequences first, so that the last pieces, which decide how evenly threads end, are small;
+// and the pieces of a sequence together, as they read the same keys.
 void sort_longest_first(View<Piece, 1> pieces) {
   std::sort(pieces.data, pieces.data + pieces.shape[0], [](const Piece& a, const Piece& b) {
-    if (a.cost != b.cost) return a.cost > b.cost;
-    return a.sequence != b.sequence ? a.sequence < b.sequence : a.block < b.block;
+    if (a.length != b.length) return a.length > b.length;
+    return a.sequence != b.sequence ? a.sequence < b.sequence : a.block > b.block;
   });
 }
 
@@ -256,8 +258,9 @@ void run_attention(Cpu cpu, const AttentionProblem<T>& p, TableRole role, Rows<T
   const View<Piece, 1> pieces = scratch.take<Piece>(num_pieces);
   std::int64_t next = 0;
   for (std::int64_t b = 0; b < p.q.batch(); ++b) {
-    for (std::int64_t block = 0; block < blocks_of(offsets(b + 1) - offsets(b)); ++block) {
-      pieces(next++) = {block + 1, b, block};
+    const std::int64_t length = offsets(b + 1) - offsets(b);
+    for (std::int64_t block = 0; block < blocks_of(length); ++block) {
+      pieces(next++) = {length, b, block};
     }
   }
   sort_longest_first(pieces);
@@ -295,7 +298,7 @@ void run_attention_backward(Cpu cpu, const AttentionProblem<T>& p, TableRole rol
   const Offsets offsets = p.q.offsets;
   const std::int64_t batch = p.q.batch();
   const View<Piece, 1> pieces = scratch.take<Piece>(batch);
-  for (std::int64_t b = 0; b < batch; ++b) pieces(b) = {offsets(b + 1) - offsets(b), b, -1};
+  for (std::int64_t b = 0; b < batch; ++b) pieces(b) = {offsets(b + 1) - offsets(b), b, 0};
   sort_longest_first(pieces);
 
   TableGradients items = {p.heads, nullptr, nullptr};
@@ -320,7 +323,7 @@ void run_attention_backward(Cpu cpu, const AttentionProblem<T>& p, TableRole rol
   const auto function = sizeof(T) == 2 ? table.backward_bf16 : table.backward_f32;
   parallel_for(cpu.pool, batch * p.heads, [&](std::int64_t index, int worker) {
     const Piece& piece = pieces(index / p.heads);
-    if (piece.cost == 0) return;
+    if (piece.length == 0) return;
     AttentionItem item = sequence_item(p, piece.sequence);
     item.first_head = index % p.heads;
     item.heads = 1;

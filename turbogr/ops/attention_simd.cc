@@ -37,6 +37,18 @@ inline void pack_head_columns(const T* source, std::int64_t stride, std::int64_t
   pack_columns(row_scratch, round_up(width), rows, words_of<T>(width), columns);
 }
 
+// Rows of a head lie far apart, which no hardware prefetcher foresees.
+template <class T>
+inline void prefetch_rows(const T* source, std::int64_t stride, std::int64_t rows,
+                          std::int64_t width) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const char* row = reinterpret_cast<const char*>(source + r * stride);
+    for (std::int64_t byte = 0; byte < width * static_cast<std::int64_t>(sizeof(T)); byte += 64) {
+      __builtin_prefetch(row + byte);
+    }
+  }
+}
+
 inline void set_queries(Tile& tile, const AttentionItem& item, std::int64_t block) {
   tile.first_query = block * kTile;
   tile.queries = item.length - tile.first_query < kTile ? item.length - tile.first_query : kTile;
@@ -55,7 +67,6 @@ inline void clear(float* values, std::int64_t count) {
 // all heads.
 template <class T>
 void forward_item(const AttentionArgs& args, const AttentionItem& item, const AttentionScratch& s) {
-  constexpr bool kPair = kPairs<T>;
   const std::int64_t dq = args.query_width;
   const std::int64_t dv = args.value_width;
   const std::int64_t line = round_up(dv);
@@ -71,7 +82,8 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
   }
   clear(s.sum, item.heads * maps * kTile * line);
 
-  std::int32_t run_end[kTile];
+  TileRuns runs;
+  runs.runs = s.runs;
   for (std::int64_t block = 0; block * kTile < item.length; ++block) {
     set_keys(tile, item, block);
     if (!mask_tile(item, tile)) continue;
@@ -83,7 +95,7 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
         map_pairs<T>(tile, s.bias, s.map_words);
       }
       if (args.time != nullptr) {
-        time_map(args, item, tile, false, s.time_map, s.runs, run_end);
+        time_map(args, item, tile, false, s.time_map, runs);
         mask_values(tile, s.time_map, kTile);
         map_pairs<T>(tile, s.time_map, s.time_map_words);
       }
@@ -93,24 +105,36 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
         bias = s.bias;
       }
       if (args.time != nullptr) {
-        time_map(args, item, tile, bias != nullptr, s.bias, s.runs, run_end);
+        time_map(args, item, tile, bias != nullptr, s.bias, runs);
         bias = s.bias;
       }
     }
     const std::int64_t key_row = item.begin + tile.first_key;
     for (std::int64_t h = 0; h < item.heads; ++h) {
       const std::int64_t column = item.first_head + h;
+      // The next head's rows, or the first head's of the next block, while this head multiplies.
+      const bool last = h + 1 == item.heads;
+      const std::int64_t next_column = last ? item.first_head : column + 1;
+      const std::int64_t next_row = last ? key_row + tile.keys : key_row;
+      const std::int64_t rows_left = item.begin + item.length - next_row;
+      const std::int64_t next_rows = rows_left < kTile ? rows_left : kTile;
+      prefetch_rows(head<T>(args.k, args.k_stride, next_row, next_column * dq), args.k_stride,
+                    next_rows, dq);
       pack_rows(head<T>(args.k, args.k_stride, key_row, column * dq), args.k_stride, tile.keys, dq,
                 s.key_rows, round_up(dq));
-      multiply<kPair>({tile.keys, tile.query_vectors, depth, s.key_rows, round_up(dq), 1,
-                       s.q_columns + h * dq * kTile, kTile, s.score, kStride, false});
+      multiply_tile<T, Triangle::kVectorsFromRow>(
+          tile, {tile.keys, tile.query_vectors, depth, s.key_rows, round_up(dq), 1,
+                 s.q_columns + h * dq * kTile, kTile, s.score, kStride, false});
+      prefetch_rows(head<T>(args.v, args.v_stride, next_row, next_column * dv), args.v_stride,
+                    next_rows, dv);
       weigh_tile<T>(args, tile, s.score, bias, s.weight_words);
       pack_lines(head<T>(args.v, args.v_stride, key_row, column * dv), args.v_stride, tile.keys, dv,
                  s.value_lines, line);
       const auto add_map = [&](std::int64_t map, const LeftSide& left) {
-        multiply<kPair>({tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row,
-                         left.depth, s.value_lines, line, s.sum + (h * maps + map) * kTile * line,
-                         line, true});
+        multiply_tile<T, Triangle::kDepthToRow>(
+            tile,
+            {tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row, left.depth,
+             s.value_lines, line, s.sum + (h * maps + map) * kTile * line, line, true});
       };
       add_map(latent, by_query<T>(s.score, kStride, s.weight_words));
       if (args.separate_maps) {
@@ -134,7 +158,6 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
 template <class T>
 void backward_item(const AttentionArgs& args, const AttentionItem& item,
                    const AttentionScratch& s) {
-  constexpr bool kPair = kPairs<T>;
   const std::int64_t dq = args.query_width;
   const std::int64_t dv = args.value_width;
   const std::int64_t q_line = round_up(dq);
@@ -175,7 +198,8 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
     clear(s.dweight + r * kStride + kTile, kStride - kTile);
   }
 
-  std::int32_t run_end[kTile];
+  TileRuns runs;
+  runs.runs = s.runs;
   for (std::int64_t key_block = 0; key_block < blocks; ++key_block) {
     set_keys(tile, item, key_block);
     const std::int64_t key_row = item.begin + tile.first_key;
@@ -192,12 +216,14 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
       if (!mask_tile(item, tile)) continue;
       const std::int64_t depth = words_of<T>(tile.queries);
       const auto add_dvalue = [&](std::int64_t map, const LeftSide& left) {
-        multiply<kPair>({tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
-                         dout_lines(map, block), v_line, s.dvalue, v_line, true});
+        multiply_tile<T, Triangle::kDepthFromRow>(
+            tile, {tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
+                   dout_lines(map, block), v_line, s.dvalue, v_line, true});
       };
       const auto make_dweight = [&](std::int64_t map) {
-        multiply<kPair>({tile.keys, tile.query_vectors, words_of<T>(dv), s.value_rows, v_line, 1,
-                         dout_columns(map, block), kTile, s.dweight, kStride, false});
+        multiply_tile<T, Triangle::kVectorsFromRow>(
+            tile, {tile.keys, tile.query_vectors, words_of<T>(dv), s.value_rows, v_line, 1,
+                   dout_columns(map, block), kTile, s.dweight, kStride, false});
       };
       float* dposition = item.dposition == nullptr
                              ? nullptr
@@ -216,14 +242,14 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
           }
         }
         if (args.time != nullptr) {
-          time_map(args, item, tile, false, s.bias, s.runs, run_end);
+          time_map(args, item, tile, false, s.bias, runs);
           mask_values(tile, s.bias, kTile);
           map_rows<T>(tile, s.bias, s.map_words);
           add_dvalue(1, by_key<T>(s.bias, kTile, s.map_words));
           if (item.dtime != nullptr) {
             make_dweight(1);
             mask_values(tile, s.dweight, kStride);
-            add_time_runs(tile, s.dweight, s.runs, run_end, s.time_bins);
+            add_time_runs(tile, s.dweight, runs, s.time_bins);
           }
         }
       } else {
@@ -232,29 +258,32 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
           bias = s.bias;
         }
         if (args.time != nullptr) {
-          time_map(args, item, tile, bias != nullptr, s.bias, s.runs, run_end);
+          time_map(args, item, tile, bias != nullptr, s.bias, runs);
           bias = s.bias;
         }
       }
-      multiply<kPair>({tile.keys, tile.query_vectors, words_of<T>(dq), s.key_rows, q_line, 1,
-                       s.q_columns + block * dq * kTile, kTile, s.score, kStride, false});
+      multiply_tile<T, Triangle::kVectorsFromRow>(
+          tile, {tile.keys, tile.query_vectors, words_of<T>(dq), s.key_rows, q_line, 1,
+                 s.q_columns + block * dq * kTile, kTile, s.score, kStride, false});
       make_dweight(latent);
       weigh_tile_back<T>(args, tile,
                          {s.score, s.dweight, bias, s.weight_words, s.dscore_words, s.dscore_pairs,
                           args.separate_maps ? args.inverse_norm : 1.0f, bias_gradients});
       add_dvalue(latent, by_key<T>(s.score, kStride, s.weight_words));
       const LeftSide dscore_rows = by_key<T>(s.dweight, kStride, s.dscore_words);
-      multiply<kPair>({tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row,
-                       dscore_rows.depth, s.q_lines + block * kTile * q_line, q_line, s.dkey,
-                       q_line, true});
+      multiply_tile<T, Triangle::kDepthFromRow>(
+          tile,
+          {tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row, dscore_rows.depth,
+           s.q_lines + block * kTile * q_line, q_line, s.dkey, q_line, true});
       const LeftSide dscore_pairs = by_query<T>(s.dweight, kStride, s.dscore_pairs);
-      multiply<kPair>({tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
-                       dscore_pairs.row, dscore_pairs.depth, s.key_lines, q_line,
-                       s.sum + block * kTile * q_line, q_line, true});
+      multiply_tile<T, Triangle::kDepthToRow>(
+          tile, {tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
+                 dscore_pairs.row, dscore_pairs.depth, s.key_lines, q_line,
+                 s.sum + block * kTile * q_line, q_line, true});
       if (bias_gradients) {
         if (dposition != nullptr) add_diagonals(tile, s.dweight, dposition);
         if (item.dtime != nullptr) {
-          add_time_runs(tile, s.dweight, s.runs, run_end, s.time_bins);
+          add_time_runs(tile, s.dweight, runs, s.time_bins);
         }
       }
     }

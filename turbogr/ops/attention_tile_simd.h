@@ -14,7 +14,8 @@ constexpr std::int64_t kStride = kAttentionTileStride;
 struct Tile {
   std::int64_t first_query, queries, query_vectors;
   std::int64_t first_key, keys;
-  bool full;  // every key is seen by every query
+  bool full;        // every key is seen by every query
+  bool triangular;  // no query sees a key after it: half of each product is zeros
   std::uint64_t seen[kTile];
 };
 
@@ -44,11 +45,13 @@ inline bool mask_tile(const AttentionItem& item, Tile& tile) {
     if (item.window != 0 && tile.first_query > key_end - 1 + item.window) return false;
     tile.full = tile.first_query >= key_end - 1 &&
                 (item.window == 0 || query_end - 1 - tile.first_key <= item.window);
+    tile.triangular = false;
     if (tile.full) return true;
   }
   const std::uint64_t all = range_bits(tile.first_query, query_end, tile.first_query);
   std::uint64_t any = 0;
   std::uint64_t every = all;
+  tile.triangular = tile.first_query == tile.first_key;
   for (std::int64_t r = 0; r < tile.keys; ++r) {
     const std::int64_t key = tile.first_key + r;
     std::uint64_t bits = all;
@@ -66,6 +69,7 @@ inline bool mask_tile(const AttentionItem& item, Tile& tile) {
       bits &= seen;
     }
     tile.seen[r] = bits;
+    if ((bits & ((std::uint64_t{1} << r) - 1)) != 0) tile.triangular = false;
     any |= bits;
     every &= bits;
   }
@@ -102,8 +106,10 @@ inline std::uint64_t not_above(Words a, Words b) {
   return static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)(a <= b)));
 #else
   const Ints mask = (Ints)(a <= b);
+  std::int32_t lanes[kLanes];
+  std::memcpy(lanes, &mask, sizeof lanes);
   std::uint64_t bits = 0;
-  for (int lane = 0; lane < kLanes; ++lane) bits |= (mask[lane] != 0 ? 1ull : 0ull) << lane;
+  for (int lane = 0; lane < kLanes; ++lane) bits |= (lanes[lane] != 0 ? 1ull : 0ull) << lane;
   return bits;
 #endif
 }
@@ -231,25 +237,40 @@ inline std::int64_t time_runs(const AttentionArgs& args, const Tile& tile, const
   return count;
 }
 
-// map(key, query) (+)= time[bucket]. Keeps the runs: those of key r end at run_end[r].
+// The runs of every key of a tile. Keys of one time in a row share theirs: begin and end are equal.
+struct TileRuns {
+  AttentionTimeRun* runs;
+  std::int32_t begin[kTile];
+  std::int32_t end[kTile];
+};
+
+// map(key, query) (+)= time[bucket]. Keeps the runs for the gradient.
 inline void time_map(const AttentionArgs& args, const AttentionItem& item, const Tile& tile,
-                     bool add, float* map, AttentionTimeRun* runs, std::int32_t* run_end) {
+                     bool add, float* map, TileRuns& runs) {
   TileTimes times;
   prepare_times(args, item, tile, times);
-  std::int64_t first = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  Floats values[kTile / kLanes];
   for (std::int64_t r = 0; r < tile.keys; ++r) {
-    const std::int64_t end = first + time_runs(args, tile, times, r, runs + first);
-    run_end[r] = static_cast<std::int32_t>(end);
+    if (r == 0 || times.key_times[r] != times.key_times[r - 1]) {
+      begin = end;
+      end = begin + time_runs(args, tile, times, r, runs.runs + begin);
+      const Floats first = broadcast(args.time + runs.runs[begin].bucket);
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) values[v] = first;
+      for (std::int64_t run = begin + 1; run < end; ++run) {
+        const Floats value = broadcast(args.time + runs.runs[run].bucket);
+        for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+          values[v] = choose(lane_bits(runs.runs[run].queries, v), value, values[v]);
+        }
+      }
+    }
+    runs.begin[r] = static_cast<std::int32_t>(begin);
+    runs.end[r] = static_cast<std::int32_t>(end);
     float* row = map + r * kTile;
     for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
-      Floats value = broadcast(args.time + runs[first].bucket);
-      for (std::int64_t run = first + 1; run < end; ++run) {
-        value =
-            choose(lane_bits(runs[run].queries, v), broadcast(args.time + runs[run].bucket), value);
-      }
-      store(row + v * kLanes, add ? load(row + v * kLanes) + value : value);
+      store(row + v * kLanes, add ? load(row + v * kLanes) + values[v] : values[v]);
     }
-    first = end;
   }
 }
 
@@ -290,17 +311,23 @@ inline void add_diagonals(const Tile& tile, float* values, float* dposition) {
   }
 }
 
-inline void add_time_runs(const Tile& tile, const float* values, const AttentionTimeRun* runs,
-                          const std::int32_t* run_end, float* bins) {
-  std::int64_t run = 0;
-  for (std::int64_t r = 0; r < tile.keys; ++r) {
-    for (; run < run_end[r]; ++run) {
+inline void add_time_runs(const Tile& tile, const float* values, const TileRuns& runs,
+                          float* bins) {
+  for (std::int64_t r = 0; r < tile.keys;) {
+    const std::int32_t begin = runs.begin[r];
+    const std::int32_t end = runs.end[r];
+    Floats sums[kTile / kLanes] = {};
+    for (; r < tile.keys && runs.begin[r] == begin; ++r) {
+      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
+        sums[v] += load(values + r * kStride + v * kLanes);
+      }
+    }
+    for (std::int32_t run = begin; run < end; ++run) {
       Floats total{};
       for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
-        total += choose(lane_bits(runs[run].queries, v), load(values + r * kStride + v * kLanes),
-                        Floats{});
+        total += choose(lane_bits(runs.runs[run].queries, v), sums[v], Floats{});
       }
-      float* bin = bins + runs[run].bucket * kAttentionPad;
+      float* bin = bins + runs.runs[run].bucket * kAttentionPad;
       store(bin, load(bin) + total);
     }
   }
@@ -308,26 +335,39 @@ inline void add_time_runs(const Tile& tile, const float* values, const Attention
 
 // ---- SiLU -------------------------------------------------------------------------------------
 
+// kRough is enough for a weight that is rounded to bf16 right away: its error is below 2^-12.
+template <bool kRough>
 inline Floats score_sigmoid(Floats x) {
 #if defined(__AVX512F__)
-  // 2^-(x log2 e) as a polynomial times a power of two, then a reciprocal with one Newton step. The
-  // bound keeps the reciprocal normal; operands are ordered so that a NaN stays one.
-  // (The maskz forms, with every lane on, keep gcc 12 from warning about its own headers.)
+  // 2^-(x log2 e) as a polynomial times a power of two, then a reciprocal with a Newton step. The
+  // bound keeps the reciprocal normal; operands are ordered so that a NaN stays one. (The maskz
+  // forms, with every lane on, keep gcc 12 from warning about its own headers.)
   constexpr __mmask16 kAll = 0xffff;
-  const __m512 bounded = _mm512_maskz_max_ps(kAll, _mm512_set1_ps(-87.0f), (__m512)x);
+  const __m512 one = _mm512_set1_ps(1.0f);
   const __m512 scale = _mm512_set1_ps(-1.44269504088896341f);
+  const __m512 bounded =
+      kRough ? (__m512)x : _mm512_maskz_max_ps(kAll, _mm512_set1_ps(-87.0f), (__m512)x);
   const __m512 n = _mm512_maskz_roundscale_ps(kAll, _mm512_mul_ps(bounded, scale), 8);
   const Floats f = (Floats)_mm512_fmsub_ps(bounded, scale, n);
-  Floats p = splat(1.5345810970757157e-4f);
-  p = p * f + 1.3399930903688073e-3f;
-  p = p * f + 9.618489071726799e-3f;
-  p = p * f + 5.550328642129898e-2f;
-  p = p * f + 0.24022646248340607f;
-  p = p * f + 0.6931471824645996f;
-  p = p * f + 1.0f;
-  const __m512 y = _mm512_add_ps(_mm512_maskz_scalef_ps(kAll, (__m512)p, n), _mm512_set1_ps(1.0f));
+  Floats p;
+  if constexpr (kRough) {  // to 8e-5
+    p = splat(0.0551716685295105f);
+    p = p * f + 0.2426111251115799f;
+    p = p * f + 0.6932609677314758f;
+    p = p * f + 0.9999280571937561f;
+  } else {  // to 2e-9
+    p = splat(1.5345810970757157e-4f);
+    p = p * f + 1.3399930903688073e-3f;
+    p = p * f + 9.618489071726799e-3f;
+    p = p * f + 5.550328642129898e-2f;
+    p = p * f + 0.24022646248340607f;
+    p = p * f + 0.6931471824645996f;
+    p = p * f + 1.0f;
+  }
+  const __m512 y = _mm512_add_ps(_mm512_maskz_scalef_ps(kAll, (__m512)p, n), one);
   const __m512 r = _mm512_maskz_rcp14_ps(kAll, y);
-  return (Floats)_mm512_fmadd_ps(_mm512_fnmadd_ps(y, r, _mm512_set1_ps(1.0f)), r, r);
+  if constexpr (kRough) return (Floats)r;
+  return (Floats)_mm512_fmadd_ps(_mm512_fnmadd_ps(y, r, one), r, r);
 #else
   return sigmoid(x);
 #endif

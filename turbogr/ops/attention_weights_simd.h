@@ -33,6 +33,43 @@ inline Floats masked(const Tile& tile, std::int64_t r, std::int64_t v, Floats va
   return choose(lane_bits(tile.seen[r], v), value, Floats{});
 }
 
+// How a product over a tile looks when the tile is triangular (query >= key).
+enum class Triangle {
+  kVectorsFromRow,  // rows are keys, vectors are queries: the tile is the result
+  kDepthFromRow,    // rows are keys, the sum is over queries
+  kDepthToRow       // rows are queries, the sum is over keys
+};
+
+// The product, less what is known to be zero (or, of a result, not to be used), in steps of 16
+// rows.
+template <class T, Triangle kTriangle>
+inline void multiply_tile(const Tile& tile, const Product& product) {
+  if (!tile.triangular) {
+    multiply<kPairs<T>>(product);
+    return;
+  }
+  for (std::int64_t r = 0; r < product.rows; r += kAttentionPad) {
+    Product part = product;
+    part.rows = product.rows - r < kAttentionPad ? product.rows - r : kAttentionPad;
+    part.a += r * product.a_row;
+    part.c += r * product.c_stride;
+    if constexpr (kTriangle == Triangle::kVectorsFromRow) {
+      part.vectors -= r / kLanes;
+      part.b += r;
+      part.c += r;
+    } else if constexpr (kTriangle == Triangle::kDepthFromRow) {
+      const std::int64_t skipped = words_of<T>(r);
+      part.depth -= skipped;
+      part.a += skipped * product.a_depth;
+      part.b += skipped * product.b_stride;
+    } else {
+      const std::int64_t needed = words_of<T>(r + kAttentionPad);
+      part.depth = needed < product.depth ? needed : product.depth;
+    }
+    multiply<kPairs<T>>(part);
+  }
+}
+
 // ---- forward ----------------------------------------------------------------------------------
 
 // score := weight without its 1 / norm, masked; as pairs of keys where T is multiplied in pairs.
@@ -44,7 +81,7 @@ void weigh(const AttentionArgs& args, const Tile& tile, float* score, const floa
     if (kMasked && lane_bits(tile.seen[r], v) == 0) return Floats{};
     Floats x = load(score + r * kStride + v * kLanes) * alpha;
     if constexpr (kBias) x += load(bias + r * kTile + v * kLanes);
-    return masked<kMasked>(tile, r, v, x * score_sigmoid(x));
+    return masked<kMasked>(tile, r, v, x * score_sigmoid<kPairs<T>>(x));
   };
   if constexpr (kPairs<T>) {
     std::int64_t r = 0;
@@ -104,7 +141,7 @@ void weigh_back(const AttentionArgs& args, const Tile& tile, const BackwardTile&
     if (!kMasked || lane_bits(tile.seen[r], v) != 0) {
       Floats x = load(score) * alpha;
       if constexpr (kBias) x += load(t.bias + r * kTile + v * kLanes);
-      const Floats s = score_sigmoid(x);
+      const Floats s = score_sigmoid<false>(x);
       const Floats silu_x = x * s;
       const Floats slope = s + silu_x * (1.0f - s);
       weight = masked<kMasked>(tile, r, v, kBias ? silu_x : silu_x * weight_scale);
