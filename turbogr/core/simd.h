@@ -95,9 +95,9 @@ inline float sum(Floats v) {
   return lanes[0];
 }
 
-// e^x to about 1 ulp: x = n ln2 + r, a degree-6 polynomial in r, n added to the exponent. Below
-// -87.3 the result is 0 within f32's smallest normal number; above 88.7 it is infinite; NaN stays
-// NaN.
+// e^x to 1 ulp: x = n ln2 + r, a degree-6 polynomial in r (least relative error on |r| <= ln2 /
+// 2), n added to the exponent. Below -87.3 the result is 0 within f32's smallest normal number;
+// above 88.7 it is infinite; NaN stays NaN.
 inline Floats exp(Floats x) {
   const Floats clamped = min(max(x, splat(-87.33f)), splat(88.72f));
   const Floats shifted =
@@ -105,11 +105,11 @@ inline Floats exp(Floats x) {
   const Floats n = shifted - 12582912.0f;
   Floats r = clamped - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  Floats p = splat(1.3981999507e-3f);
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  Floats p = splat(1.3814321e-3f);
+  p = p * r + 8.3688507e-3f;
+  p = p * r + 4.1668400e-2f;
+  p = p * r + 1.6666520e-1f;
+  p = p * r + 4.9999994e-1f;
   p = p * r * r + r + 1.0f;
   const Ints exponent = (Ints)shifted - 0x4b400000;
   // Two halves of the exponent, so that e^88.7 does not overflow on the way.
