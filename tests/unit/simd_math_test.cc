@@ -84,6 +84,23 @@ TEST(SimdMath, SiluSlopeIsGoodToAMillionth) {
   }
 }
 
+// Subnormal numbers, infinities and NaNs among them, together and apart from ordinary ones.
+TEST(SimdMath, RoundsToBf16AsTheScalarTypeDoes) {
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 65521) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+    if (bits % 7 == 0) x.push_back(1.0f + 3 * 0x1p-8f);
+    if (bits % 11 == 0) x.push_back(0x1p-130f);
+  }
+  for (const SimdLevel simd : test::simd_levels()) {
+    std::vector<bf16> y(x.size());
+    math_table(simd).to_bf16(static_cast<std::int64_t>(x.size()), x.data(), y.data());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) wrong += y[i].bits != bf16(x[i]).bits ? 1 : 0;
+    EXPECT_EQ(wrong, 0u) << name_of(simd);
+  }
+}
+
 TEST(SimdMath, KeepsTheEndsOfTheLine) {
   const std::vector<float> x = {0.0f,   -0.0f,   kInfinity, -kInfinity, kNaN, 88.8f,
                                 -87.4f, -103.0f, 1e30f,     -1e30f,     89.0f};

@@ -5,8 +5,8 @@
 namespace turbogr::TGR_SIMD {
 namespace {
 
-template <class Function>
-inline void over_array(std::int64_t count, const float* x, float* y, Function function) {
+template <class Out, class Function>
+inline void over_array(std::int64_t count, const float* x, Out* y, Function function) {
   std::int64_t c = 0;
   for (; c + kLanes <= count; c += kLanes) store(y + c, function(load(x + c)));
   if (c < count) store_first(y + c, function(load_first(x + c, count - c)), count - c);
@@ -25,7 +25,11 @@ void silu_slope_of(std::int64_t count, const float* x, float* y) {
   over_array(count, x, y, [](Floats v) { return silu_slope(v, sigmoid(v)); });
 }
 
-constexpr MathTable kTable = {exp_of, sigmoid_of, silu_of, silu_slope_of};
+void to_bf16(std::int64_t count, const float* x, bf16* y) {
+  over_array(count, x, y, [](Floats v) { return v; });
+}
+
+constexpr MathTable kTable = {exp_of, sigmoid_of, silu_of, silu_slope_of, to_bf16};
 
 }  // namespace
 
