@@ -52,13 +52,23 @@ inline Floats load(const bf16* p) {
 }
 
 // Round to nearest even; a NaN stays a NaN. The same bits as turbogr::bf16(float).
-inline Halves to_halves(Floats v) {
+inline Halves round_to_halves(Floats v) {
   const Words w = (Words)v;
   const Words rounded = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
   const Words quiet = (w >> 16) | 0x40u;
   const Ints is_nan = (Ints)((w & 0x7fffffffu) > 0x7f800000u);
   const Words bits = ((Words)is_nan & quiet) | (~(Words)is_nan & rounded);
   return __builtin_convertvector(bits, Halves);
+}
+inline Halves to_halves(Floats v) {
+#ifdef __AVX512BF16__
+  // The instruction takes subnormal numbers for zero; with none among the lanes it agrees.
+  constexpr int kSubnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)v, kSubnormal) == 0, 1)) {
+    return (Halves)_mm512_cvtneps_pbh((__m512)v);
+  }
+#endif
+  return round_to_halves(v);
 }
 inline void store(bf16* p, Floats v) {
   const Halves h = to_halves(v);
@@ -95,22 +105,38 @@ inline float sum(Floats v) {
   return lanes[0];
 }
 
-// e^x to about 1 ulp: x = n ln2 + r, a degree-6 polynomial in r, n added to the exponent. Below
-// -87.3 the result is 0 within f32's smallest normal number; above 88.7 it is infinite; NaN stays
-// NaN.
+// e^(x - n ln2), x - n ln2 being at most ln2 / 2 in magnitude.
+inline Floats exp_polynomial(Floats x, Floats n) {
+  Floats r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  Floats p = splat(1.3814321e-3f);
+  p = p * r + 8.3688507e-3f;
+  p = p * r + 4.1668400e-2f;
+  p = p * r + 1.6666520e-1f;
+  p = p * r + 4.9999994e-1f;
+  return p * r * r + r + 1.0f;
+}
+
+// e^x to 1 ulp: x = n ln2 + r, a degree-6 polynomial in r (least relative error on |r| <= ln2 /
+// 2), n added to the exponent. Below -87.3 the result is 0 within f32's smallest normal number;
+// above 88.7 it is infinite; NaN stays NaN.
 inline Floats exp(Floats x) {
+#ifdef __AVX512F__
+  // min and max hand on their second operand when one is NaN; scalef overflows to infinity.
+  const __m512 v = (__m512)x;
+  const __m512 low = _mm512_set1_ps(-87.33f);
+  const __m512 clamped = _mm512_max_ps(low, _mm512_min_ps(_mm512_set1_ps(89.0f), v));
+  const Floats n = (Floats)_mm512_roundscale_ps(clamped * 1.44269504088896341f,
+                                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const Floats p = exp_polynomial((Floats)clamped, n);
+  const __mmask16 above = _mm512_cmp_ps_mask(v, low, _CMP_NLT_UQ);
+  return (Floats)_mm512_maskz_scalef_ps(above, (__m512)p, (__m512)n);
+#else
   const Floats clamped = min(max(x, splat(-87.33f)), splat(88.72f));
   const Floats shifted =
       clamped * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23 rounds to integer
   const Floats n = shifted - 12582912.0f;
-  Floats r = clamped - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
-  Floats p = splat(1.3981999507e-3f);
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
+  const Floats p = exp_polynomial(clamped, n);
   const Ints exponent = (Ints)shifted - 0x4b400000;
   // Two halves of the exponent, so that e^88.7 does not overflow on the way.
   const Ints low = exponent >> 1;
@@ -118,6 +144,7 @@ inline Floats exp(Floats x) {
   Floats result = select(x < splat(-87.33f), splat(0.0f), scaled);
   result = select(x > splat(88.72f), splat(__builtin_inff()), result);
   return select(x != x, x, result);
+#endif
 }
 
 inline Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
