@@ -211,6 +211,11 @@ TEST(SampledSoftmax, SaysWhatIsWrong) {
   inputs = good.inputs();
   inputs.correction = {loss.view<float, 1>().data, {2}};
   EXPECT_EQ(call(inputs, {}), "sampled_softmax: correction has 2 elements; wanted 5");
+  inputs = good.inputs();
+  inputs.items.rows = std::int64_t{1} << 31;
+  EXPECT_EQ(
+      call(inputs, {}),
+      "sampled_softmax: 2 tokens and 2147483648 items; at most 2^31 - 1 of each fit one call");
   const SoftmaxCase<float> wide({.tokens = 2, .items = 5, .width = 6});
   inputs = good.inputs();
   inputs.items = wide.inputs().items;

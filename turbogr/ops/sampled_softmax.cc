@@ -30,8 +30,9 @@ void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& 
             options.temperature, "; it must be above 0");
   TGR_CHECK(options.eps > 0 || !options.normalize, op, ": eps is ", options.eps,
             "; normalising needs one above 0");
-  TGR_CHECK(in.items.rows <= std::numeric_limits<std::int32_t>::max(), op, ": ", in.items.rows,
-            " items; at most 2^31 - 1 rows can be pointed at");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  TGR_CHECK(in.items.rows <= kMost && tokens <= kMost, op, ": ", tokens, " tokens and ",
+            in.items.rows, " items; at most 2^31 - 1 of each fit one call");
   check_rows(op, "query", in.query, tokens, in.query.cols);
   check_rows(op, "items", in.items, in.items.rows, in.query.cols);
   check_vector(op, "positive", in.positive, tokens);
