@@ -9,5 +9,6 @@ class App;
 namespace turbogr::apps {
 
 void add_doctor(CLI::App& app);
+void add_config(CLI::App& app);
 
 }  // namespace turbogr::apps
