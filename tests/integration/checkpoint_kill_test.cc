@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "tests/support/temp_folder.h"
@@ -38,6 +39,12 @@ namespace {
   }
 }
 
+std::int64_t newest_step(const std::string& folder) {
+  const std::vector<std::string> paths = list_checkpoints(folder);
+  if (paths.empty()) return 0;
+  return *checkpoint_step(std::filesystem::path(paths[0]).filename().string());
+}
+
 TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
   const test::TempFolder folder;
   PhiloxStream random(11);
@@ -53,8 +60,8 @@ TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
       }
       _exit(1);
     }
-    if (round == 0) {  // the first one must exist before kills can spare it
-      while (list_checkpoints(folder.path()).empty()) {
+    if (round % 3 == 0) {  // on a busy machine the rest may all be killed before their first save
+      while (newest_step(folder.path()) <= seen) {
         ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "the child ended by itself";
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
@@ -66,6 +73,7 @@ TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself";
 
     const Checkpoint saved = open_newest_checkpoint(folder.path(), false);
+    for (const std::string& path : list_checkpoints(folder.path())) Checkpoint(path).verify();
     EXPECT_GE(saved.step(), seen);
     seen = saved.step();
     EXPECT_EQ(saved.state().at("step"), seen);
@@ -76,7 +84,7 @@ TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
       ASSERT_EQ(m.data[i], static_cast<float>(-seen));
     }
   }
-  EXPECT_GE(seen, 3);  // it did make progress between the kills
+  EXPECT_GE(seen, 10);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   try {
     manifest = json::parse(read_file(folder_ + "/manifest.json"), nullptr, false);
   } catch (const Error& error) {
-    refuse("it has no manifest (", error.what(), "); is this a checkpoint?");
+    refuse("it has no manifest (", error.what(), ")");
   }
   if (!manifest.is_object() || !manifest.contains("format") ||
       manifest["format"] != kCheckpointFormat) {

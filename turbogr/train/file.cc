@@ -52,17 +52,8 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(const void* data, std::size_t bytes) {
   TGR_ASSERT(descriptor_ >= 0);
-  const auto* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    // Linux writes at most 2 GiB a call.
-    const ssize_t written =
-        ::write(descriptor_, next, std::min<std::size_t>(bytes, std::size_t{1} << 30));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path_);
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-    bytes_ += static_cast<std::uint64_t>(written);
-  }
+  append_all(descriptor_, path_, {static_cast<const char*>(data), bytes});
+  bytes_ += bytes;
 }
 
 void OutputFile::finish() {
@@ -95,6 +86,17 @@ MappedFile::~MappedFile() {
 std::string read_file(const std::string& path) {
   const MappedFile file(path);
   return {reinterpret_cast<const char*>(file.data()), file.bytes()};
+}
+
+void append_all(int descriptor, const std::string& path, std::string_view content) {
+  // Linux writes at most 2 GiB a call.
+  constexpr std::size_t kMost = std::size_t{1} << 30;
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), std::min(content.size(), kMost));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path);
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 void replace_file(const std::string& path, std::string_view content) {

@@ -48,6 +48,9 @@ class MappedFile {
 
 std::string read_file(const std::string& path);
 
+// Writes all of it to an open file; `path` is for the message when that fails.
+void append_all(int descriptor, const std::string& path, std::string_view content);
+
 // The whole content or the old one, never half, also after a crash.
 void replace_file(const std::string& path, std::string_view content);
 
