@@ -10,5 +10,6 @@ namespace turbogr::apps {
 
 void add_doctor(CLI::App& app);
 void add_config(CLI::App& app);
+void add_report(CLI::App& app);
 
 }  // namespace turbogr::apps
