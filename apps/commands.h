@@ -10,6 +10,8 @@ namespace turbogr::apps {
 
 void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_config(CLI::App& app);
+void add_report(CLI::App& app);
 
 // Under `bench`.
 void add_bench_ops(CLI::App& bench);

@@ -21,6 +21,8 @@ int main(int argc, char** argv) {
 
   turbogr::apps::add_bench(app);
   turbogr::apps::add_doctor(app);
+  turbogr::apps::add_config(app);
+  turbogr::apps::add_report(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

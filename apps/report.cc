@@ -1,0 +1,26 @@
+// `turbogr report RUN`: the run's figures as one page.
+#include "turbogr/train/report.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "apps/commands.h"
+
+namespace turbogr::apps {
+
+void add_report(CLI::App& app) {
+  struct Options {
+    std::string run;
+    std::string out;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("report", "Write a run's curves and config as one page");
+  command->add_option("RUN", options->run, "Run folder")->required();
+  command->add_option("--out", options->out, "Where to write it (default: RUN/report.html)");
+  command->callback([options] { fmt::print("{}\n", write_report(options->run, options->out)); });
+}
+
+}  // namespace turbogr::apps

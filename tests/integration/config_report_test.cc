@@ -1,0 +1,73 @@
+// `turbogr config` and `turbogr report` as a user runs them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/support/temp_folder.h"
+#include "turbogr/train/config.h"
+
+namespace turbogr {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string text;  // both outputs
+};
+
+Outcome run(const std::string& arguments) {
+  const std::string command = std::string(TGR_PROGRAM) + " " + arguments + " 2>&1";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  Outcome outcome{-1, ""};
+  std::array<char, 4096> buffer{};
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), got);
+  }
+  outcome.status = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+const std::string kDemo = std::string(TGR_SOURCE_DIR) + "/configs/demo.toml";
+
+TEST(ConfigCommand, PrintsTheResolvedConfigThatParsesToTheSame) {
+  const Outcome printed =
+      run("config --train.steps 7 " + kDemo + " --model.kind=fuxi --run.dir data");
+  ASSERT_EQ(printed.status, 0) << printed.text;
+  const Config config = parse_config(printed.text, "printed");
+  EXPECT_EQ(
+      config,
+      load_config(kDemo, {{"train.steps", "7"}, {"model.kind", "fuxi"}, {"run.dir", "data"}}));
+  EXPECT_EQ(config.train.steps, 7);
+}
+
+TEST(ConfigCommand, FailsWithTheNearestKeyAndAStatus) {
+  const Outcome wrong = run("config " + kDemo + " --train.step=7");
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.text.find("'train.steps'"), std::string::npos) << wrong.text;
+  EXPECT_EQ(run("config").status, 1);
+}
+
+TEST(ConfigCommand, ListsTheKeys) {
+  const Outcome keys = run("config --keys");
+  EXPECT_EQ(keys.status, 0);
+  EXPECT_NE(keys.text.find("model.norm_length"), std::string::npos);
+}
+
+TEST(ReportCommand, WritesThePageAndSaysWhere) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "metrics.jsonl") << "{\"step\":1,\"epoch\":0.1,\"loss\":2.0}\n";
+  const Outcome report = run("report " + folder.path());
+  EXPECT_EQ(report.status, 0) << report.text;
+  EXPECT_EQ(report.text, (folder / "report.html") + "\n");
+  EXPECT_TRUE(std::filesystem::exists(folder / "report.html"));
+  const Outcome elsewhere = run("report " + folder.path() + " --out " + (folder / "x.html"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "x.html")) << elsewhere.text;
+  EXPECT_EQ(run("report " + (folder / "none")).status, 1);
+}
+
+}  // namespace
+}  // namespace turbogr

@@ -1,0 +1,328 @@
+#include "turbogr/train/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/support/data.h"
+#include "tests/support/messages.h"
+#include "tests/support/temp_folder.h"
+#include "turbogr/train/checkpoint_writer.h"
+#include "turbogr/train/file.h"
+
+namespace turbogr {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using test::TempFolder;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  CheckpointContents contents(std::int64_t step, std::optional<double> score = std::nullopt) {
+    return {.step = step,
+            .shards = {{"model", {named("w", w_), named("b", b_)}}, {"optim", {named("w.m", m_)}}},
+            .state = {{"epoch", 3}, {"loader", {{"position", 17}}}},
+            .config = "[model]\nlayers = 2\n",
+            .command = "turbogr train x.toml",
+            .score = score};
+  }
+  void save(std::int64_t step, std::optional<double> score = std::nullopt,
+            CheckpointWriterOptions options = {}) {
+    w_.view<float, 2>()(0, 0) = static_cast<float>(step);
+    CheckpointWriter writer(folder(), options);
+    writer.save(contents(step, score));
+    writer.wait();
+  }
+  std::string folder() const { return temp_ / "checkpoints"; }
+  std::string path(std::int64_t step) const { return folder() + "/" + checkpoint_name(step); }
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> found;
+    for (const std::string& name : list_checkpoints(folder())) {
+      found.push_back(*checkpoint_step(fs::path(name).filename().string()));
+    }
+    return found;
+  }
+  static void flip_byte(const std::string& file, std::int64_t from_end) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(-from_end, std::ios::end);
+    const char old = static_cast<char>(stream.get());
+    stream.seekp(-from_end, std::ios::end);
+    stream.put(static_cast<char>(old ^ 0x10));
+  }
+
+  TempFolder temp_;
+  Tensor w_ = test::random_tensor<float>({4, 3}, 1);
+  Tensor b_ = test::random_tensor<bf16>({5}, 2);
+  Tensor m_ = test::random_tensor<float>({4, 3}, 3);
+};
+
+TEST_F(CheckpointTest, EverythingComesBack) {
+  save(300, 0.25);
+  Checkpoint saved = open_newest_checkpoint(folder(), false);
+  EXPECT_EQ(saved.folder(), path(300));
+  EXPECT_EQ(saved.step(), 300);
+  EXPECT_EQ(saved.score(), 0.25);
+  EXPECT_EQ(saved.state().at("loader").at("position"), 17);
+  EXPECT_EQ(saved.config(), "[model]\nlayers = 2\n");
+  EXPECT_EQ(saved.command(), "turbogr train x.toml");
+  Tensor w(DType::kF32, {4, 3});
+  Tensor b(DType::kBf16, {5});
+  Tensor m(DType::kF32, {4, 3});
+  saved.read_all({named("w", w), named("b", b), named("w.m", m)});
+  EXPECT_EQ(std::memcmp(w.data(), w_.data(), w.bytes()), 0);
+  EXPECT_EQ(std::memcmp(b.data(), b_.data(), b.bytes()), 0);
+  EXPECT_EQ(std::memcmp(m.data(), m_.data(), m.bytes()), 0);
+  EXPECT_EQ((saved.view<float, 2>("w")(3, 2)), (w_.view<float, 2>()(3, 2)));
+  EXPECT_EQ(read_file(folder() + "/latest"), "step-000000300\n");
+}
+
+TEST_F(CheckpointTest, OneShardMayBeReadAlone) {
+  save(1);
+  Tensor w(DType::kF32, {4, 3});
+  Tensor b(DType::kBf16, {5});
+  const Checkpoint saved(path(1));
+  saved.read_all({named("w", w), named("b", b)}, {"model"});
+  EXPECT_EQ(std::memcmp(w.data(), w_.data(), w.bytes()), 0);
+}
+
+TEST_F(CheckpointTest, TheTensorsMayChangeAsSoonAsSaveReturns) {
+  const Tensor before = test::converted<float, float>(w_);
+  CheckpointWriter writer(folder());
+  writer.save(contents(1));
+  std::memset(w_.data(), 0, w_.bytes());
+  writer.save(contents(2));  // the copy's memory is used again
+  std::memset(w_.data(), 0xff, w_.bytes());
+  writer.wait();
+  EXPECT_EQ(std::memcmp(Checkpoint(path(1)).view<float, 2>("w").data, before.data(), 48), 0);
+  EXPECT_EQ((Checkpoint(path(2)).view<float, 2>("w")(0, 0)), 0.0f);
+}
+
+TEST_F(CheckpointTest, TheForegroundAndADevicesCopyWriteTheSameFiles) {
+  int copies = 0;
+  const auto copy = [&copies](void* to, const void* from, std::size_t bytes) {
+    ++copies;
+    std::memcpy(to, from, bytes);
+  };
+  save(1);
+  const std::string background = read_file(path(1) + "/model.safetensors");
+  save(1, std::nullopt, {.background = false});
+  EXPECT_EQ(read_file(path(1) + "/model.safetensors"), background);
+  CheckpointContents on_device = contents(1);
+  for (NamedTensor& tensor : on_device.shards[0].tensors) tensor.device = Device::kCuda;
+  CheckpointWriter(folder(), {.background = false, .copy = copy}).save(on_device);
+  EXPECT_EQ(copies, 3);
+  EXPECT_EQ(read_file(path(1) + "/model.safetensors"), background);
+  EXPECT_TRUE(contains(message_of([&] { CheckpointWriter(folder()).save(on_device); }),
+                       "'w' is on cuda; give the checkpoint writer"));
+}
+
+TEST_F(CheckpointTest, AStepSavedAgainReplacesTheOldOne) {
+  save(5);
+  w_.view<float, 2>()(1, 1) = 42.0f;
+  save(5);
+  EXPECT_EQ((Checkpoint(path(5)).view<float, 2>("w")(1, 1)), 42.0f);
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{5});
+  EXPECT_FALSE(fs::exists(path(5) + ".partial"));
+}
+
+TEST_F(CheckpointTest, KeepsTheNewestAndTheBest) {
+  const CheckpointWriterOptions options = {.keep_last = 2, .keep_best = 1};
+  save(1, 0.3, options);
+  save(2, 0.9, options);
+  save(3, 0.5, options);
+  save(4, std::nullopt, options);
+  save(5, 0.9, options);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{5, 4, 2}));  // 2 was as good before 5
+  EXPECT_EQ(read_file(folder() + "/best"), "step-000000002\n");
+  save(6, 0.95, options);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{6, 5}));
+  EXPECT_EQ(read_file(folder() + "/best"), "step-000000006\n");
+}
+
+TEST_F(CheckpointTest, LatestRulesOverTheStepNumber) {
+  const CheckpointWriterOptions all = {.keep_last = 9};
+  save(1, std::nullopt, all);
+  save(2, std::nullopt, all);
+  save(3, std::nullopt, all);
+  replace_file(folder() + "/latest", "step-000000002\n");
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 3, 1}));
+  fs::remove(folder() + "/latest");
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{3, 2, 1}));
+  replace_file(folder() + "/latest", "step-000000099\n");
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 3);
+}
+
+TEST_F(CheckpointTest, StepsOfAnAbandonedPastGoWithTheNextSave) {
+  save(10);
+  save(20);
+  save(15);  // fell back to 10, went on
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{15, 10}));
+}
+
+TEST_F(CheckpointTest, HalfWrittenFoldersAreNeverTakenAndGoAway) {
+  save(1);
+  fs::create_directories(path(2) + ".partial");
+  std::ofstream(path(2) + ".partial/manifest.json") << "{}";
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
+  const CheckpointWriter writer(folder());
+  EXPECT_FALSE(fs::exists(path(2) + ".partial"));
+  EXPECT_EQ(checkpoint_step("step-000000002"), 2);
+  EXPECT_FALSE(checkpoint_step("step-2").has_value());
+  EXPECT_FALSE(checkpoint_step("step-000000002.partial").has_value());
+  EXPECT_FALSE(checkpoint_step("other").has_value());
+}
+
+TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
+  struct Case {
+    std::string what;
+    std::function<void()> damage;
+    std::string words;
+  };
+  const std::string shard = path(2) + "/model.safetensors";
+  const std::vector<Case> cases = {
+      {"flipped byte", [&] { flip_byte(shard, 2); }, "is damaged: the checksum differs"},
+      {"flipped header", [&] { flip_byte(shard, 130); }, "model.safetensors'"},
+      {"short shard", [&] { fs::resize_file(shard, 100); }, "it has 100 bytes, "},
+      {"missing shard", [&] { fs::remove(path(2) + "/optim.safetensors"); },
+       "optim.safetensors' is missing"},
+      {"missing manifest", [&] { fs::remove(path(2) + "/manifest.json"); }, "it has no manifest"},
+      {"foreign manifest",
+       [&] { replace_file(path(2) + "/manifest.json", R"({"format": "other"})"); },
+       "not one of a turbogr checkpoint"},
+      {"broken manifest", [&] { fs::resize_file(path(2) + "/manifest.json", 50); },
+       "manifest.json is damaged"},
+      {"edited manifest",
+       [&] {
+         std::string text = read_file(path(2) + "/manifest.json");
+         text.replace(text.find("\"step\": 2"), 9, "\"step\": 3");
+         replace_file(path(2) + "/manifest.json", text);
+       },
+       "the checksum differs"},
+      {"another version",
+       [&] {
+         replace_file(path(2) + "/manifest.json",
+                      R"({"format": "turbogr checkpoint", "version": 2})");
+       },
+       "it has version 2, this program reads 1"},
+      {"config", [&] { flip_byte(path(2) + "/config.toml", 3); }, "'config.toml' is damaged"},
+      {"state", [&] { flip_byte(path(2) + "/state.json", 3); }, "'state.json' is damaged"},
+      {"no state", [&] { fs::remove(path(2) + "/state.json"); }, "No such file"},
+  };
+  for (const Case& c : cases) {
+    fs::remove_all(folder());
+    save(1);
+    save(2);
+    c.damage();
+    const std::string message = message_of([&] { open_newest_checkpoint(folder(), false); });
+    EXPECT_TRUE(contains(message, c.words)) << c.what << ": " << message;
+    EXPECT_TRUE(message.starts_with("checkpoint '" + path(2) + "'")) << c.what << ": " << message;
+    EXPECT_TRUE(contains(
+        message, "The newest good one is '" + path(1) + "': set checkpoint.fall_back = true"))
+        << c.what << ": " << message;
+    EXPECT_EQ(open_newest_checkpoint(folder(), true).step(), 1) << c.what;
+  }
+}
+
+TEST_F(CheckpointTest, ReadingADamagedTensorFailsEvenWithoutVerify) {
+  save(1);
+  flip_byte(path(1) + "/optim.safetensors", 1);
+  const Checkpoint saved(path(1));
+  EXPECT_TRUE(contains(message_of([&] { saved.read(named("w.m", m_)); }), "'w.m' in"));
+  saved.read(named("w", w_));  // its neighbour is whole
+}
+
+TEST_F(CheckpointTest, NoCheckpointAndNoGoodOneAreSaid) {
+  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), true); }),
+                       "there is no checkpoint in"));
+  save(1);
+  flip_byte(path(1) + "/model.safetensors", 1);
+  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), true); }),
+                       "None of the 1 checkpoints"));
+}
+
+TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedWithWhatDiffers) {
+  save(1);
+  const Checkpoint saved(path(1));
+  Tensor wide(DType::kF32, {4, 7});
+  Tensor more(DType::kF32, {1});
+  const std::string message = message_of([&] {
+    saved.read_all({named("w", wide), named("x1", more), named("x2", more), named("x3", more),
+                    named("x4", more), named("w.m", m_)});
+  });
+  EXPECT_TRUE(contains(message, "it is of another model")) << message;
+  EXPECT_TRUE(contains(message, "it lacks x1, x2, x3 and 1 more")) << message;
+  EXPECT_TRUE(contains(message, "w is f32 [4, 3], f32 [4, 7] wanted")) << message;
+  EXPECT_TRUE(contains(message, "it also has b")) << message;
+  EXPECT_TRUE(contains(message_of([&] { saved.read(named("x", more)); }), "it has no tensor 'x'"));
+}
+
+TEST_F(CheckpointTest, AGrownTableKeepsItsKnownRows) {
+  save(1);
+  const Checkpoint saved(path(1));
+  Tensor grown(DType::kF32, {6, 3});
+  for (std::int64_t i = 0; i < 18; ++i) grown.view<float, 2>().data[i] = -1.0f;
+  EXPECT_EQ(saved.read_leading_rows(named("w", grown)), 4);
+  EXPECT_EQ(std::memcmp(grown.data(), w_.data(), w_.bytes()), 0);
+  EXPECT_EQ((grown.view<float, 2>()(4, 0)), -1.0f);
+  Tensor smaller(DType::kF32, {3, 3});
+  EXPECT_TRUE(contains(message_of([&] { saved.read_leading_rows(named("w", smaller)); }),
+                       "cannot become the first rows of f32 [3, 3]"));
+}
+
+TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
+  CheckpointWriter writer(folder());
+  CheckpointContents twice = contents(1);
+  twice.shards[1].tensors.push_back(named("w", w_));
+  EXPECT_TRUE(contains(message_of([&] { writer.save(twice); }), "two tensors named 'w'"));
+  twice = contents(1);
+  twice.shards[1].name = "model";
+  EXPECT_TRUE(contains(message_of([&] { writer.save(twice); }), "shard name 'model'"));
+  twice.shards[1].name = "a/b";
+  EXPECT_TRUE(contains(message_of([&] { writer.save(twice); }), "shard name 'a/b'"));
+  EXPECT_TRUE(contains(message_of([&] { writer.save(contents(-1)); }), "step -1"));
+  EXPECT_TRUE(
+      contains(message_of([&] { CheckpointWriter(folder(), {.keep_last = 0}); }), "keep_last = 0"));
+  EXPECT_TRUE(contains(message_of([&] { CheckpointWriter("/dev/null/x"); }),
+                       "cannot make the checkpoint folder '/dev/null/x'"));
+}
+
+// A file-size limit stands for a full disk: writes past it fail with an errno of their own.
+TEST_F(CheckpointTest, AFullDiskIsReportedAtTheNextCallAndTheOldOneStays) {
+  save(1);
+  Tensor large(DType::kF32, {1 << 18});
+  CheckpointContents big = contents(2);
+  big.shards[0].tensors.push_back(named("large", large));
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit small{1 << 16, old.rlim_max};
+
+  CheckpointWriter writer(folder());
+  setrlimit(RLIMIT_FSIZE, &small);
+  writer.save(big);
+  const std::string message = message_of([&] { writer.wait(); });
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, SIG_DFL);
+
+  EXPECT_TRUE(contains(message, "could not be written: cannot write")) << message;
+  EXPECT_TRUE(contains(message, "File too large; free some room")) << message;
+  EXPECT_TRUE(contains(message, "The newest whole one is '" + path(1) + "'")) << message;
+  EXPECT_FALSE(fs::exists(path(2) + ".partial"));
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 1);
+  writer.save(big);  // there is room again
+  writer.wait();
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+}
+
+}  // namespace
+}  // namespace turbogr

@@ -1,0 +1,74 @@
+#include "turbogr/train/file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/temp_folder.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/train/crc32c.h"
+
+namespace turbogr {
+namespace {
+
+using test::message_of;
+using test::TempFolder;
+
+TEST(Crc32c, GivesThePublishedSums) {
+  EXPECT_EQ(crc32c(0, "123456789", 9), 0xe3069283u);
+  const std::vector<unsigned char> zeros(32, 0);
+  EXPECT_EQ(crc32c(0, zeros.data(), 32), 0x8a9136aau);  // RFC 3720, B.4
+  const std::vector<unsigned char> ones(32, 0xff);
+  EXPECT_EQ(crc32c(0, ones.data(), 32), 0x62a8ab43u);
+  EXPECT_EQ(crc32c(0, nullptr, 0), 0u);
+}
+
+TEST(Crc32c, BothPathsAgreeWhereverTheBytesAreCut) {
+  std::vector<unsigned char> bytes(1003);
+  PhiloxStream random(3);
+  for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random.uniform() * 256);
+  const std::uint32_t whole = crc32c(0, bytes.data(), bytes.size());
+  EXPECT_EQ(crc32c_portable(0, bytes.data(), bytes.size()), whole);
+  for (const std::size_t cut : {0, 1, 7, 8, 9, 500, 1002, 1003}) {
+    const std::uint32_t first = crc32c(0, bytes.data(), cut);
+    EXPECT_EQ(crc32c(first, bytes.data() + cut, bytes.size() - cut), whole);
+    EXPECT_EQ(crc32c_portable(first, bytes.data() + cut, bytes.size() - cut), whole);
+  }
+}
+
+TEST(Files, ReplaceLeavesTheNewContentAndNothingBeside) {
+  const TempFolder folder;
+  replace_file(folder / "a", "old");
+  replace_file(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.partial"));
+  replace_file(folder / "empty", "");
+  EXPECT_EQ(read_file(folder / "empty"), "");
+}
+
+TEST(Files, FailuresNameThePathAndTheSystemsWords) {
+  const TempFolder folder;
+  EXPECT_EQ(message_of([&] { read_file("/nowhere/x"); }),
+            "cannot open '/nowhere/x': No such file or directory");
+  EXPECT_EQ(message_of([&] { read_file(folder.path()); }),
+            "cannot read '" + folder.path() + "': it is not a file");
+  EXPECT_EQ(message_of([&] { replace_file("/nowhere/x", "text"); }),
+            "cannot create '/nowhere/x.partial': No such file or directory");
+  EXPECT_EQ(message_of([&] { rename_durably(folder / "a", folder / "b"); }),
+            "cannot rename '" + (folder / "a") + "': No such file or directory");
+  EXPECT_EQ(message_of([&] { sync_folder(folder / "none"); }),
+            "cannot open '" + (folder / "none") + "': No such file or directory");
+}
+
+TEST(Files, AFullDiskSaysSo) {
+  OutputFile full("/dev/full");
+  EXPECT_EQ(message_of([&] { full.write("x"); }),
+            "cannot write '/dev/full': No space left on device; free some room or choose another "
+            "folder");
+}
+
+}  // namespace
+}  // namespace turbogr

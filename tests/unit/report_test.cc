@@ -1,0 +1,193 @@
+#include "turbogr/train/report.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/support/messages.h"
+#include "tests/support/temp_folder.h"
+#include "turbogr/train/config.h"
+#include "turbogr/train/file.h"
+#include "turbogr/train/lengths.h"
+#include "turbogr/train/metrics.h"
+
+namespace turbogr {
+namespace {
+
+using nlohmann::json;
+using test::message_of;
+using test::TempFolder;
+
+// What the page's script will see.
+json data_of(const std::string& page) {
+  const std::string begin = "id=\"data\">";
+  const std::size_t from = page.find(begin) + begin.size();
+  return json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+const json* chart_named(const json& data, const std::string& title) {
+  for (const json& chart : data["charts"]) {
+    if (chart["title"] == title) return &chart;
+  }
+  return nullptr;
+}
+
+void write_run(const std::string& folder, int lines) {
+  JsonLines log(folder + "/metrics.jsonl", std::nullopt);
+  for (int i = 1; i <= lines; ++i) {
+    log.write({.step = 10 * i,
+               .epoch = 0.1 * i,
+               .values = {{"loss", 5.0 - i * 1e-3},
+                          {"lr", 1e-3},
+                          {"grad_norm", 0.5},
+                          {"tokens_per_s", 1000.0 + i},
+                          {"mfu_causal", 0.3},
+                          {"mfu_paper", 0.4}}});
+  }
+  for (const int step : {10, 20}) {
+    log.write({.step = step, .split = "validation", .values = {{"hr@10", 0.3}, {"ndcg@10", 0.2}}});
+    log.write({.step = step,
+               .split = "test",
+               .values = {{"hr@10", 0.31 - step * 1e-3}, {"ndcg@10", 0.2}, {"mrr", 0.1}}});
+  }
+}
+
+TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
+  const TempFolder folder;
+  write_run(folder.path(), 5);
+  replace_file(folder / "config.toml",
+               config_text(parse_config("[model]\nlayers = 7\n", "run.toml")));
+  write_lengths(folder / "lengths.json", length_histogram({3, 4, 4, 9}));
+  const std::string path = write_report(folder.path());
+  EXPECT_EQ(path, folder / "report.html");
+  const json data = data_of(read_file(path));
+  for (const char* title : {"Loss", "Hit rate", "NDCG", "MRR", "Throughput, tokens/s",
+                            "Model FLOPs utilisation", "Learning rate", "Gradient norm"}) {
+    EXPECT_NE(chart_named(data, title), nullptr) << title;
+  }
+  const json& loss = (*chart_named(data, "Loss"))["lines"];
+  ASSERT_EQ(loss.size(), 1u);
+  EXPECT_EQ(loss[0]["points"].size(), 5u);
+  EXPECT_EQ(loss[0]["points"][1], json({20.0, 4.998}));
+  const json& hits = (*chart_named(data, "Hit rate"))["lines"];
+  ASSERT_EQ(hits.size(), 2u);
+  EXPECT_EQ(hits[0]["name"], "hr@10 test");
+  EXPECT_EQ(hits[1]["name"], "hr@10 validation");
+  EXPECT_TRUE(hits[1]["dashed"]);
+  EXPECT_EQ(hits[0]["colour"], hits[1]["colour"]);
+  EXPECT_EQ((*chart_named(data, "Model FLOPs utilisation"))["lines"].size(), 2u);
+  EXPECT_EQ(data["evaluations"]["rows"].size(), 4u);
+  EXPECT_TRUE(data["evaluations"]["rows"][0][5].is_null());  // validation has no mrr
+  EXPECT_EQ(data["lengths"]["bins"].size(), 7u);
+  EXPECT_EQ(data["config"]["sections"]["model"][1], json({"layers", "7", true}));
+  EXPECT_EQ(data["config"]["sections"]["model"][0], json({"kind", "\"hstu\"", false}));
+  EXPECT_EQ(data["last_step"], 50.0);
+  bool best_seen = false;
+  for (const json& tile : data["tiles"]) {
+    if (tile["label"] != "test hr@10") continue;
+    best_seen = true;
+    EXPECT_EQ(tile["value"], "0.2900");
+    EXPECT_EQ(tile["note"], "best 0.3000 at step 10");
+  }
+  EXPECT_TRUE(best_seen);
+}
+
+TEST(Report, NeedsNoNetwork) {
+  const TempFolder folder;
+  write_run(folder.path(), 2);
+  std::string page = report_page(folder.path());
+  // The name of SVG looks like an address but is never fetched.
+  page = std::regex_replace(page, std::regex("http://www\\.w3\\.org/2000/svg"), "");
+  for (const char* word : {"http:", "https:", "//cdn", "src=", "@import", "<link"}) {
+    EXPECT_EQ(page.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(Report, LongRunsAreThinnedToMeans) {
+  const TempFolder folder;
+  write_run(folder.path(), 2500);
+  const json data = data_of(report_page(folder.path()));
+  const json& points = (*chart_named(data, "Loss"))["lines"][0]["points"];
+  EXPECT_EQ(points.size(), 1000u);
+  EXPECT_NEAR(points[0][0].get<double>(), 15.0, 1e-9);  // the mean of steps 10 and 20
+  EXPECT_NEAR(points[0][1].get<double>(), 5.0 - 1.5e-3, 1e-9);
+}
+
+TEST(Report, HostileTextCannotEndTheScript) {
+  const TempFolder folder;
+  write_run(folder.path(), 1);
+  replace_file(folder / "config.toml", "[old]\nkey = \"</script><b>\xff\"\n");
+  const std::string page = report_page(folder.path());
+  const json data = data_of(page);
+  EXPECT_NE(data["config"]["text"].get<std::string>().find("</script><b>"), std::string::npos);
+  EXPECT_TRUE(data["lengths"].is_null());
+}
+
+TEST(Report, SaysWhatIsMissing) {
+  const TempFolder folder;
+  EXPECT_NE(message_of([&] { report_page(folder / "none"); }).find("there is no run folder"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("has no metrics.jsonl"),
+            std::string::npos);
+  std::ofstream(folder / "metrics.jsonl") << "torn";
+  EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("holds no figures"),
+            std::string::npos);
+  write_lengths(folder / "lengths.json", length_histogram({}));
+  std::ofstream(folder / "metrics.jsonl") << "{\"step\":1}\ntorn";
+  EXPECT_EQ(data_of(report_page(folder.path()))["skipped"], 1);
+  std::ofstream(folder / "lengths.json") << "{}";
+  EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("is not a length histogram"),
+            std::string::npos);
+}
+
+TEST(Lengths, BinsCoverEveryLengthOnce) {
+  for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{5},
+                                                   {0},
+                                                   {0, 0, 1},
+                                                   {1, 2, 3, 1000},
+                                                   {7, 7, 7},
+                                                   {100, 228000, 8594, 8594},
+                                                   {0, 50},
+                                                   {199, 200, 200}}) {
+    const LengthHistogram histogram = length_histogram(lengths, 12);
+    std::int64_t total = 0;
+    std::int64_t next = *std::min_element(lengths.begin(), lengths.end());
+    for (const LengthHistogram::Bin& bin : histogram.bins) {
+      EXPECT_EQ(bin.from, next);
+      EXPECT_GE(bin.to, bin.from);
+      const auto inside = std::count_if(lengths.begin(), lengths.end(), [&](std::int64_t length) {
+        return length >= bin.from && length <= bin.to;
+      });
+      EXPECT_EQ(bin.count, inside);
+      total += bin.count;
+      next = bin.to + 1;
+    }
+    EXPECT_EQ(next, histogram.max + 1);
+    EXPECT_EQ(total, histogram.count);
+    EXPECT_LE(histogram.bins.size(), 13u);  // a bin of its own for length 0
+  }
+}
+
+TEST(Lengths, QuantilesAndTheFileRoundTrip) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 100; i >= 0; --i) lengths.push_back(i);
+  const TempFolder folder;
+  write_lengths(folder / "lengths.json", length_histogram(lengths));
+  const LengthHistogram back = read_lengths(folder / "lengths.json");
+  EXPECT_EQ(back.count, 101);
+  EXPECT_EQ(back.mean, 50.0);
+  EXPECT_EQ(back.p50, 50);
+  EXPECT_EQ(back.p90, 90);
+  EXPECT_EQ(back.p99, 99);
+  EXPECT_EQ(back.max, 100);
+  EXPECT_EQ(back.bins.size(), length_histogram(lengths).bins.size());
+  EXPECT_NE(message_of([] { length_histogram({-1}); }).find("length -1"), std::string::npos);
+  EXPECT_NE(message_of([] { length_histogram({1}, 0); }).find("0 bins"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr

@@ -1,0 +1,247 @@
+#include "turbogr/train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/train/checkpoint_manifest.h"
+
+namespace turbogr {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kPrefix = "step-";
+
+// "a, b and 3 more"
+std::string some_of(const std::vector<std::string>& all) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + all[i];
+  }
+  if (all.size() > kShown) text += fmt::format(" and {} more", all.size() - kShown);
+  return text;
+}
+
+// Nothing when it is damaged; the first fault of several is the one worth telling.
+std::optional<Checkpoint> open_whole(const std::string& path, std::string& fault) {
+  try {
+    Checkpoint checkpoint(path);
+    checkpoint.verify();
+    return checkpoint;
+  } catch (const Error& error) {
+    if (fault.empty()) fault = error.what();
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
+  json manifest;
+  try {
+    manifest = json::parse(read_file(folder_ + "/manifest.json"), nullptr, false);
+  } catch (const Error& error) {
+    refuse("it has no manifest (", error.what(), ")");
+  }
+  if (!manifest.is_object() || !manifest.contains("format") ||
+      manifest["format"] != kCheckpointFormat) {
+    refuse("its manifest.json is damaged or not one of a turbogr checkpoint");
+  }
+  if (manifest.value("version", json()) != kCheckpointVersion) {
+    refuse("it has version ", manifest.value("version", json()).dump(), ", this program reads ",
+           kCheckpointVersion, "; use the program that wrote it");
+  }
+  if (manifest.value("crc32c", json()) != manifest_sum(manifest)) {
+    refuse("its manifest.json is damaged: the checksum differs");
+  }
+  try {  // a manifest with a right checksum and a wrong structure was made by hand
+    step_ = manifest.at("step").get<std::int64_t>();
+    if (!manifest.at("score").is_null()) score_ = manifest.at("score").get<double>();
+    command_ = manifest.at("command").get<std::string>();
+    config_ = read_listed_file(manifest.at("files"), "config.toml");
+    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"));
+    for (const auto& [name, fields] : manifest.at("shards").items()) {
+      const std::string path = folder_ + "/" + name + ".safetensors";
+      if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
+      const auto bytes = fields.at("bytes").get<std::uint64_t>();
+      const std::uint64_t found = std::filesystem::file_size(path);
+      if (found != bytes) {
+        refuse("the shard '", path, "' is damaged: it has ", found, " bytes, ", bytes,
+               " were written");
+      }
+      Shard shard{name, SafetensorsFile(path), {}};
+      if (sum_text(shard.file.header_sum()) != fields.at("header_crc32c")) {
+        refuse("the shard '", path, "' is damaged: the checksum of its header differs");
+      }
+      for (const auto& [tensor, sum] : fields.at("tensors").items()) {
+        shard.sums[tensor] = sum.get<std::string>();
+      }
+      shards_.push_back(std::move(shard));
+    }
+  } catch (const json::exception& error) {
+    refuse("its manifest.json or state.json cannot be understood: ", error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    refuse(error.what());
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("checkpoint '")) throw;
+    refuse(error.what());
+  }
+}
+
+std::string Checkpoint::read_listed_file(const json& files, const std::string& name) const {
+  const std::string content = read_file(folder_ + "/" + name);
+  if (sum_text(content) != files.at(name)) {
+    refuse("'", name, "' is damaged: the checksum differs");
+  }
+  return content;
+}
+
+void Checkpoint::check_sum(const Shard& shard, const TensorEntry& entry) const {
+  const auto sum = shard.sums.find(entry.name);
+  if (sum == shard.sums.end() || sum_text(shard.file.sum_of(entry)) != sum->second) {
+    refuse("tensor '", entry.name, "' in '", shard.file.path(),
+           "' is damaged: the checksum differs");
+  }
+}
+
+void Checkpoint::verify() {
+  for (const Shard& shard : shards_) {
+    for (const TensorEntry& entry : shard.file.entries()) check_sum(shard, entry);
+  }
+  verified_ = true;
+}
+
+const TensorEntry* Checkpoint::find(std::string_view name) const {
+  for (const Shard& shard : shards_) {
+    if (const TensorEntry* entry = shard.file.find(name)) return entry;
+  }
+  return nullptr;
+}
+
+Checkpoint::Found Checkpoint::find_checked(std::string_view name) const {
+  for (const Shard& shard : shards_) {
+    if (const TensorEntry* entry = shard.file.find(name)) {
+      if (!verified_) check_sum(shard, *entry);
+      return {&shard, entry};
+    }
+  }
+  refuse("it has no tensor '", name, "'; it belongs to another model or version");
+}
+
+void Checkpoint::read(const NamedTensor& into) const {
+  find_checked(into.name).shard->file.read(into);
+}
+
+void Checkpoint::read_all(const std::vector<NamedTensor>& into,
+                          const std::vector<std::string>& shards) const {
+  std::set<std::string> unread;
+  for (const Shard& shard : shards_) {
+    const bool wanted =
+        shards.empty() || std::find(shards.begin(), shards.end(), shard.name) != shards.end();
+    if (!wanted) continue;
+    for (const TensorEntry& entry : shard.file.entries()) unread.insert(entry.name);
+  }
+  std::vector<std::string> absent;
+  std::vector<std::string> different;
+  for (const NamedTensor& tensor : into) {
+    const TensorEntry* entry = find(tensor.name);
+    if (entry == nullptr) {
+      absent.push_back(tensor.name);
+    } else if (entry->dtype != tensor.dtype || entry->shape != tensor.shape) {
+      different.push_back(fmt::format("{} is {} {}, {} {} wanted", tensor.name,
+                                      name_of(entry->dtype), shape_text(entry->shape),
+                                      name_of(tensor.dtype), shape_text(tensor.shape)));
+    }
+    unread.erase(tensor.name);
+  }
+  if (!absent.empty() || !different.empty() || !unread.empty()) {
+    std::string text = "it is of another model:";
+    if (!absent.empty()) text += " it lacks " + some_of(absent) + ";";
+    if (!different.empty()) text += " " + some_of(different) + ";";
+    if (!unread.empty()) text += " it also has " + some_of({unread.begin(), unread.end()}) + ";";
+    refuse(text, " use the config that wrote it (config.toml beside it)");
+  }
+  for (const NamedTensor& tensor : into) read(tensor);
+}
+
+std::int64_t Checkpoint::read_leading_rows(const NamedTensor& into) const {
+  const Found found = find_checked(into.name);
+  const TensorEntry& entry = *found.entry;
+  const bool fits =
+      entry.dtype == into.dtype && !entry.shape.empty() &&
+      entry.shape.size() == into.shape.size() &&
+      std::equal(entry.shape.begin() + 1, entry.shape.end(), into.shape.begin() + 1) &&
+      entry.shape[0] <= into.shape[0];
+  if (!fits) {
+    refuse("tensor '", into.name, "' is ", name_of(entry.dtype), " ", shape_text(entry.shape),
+           "; it cannot become the first rows of ", name_of(into.dtype), " ",
+           shape_text(into.shape));
+  }
+  NamedTensor part = into;
+  part.shape[0] = entry.shape[0];
+  found.shard->file.read(part);
+  return entry.shape[0];
+}
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:09}", kPrefix, step); }
+
+std::optional<std::int64_t> checkpoint_step(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  if (digits.size() < 9 || digits.size() > 18 ||
+      digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::stoll(std::string(digits));
+}
+
+std::vector<std::string> list_checkpoints(const std::string& folder) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+    if (const auto step = checkpoint_step(entry.path().filename().string())) {
+      found.emplace_back(*step, entry.path().string());
+    }
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::string latest;
+  try {
+    latest = read_file(folder + "/latest");
+    latest.erase(latest.find_last_not_of(" \n") + 1);
+  } catch (const Error&) {  // killed before the first one was announced: the newest step will do
+  }
+  std::vector<std::string> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  const auto announced = std::find(paths.begin(), paths.end(), folder + "/" + latest);
+  if (announced != paths.end()) std::rotate(paths.begin(), announced, announced + 1);
+  return paths;
+}
+
+Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
+  const std::vector<std::string> paths = list_checkpoints(folder);
+  TGR_CHECK(!paths.empty(), "there is no checkpoint in '", folder,
+            "'; check the path, or start without run.resume");
+  std::string fault;
+  for (const std::string& path : paths) {
+    std::optional<Checkpoint> whole = open_whole(path, fault);
+    if (!whole) continue;
+    if (!fault.empty()) {
+      TGR_CHECK(fall_back, fault, ". The newest good one is '", path,
+                "': set checkpoint.fall_back = true to go on from it");
+      log::warn("{}. Going on from the newest good one, '{}'", fault, path);
+    }
+    return *std::move(whole);
+  }
+  detail::throw_error(fault, ". None of the ", paths.size(), " checkpoints in '", folder,
+                      "' is whole");
+}
+
+}  // namespace turbogr

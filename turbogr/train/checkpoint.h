@@ -1,0 +1,111 @@
+// Checkpoints. One is a folder, step-000000300, that holds a manifest with the checksum of
+// everything else, safetensors shards, the trainer's small state and the resolved config; it
+// appears whole or not at all. The folder above it has `latest`, the name of the newest one.
+//
+//   Checkpoint saved = open_newest_checkpoint("runs/demo/checkpoints", /*fall_back=*/false);
+//   saved.read(model_tensors);
+//   loader.restore(saved.state().at("loader"));
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "turbogr/train/named_tensor.h"
+#include "turbogr/train/safetensors.h"
+
+namespace turbogr {
+
+// One safetensors file: "model" becomes model.safetensors. Tensor names differ across shards, too.
+struct CheckpointShard {
+  std::string name;
+  std::vector<NamedTensor> tensors;
+};
+
+struct CheckpointContents {
+  std::int64_t step = 0;
+  std::vector<CheckpointShard> shards;
+  nlohmann::json state;         // loader position, epoch, counters: whatever resuming needs
+  std::string config;           // resolved TOML
+  std::string command;          // how the run was started
+  std::optional<double> score;  // higher is better; only scored ones can be the best
+};
+
+// A checkpoint opened for reading. Any fault found, now or later, is an Error that begins with
+// "checkpoint '<folder>'" and says what is wrong with it.
+class Checkpoint {
+ public:
+  // Checks the manifest, the small files, and each shard's size and header: all but the tensors.
+  explicit Checkpoint(std::string folder);
+
+  const std::string& folder() const { return folder_; }
+  std::int64_t step() const { return step_; }
+  std::optional<double> score() const { return score_; }
+  const nlohmann::json& state() const { return state_; }
+  const std::string& config() const { return config_; }
+  const std::string& command() const { return command_; }
+
+  // Reads every byte and compares its checksum; later reads skip theirs.
+  void verify();
+
+  const TensorEntry* find(std::string_view name) const;  // null when absent
+
+  // Copies one tensor, or all: then the names of the checkpoint (in the shards asked for, all when
+  // empty) and of `into` must be the same set, or the error lists what differs.
+  void read(const NamedTensor& into) const;
+  void read_all(const std::vector<NamedTensor>& into,
+                const std::vector<std::string>& shards = {}) const;
+  // A table that has grown: fills the first rows of `into`, leaves the rest; returns how many rows
+  // there were.
+  std::int64_t read_leading_rows(const NamedTensor& into) const;
+  // The tensor in place, for maps from old rows to new ones. Its checksum is checked first.
+  template <class T, int Rank>
+  View<const T, Rank> view(std::string_view name) const {
+    const Found found = find_checked(name);
+    return found.shard->file.view<T, Rank>(name);
+  }
+
+ private:
+  struct Shard {
+    std::string name;
+    SafetensorsFile file;
+    std::map<std::string, std::string> sums;  // CRC-32C as text, by tensor
+  };
+  struct Found {
+    const Shard* shard;
+    const TensorEntry* entry;
+  };
+  Found find_checked(std::string_view name) const;
+  void check_sum(const Shard& shard, const TensorEntry& entry) const;
+  std::string read_listed_file(const nlohmann::json& files, const std::string& name) const;
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    detail::throw_error("checkpoint '", folder_, "': ", parts...);
+  }
+
+  std::string folder_;
+  std::int64_t step_ = 0;
+  std::optional<double> score_;
+  std::string command_;
+  std::string config_;
+  nlohmann::json state_;
+  std::vector<Shard> shards_;
+  bool verified_ = false;
+};
+
+// The folders that claim to be checkpoints, the one `latest` names first, then by falling step.
+// Half-written ones are not among them. An absent folder has none.
+std::vector<std::string> list_checkpoints(const std::string& folder);
+
+// The newest checkpoint, every byte of it verified. When it is damaged: with fall_back the newest
+// good one before it, with a warning in the log; without, an Error that names both.
+Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);
+
+std::string checkpoint_name(std::int64_t step);                      // "step-000000300"
+std::optional<std::int64_t> checkpoint_step(std::string_view name);  // nothing for another name
+
+}  // namespace turbogr

@@ -1,0 +1,29 @@
+// manifest.json of a checkpoint: what the writer and the reader agree on.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "turbogr/train/crc32c.h"
+
+namespace turbogr {
+
+inline constexpr const char* kCheckpointFormat = "turbogr checkpoint";
+inline constexpr int kCheckpointVersion = 1;
+
+inline std::string sum_text(std::uint32_t sum) { return fmt::format("{:08x}", sum); }
+
+inline std::string sum_text(const std::string& content) {
+  return sum_text(crc32c(0, content.data(), content.size()));
+}
+
+// Of all fields but "crc32c" itself. Keys are sorted, so the text is the same after a round trip.
+inline std::string manifest_sum(nlohmann::json manifest) {
+  manifest.erase("crc32c");
+  return sum_text(manifest.dump());
+}
+
+}  // namespace turbogr

@@ -1,0 +1,278 @@
+#include "turbogr/train/checkpoint_writer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/core/version.h"
+#include "turbogr/train/checkpoint_manifest.h"
+
+namespace turbogr {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kPartial = ".partial";
+
+void check_shards(const std::vector<CheckpointShard>& shards) {
+  std::set<std::string> files;
+  std::set<std::string> names;
+  for (const CheckpointShard& shard : shards) {
+    TGR_CHECK(!shard.name.empty() && shard.name.find('/') == std::string::npos &&
+                  files.insert(shard.name).second,
+              "a checkpoint was given the shard name '", shard.name,
+              "'; names must differ and be file names");
+    for (const NamedTensor& tensor : shard.tensors) {
+      TGR_CHECK(names.insert(tensor.name).second, "a checkpoint was given two tensors named '",
+                tensor.name, "'");
+    }
+  }
+}
+
+void write_small_file(const std::string& path, const std::string& content) {
+  OutputFile file(path);
+  file.write(content);
+  file.finish();
+}
+
+// Everything but the last rename: a folder that holds a whole checkpoint, on the disk.
+void write_folder(const std::string& folder, const CheckpointContents& contents) {
+  fs::create_directories(folder);
+  json manifest = {
+      {"format", kCheckpointFormat}, {"version", kCheckpointVersion},
+      {"step", contents.step},       {"score", contents.score ? json(*contents.score) : json()},
+      {"command", contents.command}, {"turbogr", version()},
+      {"commit", commit()}};
+  manifest["shards"] = json::object();
+  for (const CheckpointShard& shard : contents.shards) {
+    const SafetensorsSums sums =
+        write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors);
+    json& entry = manifest["shards"][shard.name];
+    entry = {{"bytes", sums.file_bytes}, {"header_crc32c", sum_text(sums.header)}};
+    entry["tensors"] = json::object();
+    for (const auto& [name, sum] : sums.tensors) entry["tensors"][name] = sum_text(sum);
+  }
+  const std::string state = contents.state.dump(1) + "\n";
+  write_small_file(folder + "/config.toml", contents.config);
+  write_small_file(folder + "/state.json", state);
+  manifest["files"] = {{"config.toml", sum_text(contents.config)}, {"state.json", sum_text(state)}};
+  manifest["crc32c"] = manifest_sum(manifest);
+  write_small_file(folder + "/manifest.json", manifest.dump(1) + "\n");
+  sync_folder(folder);
+}
+
+// Puts `partial` in the place of `target`, which may exist.
+void move_into_place(const std::string& partial, const std::string& target) {
+  if (fs::exists(target)) {
+    // In one step where the file system can: at no moment is there none of this name.
+    if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+      sync_folder(fs::path(target).parent_path().string());
+      fs::remove_all(partial);
+      return;
+    }
+    fs::remove_all(target);
+  }
+  rename_durably(partial, target);
+}
+
+// Removes all that neither keep_last nor keep_best wants. Steps past the one just saved belong to a
+// past that was abandoned by falling back.
+void prune(const std::string& folder, std::int64_t saved_step,
+           const CheckpointWriterOptions& options) {
+  struct Kept {
+    std::string path;
+    std::int64_t step;
+    std::optional<double> score;
+  };
+  std::vector<Kept> all;
+  for (const std::string& path : list_checkpoints(folder)) {
+    Kept kept{path, *checkpoint_step(fs::path(path).filename().string()), std::nullopt};
+    if (options.keep_best > 0) {
+      try {
+        kept.score = Checkpoint(path).score();
+      } catch (const Error& error) {  // a damaged one is no candidate for the best
+        log::warn("{}", error.what());
+      }
+    }
+    all.push_back(std::move(kept));
+  }
+  std::set<std::string> wanted;
+  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) { return a.step > b.step; });
+  std::int64_t newest = 0;
+  for (const Kept& kept : all) {
+    if (kept.step <= saved_step && newest++ < options.keep_last) wanted.insert(kept.path);
+  }
+  std::erase_if(all, [](const Kept& kept) { return !kept.score.has_value(); });
+  // Of equal scores the earlier step wins, as it did when it was saved.
+  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) {
+    return std::pair(-*a.score, a.step) < std::pair(-*b.score, b.step);
+  });
+  const auto best =
+      std::min(all.size(), static_cast<std::size_t>(std::max<std::int64_t>(options.keep_best, 0)));
+  for (std::size_t i = 0; i < best; ++i) wanted.insert(all[i].path);
+  if (best > 0) {
+    replace_file(folder + "/best", fs::path(all[0].path).filename().string() + "\n");
+  }
+  for (const std::string& path : list_checkpoints(folder)) {
+    if (wanted.count(path) > 0) continue;
+    // Renamed first: a kill in the middle of a removal must not leave half a checkpoint.
+    fs::rename(path, path + kPartial);
+    fs::remove_all(path + kPartial);
+  }
+}
+
+}  // namespace
+
+struct CheckpointWriter::Worker {
+  std::string folder;
+  CheckpointWriterOptions options;
+  // The copy a background save writes from; memory is kept for the next one.
+  std::vector<Tensor> memory;
+  CheckpointContents snapshot;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool busy = false;
+  bool stopping = false;
+  std::exception_ptr fault;
+  std::thread thread;
+
+  void write(const CheckpointContents& contents) const {
+    const std::string target = folder + "/" + checkpoint_name(contents.step);
+    const std::string partial = target + kPartial;
+    try {
+      fs::remove_all(partial);
+      write_folder(partial, contents);
+      move_into_place(partial, target);
+      replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
+      prune(folder, contents.step, options);
+    } catch (const std::exception& error) {
+      std::error_code ignored;
+      fs::remove_all(partial, ignored);
+      const std::vector<std::string> whole = list_checkpoints(folder);
+      detail::throw_error(
+          "checkpoint '", target, "' could not be written: ", error.what(), ". ",
+          whole.empty() ? "There is no earlier one" : "The newest whole one is '" + whole[0] + "'");
+    }
+  }
+
+  void loop() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return busy || stopping; });
+      if (!busy) return;
+      lock.unlock();
+      std::exception_ptr caught;
+      try {
+        write(snapshot);
+      } catch (...) {
+        caught = std::current_exception();
+      }
+      lock.lock();
+      fault = caught;
+      busy = false;
+      changed.notify_all();
+    }
+  }
+
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !busy; });
+    if (fault) std::rethrow_exception(std::exchange(fault, nullptr));
+  }
+
+  void copy_from(const CheckpointContents& contents) {
+    snapshot = contents;
+    std::size_t index = 0;
+    for (CheckpointShard& shard : snapshot.shards) {
+      for (NamedTensor& tensor : shard.tensors) {
+        if (index == memory.size()) memory.emplace_back();
+        Tensor& copy = memory[index++];
+        if (copy.data() == nullptr || copy.dtype() != tensor.dtype ||
+            copy.shape() != tensor.shape) {
+          copy = Tensor(tensor.dtype, tensor.shape);
+        }
+        if (options.copy) {
+          options.copy(copy.data(), tensor.data, copy.bytes());
+        } else {
+          TGR_CHECK(tensor.device == Device::kCpu, "tensor '", tensor.name, "' is on ",
+                    name_of(tensor.device), "; give the checkpoint writer that device's copy");
+          if (copy.bytes() > 0) std::memcpy(copy.data(), tensor.data, copy.bytes());
+        }
+        tensor.data = copy.data();
+        tensor.device = Device::kCpu;
+      }
+    }
+  }
+};
+
+CheckpointWriter::CheckpointWriter(std::string folder, CheckpointWriterOptions options)
+    : worker_(std::make_unique<Worker>()) {
+  TGR_CHECK(options.keep_last >= 1, "keep_last = ", options.keep_last,
+            "; at least the newest checkpoint must be kept");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TGR_CHECK(!error, "cannot make the checkpoint folder '", folder, "': ", error.message());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kPartial)) fs::remove_all(entry.path(), error);
+  }
+  worker_->folder = std::move(folder);
+  worker_->options = std::move(options);
+  if (worker_->options.background) {
+    worker_->thread = std::thread([worker = worker_.get()] { worker->loop(); });
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!worker_->thread.joinable()) return;
+  {
+    const std::scoped_lock lock(worker_->mutex);
+    worker_->stopping = true;
+  }
+  worker_->changed.notify_all();
+  worker_->thread.join();
+  if (!worker_->fault) return;
+  try {
+    std::rethrow_exception(worker_->fault);
+  } catch (const std::exception& error) {
+    log::error("{}", error.what());
+  }
+}
+
+void CheckpointWriter::save(const CheckpointContents& contents) {
+  worker_->wait();
+  TGR_CHECK(contents.step >= 0, "a checkpoint of step ", contents.step, " cannot be saved");
+  check_shards(contents.shards);
+  if (!worker_->options.background && !worker_->options.copy) {
+    worker_->write(contents);
+    return;
+  }
+  worker_->copy_from(contents);
+  if (!worker_->options.background) {
+    worker_->write(worker_->snapshot);
+    return;
+  }
+  {
+    const std::scoped_lock lock(worker_->mutex);
+    worker_->busy = true;
+  }
+  worker_->changed.notify_all();
+}
+
+void CheckpointWriter::wait() { worker_->wait(); }
+
+}  // namespace turbogr

@@ -1,0 +1,191 @@
+// A run is one TOML file. It is parsed into these structs; the values beside the fields are the
+// defaults. A key that is not here, a value of the wrong type and a value out of range are errors
+// that name the file, the line and what is wanted.
+//
+//   Config config = load_config("configs/demo.toml", {{"train.steps", "100"}});
+//   for (int layer = 0; layer < config.model.layers; ++layer) ...
+//
+// A new key is a field here and its line in config_keys.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace turbogr {
+
+struct DataConfig {
+  std::string store;
+  std::string holdout = "validation_test";
+  std::int64_t max_length = 200;
+  std::string history = "last";
+  bool shuffle = true;
+  std::int64_t workers = 1;
+  std::int64_t prefetch = 4;
+
+  bool operator==(const DataConfig&) const = default;
+};
+
+struct ModelConfig {
+  std::string kind = "hstu";
+  std::int64_t layers = 2;
+  std::int64_t width = 64;
+  std::int64_t heads = 2;
+  std::int64_t dq = 0;
+  std::int64_t dv = 0;
+  double ffn = 1.0;
+  double dropout = 0.2;
+  std::string bias = "both";
+  std::string time_unit = "seconds";
+  std::int64_t norm_length = 0;
+  double alpha = 1.0;
+  std::string silu = "all";
+  bool affine = false;
+  bool concat = false;
+  std::int64_t window = 0;
+  bool actions = false;
+  double temperature = 0.05;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+struct TrainConfig {
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;
+  std::int64_t batch = 0;
+  std::int64_t tokens = 0;
+  std::int64_t accumulate = 1;
+  std::string device = "cpu";
+  std::string schedule = "serial";
+  std::string dtype = "f32";
+  std::int64_t threads = 0;
+  bool recompute = false;
+  double peak_tflops = 0.0;
+  std::int64_t max_bad_steps = 10;
+
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct OptimConfig {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  bool decay_vectors = false;
+  double clip = 0.0;
+  std::string schedule = "constant";
+  std::int64_t warmup = 0;
+  double final_lr = 0.0;
+
+  bool operator==(const OptimConfig&) const = default;
+};
+
+struct EmbeddingConfig {
+  std::string optimiser = "adamw";
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  double init = 0.02;
+
+  bool operator==(const EmbeddingConfig&) const = default;
+};
+
+struct NegativesConfig {
+  std::int64_t count = 128;
+  std::string set = "token";
+  std::string sampler = "uniform";
+
+  bool operator==(const NegativesConfig&) const = default;
+};
+
+struct EvalConfig {
+  std::int64_t every = 0;
+  std::int64_t every_steps = 0;
+  std::vector<std::int64_t> at = {10, 50, 200};
+  std::string metric = "ndcg@10";
+  std::int64_t batch = 256;
+  std::int64_t chunk = 65536;
+  std::int64_t max_users = 0;
+
+  bool operator==(const EvalConfig&) const = default;
+};
+
+struct LogConfig {
+  std::int64_t every = 50;
+  std::string progress = "auto";
+  bool tensorboard = true;
+
+  bool operator==(const LogConfig&) const = default;
+};
+
+struct RunConfig {
+  std::string dir;
+  bool resume = false;
+  std::string start_from;
+  std::int64_t seed = 1;
+  bool trace = false;
+  bool dry_run = false;
+
+  bool operator==(const RunConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;
+  std::int64_t every_epochs = 0;
+  std::int64_t keep_last = 2;
+  std::int64_t keep_best = 0;
+  bool background = true;
+  bool fall_back = false;
+
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct Config {
+  DataConfig data;
+  ModelConfig model;
+  TrainConfig train;
+  OptimConfig optim;
+  EmbeddingConfig embedding;
+  NegativesConfig negatives;
+  EvalConfig eval;
+  LogConfig log;
+  RunConfig run;
+  CheckpointConfig checkpoint;
+
+  bool operator==(const Config&) const = default;
+};
+
+struct Override {
+  std::string key;    // "train.steps"
+  std::string value;  // TOML without the quotes round a string: "100", "true", "cosine", "[10, 50]"
+};
+
+// What follows a subcommand that takes a config: one path, and overrides as --a.b=c or --a.b c.
+struct ConfigArguments {
+  std::string path;
+  std::vector<Override> overrides;
+};
+ConfigArguments split_config_arguments(const std::vector<std::string>& arguments);
+
+// Reads, overrides, fills in what other keys imply (model.dq, model.norm_length, ...) and checks.
+// Throws Error.
+Config load_config(const std::string& path, const std::vector<Override>& overrides = {});
+// `source` stands for the file's name in messages.
+Config parse_config(std::string_view text, std::string_view source,
+                    const std::vector<Override>& overrides = {});
+
+// The complete TOML, every key of it; parse_config of the text gives the same Config.
+std::string config_text(const Config& config);
+// One line a key: name, default, help.
+std::string config_help();
+
+// "model.layers is 4, was 2" for each key that begins with `prefix` and differs: why a checkpoint
+// does not fit a run.
+std::vector<std::string> config_differences(const Config& was, const Config& is,
+                                            std::string_view prefix);
+
+}  // namespace turbogr

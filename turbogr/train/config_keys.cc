@@ -1,0 +1,296 @@
+#include "turbogr/train/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace turbogr {
+namespace {
+
+ConfigRule anything() {
+  return {[](const ConfigValue&) { return true; }, ""};
+}
+
+ConfigRule at_least(std::int64_t low) {
+  return {[low](const ConfigValue& value) { return std::get<std::int64_t>(value) >= low; },
+          fmt::format("at least {}", low)};
+}
+
+ConfigRule between(std::int64_t low, std::int64_t high) {
+  return {[low, high](const ConfigValue& value) {
+            const std::int64_t number = std::get<std::int64_t>(value);
+            return number >= low && number <= high;
+          },
+          fmt::format("{} to {}", low, high)};
+}
+
+// Reals are always finite.
+ConfigRule positive() {
+  return {[](const ConfigValue& value) {
+            const double number = std::get<double>(value);
+            return std::isfinite(number) && number > 0.0;
+          },
+          "more than 0"};
+}
+
+ConfigRule not_negative() {
+  return {[](const ConfigValue& value) {
+            const double number = std::get<double>(value);
+            return std::isfinite(number) && number >= 0.0;
+          },
+          "0 or more"};
+}
+
+ConfigRule below_one() {
+  return {[](const ConfigValue& value) {
+            const double number = std::get<double>(value);
+            return number >= 0.0 && number < 1.0;
+          },
+          "from 0 up to, not including, 1"};
+}
+
+ConfigRule one_of(std::initializer_list<std::string_view> names) {
+  const std::vector<std::string_view> known(names);
+  std::string list;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    list += i == 0 ? "" : i + 1 == known.size() ? " or " : ", ";
+    list += known[i];
+  }
+  return {[known](const ConfigValue& value) {
+            return std::find(known.begin(), known.end(), std::get<std::string>(value)) !=
+                   known.end();
+          },
+          list};
+}
+
+ConfigRule holdout_word() {
+  return {[](const ConfigValue& value) {
+            const std::string& word = std::get<std::string>(value);
+            if (word == "test" || word == "validation_test") return true;
+            return word.size() > 5 && word.starts_with("time:") &&
+                   word.find_first_not_of("0123456789", 5) == std::string::npos;
+          },
+          "test, validation_test or time:T with T in the store's unit"};
+}
+
+ConfigRule metric_word() {
+  return {[](const ConfigValue& value) {
+            const std::string& word = std::get<std::string>(value);
+            if (word == "mrr" || word == "loss") return true;
+            const std::size_t at = word.find('@');
+            if (at == std::string::npos || at + 1 == word.size()) return false;
+            return (word.starts_with("hr@") || word.starts_with("ndcg@")) &&
+                   word.find_first_not_of("0123456789", at + 1) == std::string::npos;
+          },
+          "hr@K, ndcg@K, mrr or loss"};
+}
+
+ConfigRule cutoffs() {
+  return {[](const ConfigValue& value) {
+            const auto& list = std::get<std::vector<std::int64_t>>(value);
+            return !list.empty() &&
+                   std::all_of(list.begin(), list.end(), [](std::int64_t k) { return k >= 1; });
+          },
+          "a list of whole numbers, each at least 1"};
+}
+
+template <class Section, class Field>
+ConfigKey key(std::string_view name, Section Config::*section, Field Section::*field,
+              ConfigRule rule, std::string_view help) {
+  return {name, [=](const Config& config) { return ConfigValue(config.*section.*field); },
+          [=](Config& config, ConfigValue value) {
+            config.*section.*field = std::get<Field>(std::move(value));
+          },
+          std::move(rule), help};
+}
+
+// The name is spelt from the field, so the two cannot part.
+#define TGR_KEY(section, field, rule, help) \
+  key(#section "." #field, &Config::section, &decltype(Config::section)::field, rule, help)
+
+std::vector<ConfigKey> make_keys() {
+  return {
+      TGR_KEY(data, store, anything(), "folder written by `turbogr data prepare` or `synth`"),
+      TGR_KEY(
+          data, holdout, holdout_word(),
+          "what is kept from training: the last event (test), the last two, or all from time T on"),
+      TGR_KEY(data, max_length, between(1, 1 << 20), "longest sequence S, in events"),
+      TGR_KEY(data, history, one_of({"last", "windows"}),
+              "of a longer history: the last S events, or all of it cut into windows"),
+      TGR_KEY(data, shuffle, anything(), "a new order each epoch, from run.seed"),
+      TGR_KEY(data, workers, between(1, 1024), "threads that make batches"),
+      TGR_KEY(data, prefetch, between(1, 1024), "batches made ahead"),
+
+      TGR_KEY(model, kind, one_of({"hstu", "fuxi"}), "architecture"),
+      TGR_KEY(model, layers, between(1, 1024), "number of layers"),
+      TGR_KEY(model, width, between(1, 65536), "width D of a token and of an item's row"),
+      TGR_KEY(model, heads, between(1, 1024), "attention heads H"),
+      TGR_KEY(model, dq, between(0, 4096), "width of a query or key head; 0: width / heads"),
+      TGR_KEY(model, dv, between(0, 4096), "width of a value head; 0: width / heads"),
+      TGR_KEY(model, ffn, positive(), "FuXi: feed-forward width as a multiple of the model's"),
+      TGR_KEY(model, dropout, below_one(), "share of elements dropped in training"),
+      TGR_KEY(model, bias, one_of({"none", "position", "time", "both"}),
+              "relative bias inside the attention"),
+      TGR_KEY(model, time_unit, one_of({"seconds", "milliseconds"}),
+              "unit of the gaps that the time bias sorts into buckets"),
+      TGR_KEY(model, norm_length, at_least(0),
+              "constant the attention is divided by; 0: data.max_length + 11"),
+      TGR_KEY(model, alpha, positive(), "scale on query . key"),
+      TGR_KEY(model, silu, one_of({"all", "u"}), "SiLU on all four projections, or on U only"),
+      TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
+      TGR_KEY(model, concat, anything(), "HSTU: project [U, a, U*a] instead of U*a"),
+      TGR_KEY(model, window, at_least(0), "events a token sees back; 0: all"),
+      TGR_KEY(model, actions, anything(), "add an embedding of the action signals to the input"),
+      TGR_KEY(model, temperature, positive(), "divides the cosine in the loss"),
+
+      TGR_KEY(train, epochs, at_least(0),
+              "passes over the data; 0: no limit (the smaller of epochs and steps ends the run)"),
+      TGR_KEY(train, steps, at_least(0),
+              "total steps, those before a resume included; 0: no limit"),
+      TGR_KEY(train, batch, at_least(0),
+              "sequences a step over all ranks; 0: train.tokens decides, or 128"),
+      TGR_KEY(train, tokens, at_least(0), "tokens a step and rank at most; 0: train.batch decides"),
+      TGR_KEY(train, accumulate, between(1, 65536), "parts a step's batch is computed in"),
+      TGR_KEY(train, device, one_of({"cpu", "cuda"}), "where the model runs"),
+      TGR_KEY(train, schedule, one_of({"serial", "overlap", "exact_prefetch", "semi_async"}),
+              "how the stages of a step overlap"),
+      TGR_KEY(train, dtype, one_of({"f32", "bf16"}),
+              "number format of the matrices; bf16 keeps f32 master weights"),
+      TGR_KEY(train, threads, between(0, 4096), "compute threads; 0: one a core"),
+      TGR_KEY(train, recompute, anything(), "store less in forward, compute it again in backward"),
+      TGR_KEY(train, peak_tflops, not_negative(),
+              "what MFU is measured against; 0: a roof measured at start"),
+      TGR_KEY(train, max_bad_steps, at_least(1),
+              "steps in a row with a non-finite loss or gradient before training stops"),
+
+      TGR_KEY(optim, lr, positive(), "learning rate of the dense weights (AdamW)"),
+      TGR_KEY(optim, beta1, below_one(), "decay of the first moment"),
+      TGR_KEY(optim, beta2, below_one(), "decay of the second moment"),
+      TGR_KEY(optim, eps, positive(), "added to the root of the second moment"),
+      TGR_KEY(optim, weight_decay, not_negative(), "decoupled weight decay of the matrices"),
+      TGR_KEY(optim, decay_vectors, anything(),
+              "decay biases, norm weights and bias tables as well"),
+      TGR_KEY(optim, clip, not_negative(), "largest global gradient norm; 0: no clipping"),
+      TGR_KEY(optim, schedule, one_of({"constant", "cosine", "linear"}),
+              "learning rate after the warm-up, for both optimisers"),
+      TGR_KEY(optim, warmup, at_least(0), "steps in which the learning rate rises from 0"),
+      TGR_KEY(optim, final_lr, not_negative(), "where cosine and linear end, as a share of lr"),
+
+      TGR_KEY(embedding, optimiser, one_of({"adamw", "adagrad", "sgd"}),
+              "of the item table: AdamW with lazy moments, row-wise AdaGrad, SGD"),
+      TGR_KEY(embedding, lr, positive(), "learning rate of the item table"),
+      TGR_KEY(embedding, beta1, below_one(), "adamw: decay of the first moment"),
+      TGR_KEY(embedding, beta2, below_one(), "adamw: decay of the second moment"),
+      TGR_KEY(embedding, eps, positive(), "adamw, adagrad: keeps the division finite"),
+      TGR_KEY(embedding, weight_decay, not_negative(),
+              "decoupled weight decay of the rows touched"),
+      TGR_KEY(embedding, init, positive(), "standard deviation of fresh rows (truncated normal)"),
+
+      TGR_KEY(negatives, count, at_least(1), "negatives R a token, or in the shared set"),
+      TGR_KEY(negatives, set, one_of({"token", "batch"}),
+              "a set of its own for each token, or one a batch"),
+      TGR_KEY(negatives, sampler, one_of({"uniform"}), "how negatives are drawn"),
+
+      TGR_KEY(eval, every, at_least(0), "epochs between evaluations; 0: only at the end"),
+      TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),
+      TGR_KEY(eval, at, cutoffs(), "K of HR@K and NDCG@K"),
+      TGR_KEY(eval, metric, metric_word(), "what makes a checkpoint the best (validation split)"),
+      TGR_KEY(eval, batch, at_least(1), "users scored together"),
+      TGR_KEY(eval, chunk, at_least(1), "items scored together"),
+      TGR_KEY(eval, max_users, at_least(0), "users evaluated during training; 0: all"),
+
+      TGR_KEY(log, every, at_least(1), "steps between lines of metrics.jsonl and of the log"),
+      TGR_KEY(log, progress, one_of({"auto", "bar", "lines", "none"}),
+              "auto: a bar on a terminal, lines elsewhere"),
+      TGR_KEY(log, tensorboard, anything(), "also write TensorBoard events"),
+
+      TGR_KEY(run, dir, anything(), "run folder: config, metrics, checkpoints, report"),
+      TGR_KEY(run, resume, anything(), "go on from the run folder's newest checkpoint"),
+      TGR_KEY(run, start_from, anything(), "checkpoint whose weights a new run starts from"),
+      TGR_KEY(run, seed, at_least(0), "seed of weights, order, dropout and negatives"),
+      TGR_KEY(run, trace, anything(), "write trace.json, to be opened in Perfetto"),
+      TGR_KEY(run, dry_run, anything(), "print the plan and the memory, train nothing"),
+
+      TGR_KEY(checkpoint, every, at_least(0),
+              "steps between checkpoints; 0: by epochs, and at the end"),
+      TGR_KEY(checkpoint, every_epochs, at_least(0),
+              "epochs between checkpoints; 0: by steps, and at the end"),
+      TGR_KEY(checkpoint, keep_last, at_least(1), "newest checkpoints kept"),
+      TGR_KEY(checkpoint, keep_best, at_least(0), "best checkpoints kept as well, by eval.metric"),
+      TGR_KEY(checkpoint, background, anything(), "copy, then write while training goes on"),
+      TGR_KEY(checkpoint, fall_back, anything(),
+              "when the newest checkpoint is damaged, resume from the newest good one"),
+  };
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view last_name(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> keys = make_keys();
+  return keys;
+}
+
+const ConfigKey& nearest_config_key(std::string_view name) {
+  const ConfigKey* nearest = nullptr;
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (const ConfigKey& candidate : config_keys()) {
+    std::size_t edits = edit_distance(name, candidate.name);
+    // The right word in the wrong section is as likely as one slip of the finger.
+    if (last_name(name) == last_name(candidate.name)) edits = std::min<std::size_t>(edits, 1);
+    if (edits < least) {
+      least = edits;
+      nearest = &candidate;
+    }
+  }
+  return *nearest;
+}
+
+std::string config_value_text(const ConfigValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *number);
+  if (const double* number = std::get_if<double>(&value)) {
+    // Shortest text that reads back as the same double; a point or exponent keeps it a TOML float.
+    std::string text = fmt::format("{}", *number);
+    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+    return text;
+  }
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) {
+    return fmt::format("[{}]", fmt::join(*list, ", "));
+  }
+  std::string quoted = "\"";
+  for (const char c : std::get<std::string>(value)) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      quoted += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace turbogr

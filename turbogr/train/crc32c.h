@@ -1,0 +1,15 @@
+// CRC-32C (Castagnoli), the checksum of checkpoints and of TensorBoard's records.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace turbogr {
+
+// The checksum of what `crc` covers followed by these bytes; 0 covers nothing.
+std::uint32_t crc32c(std::uint32_t crc, const void* data, std::size_t bytes);
+
+// The same sums without the processor's own instruction; tests compare the two.
+std::uint32_t crc32c_portable(std::uint32_t crc, const void* data, std::size_t bytes);
+
+}  // namespace turbogr

@@ -1,0 +1,73 @@
+// Figures a run leaves behind: metrics.jsonl for programs, TensorBoard events for people who have
+// it open. Both are flushed line by line, so a crash loses nothing that was written.
+//
+//   JsonLines lines("runs/demo/metrics.jsonl", /*resume_step=*/std::nullopt);
+//   lines.write({.step = 20, .epoch = 0.5, .values = {{"loss", 2.31}, {"lr", 1e-3}}});
+//   lines.write({.step = 40, .epoch = 1, .split = "validation", .values = {{"hr@10", 0.28}}});
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace turbogr {
+
+struct MetricRecord {
+  std::int64_t step = 0;
+  double epoch = 0.0;
+  std::string split;  // of an evaluation: validation, test; empty for training
+  std::vector<std::pair<std::string, double>> values;
+};
+
+class MetricSink {
+ public:
+  virtual ~MetricSink() = default;
+  virtual void write(const MetricRecord& record) = 0;
+};
+
+// One JSON object a line: step, epoch, split (evaluations only), then the values in order. A
+// non-finite value is null, as JSON has none.
+class JsonLines : public MetricSink {
+ public:
+  // A new run wants no file or an empty one. A resumed run goes on after `resume_step`: a torn last
+  // line and what a killed run logged past that step are cut off, since they will come again.
+  JsonLines(std::string path, std::optional<std::int64_t> resume_step);
+  ~JsonLines() override;
+  JsonLines(const JsonLines&) = delete;
+  JsonLines& operator=(const JsonLines&) = delete;
+
+  void write(const MetricRecord& record) override;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+// The records of a metrics.jsonl, in order. A line that is no record of this kind is left out;
+// `skipped` counts them. Keys with other values than numbers are ignored.
+std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t* skipped = nullptr);
+
+// An event file of scalar summaries. Tags are train/loss, validation/hr@10 and so on.
+class TensorBoardEvents : public MetricSink {
+ public:
+  // Opens a new file in the folder. On resume TensorBoard is told to forget what came after
+  // `resume_step` in earlier files.
+  TensorBoardEvents(const std::string& folder, std::optional<std::int64_t> resume_step);
+  ~TensorBoardEvents() override;
+  TensorBoardEvents(const TensorBoardEvents&) = delete;
+  TensorBoardEvents& operator=(const TensorBoardEvents&) = delete;
+
+  void write(const MetricRecord& record) override;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void append(const std::string& event);
+
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace turbogr

@@ -1,0 +1,19 @@
+// `turbogr report`: one page that holds everything a run has to show, readable without a network:
+// curves of loss, quality, learning rate, throughput and MFU, the lengths, the configuration.
+#pragma once
+
+#include <string>
+
+namespace turbogr {
+
+// The page of a run folder. metrics.jsonl must be there; config.toml and lengths.json are shown
+// when they are.
+std::string report_page(const std::string& run_folder);
+
+// Writes it to `path`, or to report.html in the run folder when that is empty; returns the path.
+std::string write_report(const std::string& run_folder, const std::string& path = "");
+
+// The page's frame, in report_page.cc; the text @DATA@ in it stands for the figures, as JSON.
+extern const char* const kReportFrame;
+
+}  // namespace turbogr
