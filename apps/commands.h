@@ -10,6 +10,7 @@ namespace turbogr::apps {
 
 void add_doctor(CLI::App& app);
 void add_data(CLI::App& app);  // the parent of those below
+void add_data_prepare(CLI::App& data);
 void add_data_stats(CLI::App& data);
 void add_data_verify(CLI::App& data);
 
