@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
 
   turbogr::apps::add_doctor(app);
   turbogr::apps::add_data(app);
+  turbogr::apps::add_bench(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
