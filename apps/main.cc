@@ -19,10 +19,11 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", level, "debug, info, warning, error or off")->capture_default_str();
   app.parse_complete_callback([&] { turbogr::log::set_up(level); });
 
-  turbogr::apps::add_bench(app);
-  turbogr::apps::add_doctor(app);
+  turbogr::apps::add_data(app);
   turbogr::apps::add_config(app);
   turbogr::apps::add_report(app);
+  turbogr::apps::add_bench(app);
+  turbogr::apps::add_doctor(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

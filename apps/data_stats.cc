@@ -1,0 +1,46 @@
+// `turbogr data stats STORE` and `turbogr data verify STORE`.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "apps/commands.h"
+#include "turbogr/core/check.h"
+#include "turbogr/data/stats.h"
+#include "turbogr/data/store.h"
+
+namespace turbogr::apps {
+
+void add_data_stats(CLI::App& app) {
+  auto* command = app.add_subcommand("stats", "Counts, length and popularity quantiles, time span");
+  auto store = std::make_shared<std::string>();
+  auto json = std::make_shared<std::string>();
+  command->add_option("STORE", *store, "a folder made by `turbogr data prepare` or `synth`")
+      ->required();
+  command->add_option("--json", *json, "also write the figures to this file");
+  command->callback([store, json] {
+    const data::StoreStats stats = data::stats_of(data::Store(*store));
+    fmt::print("{}", data::to_text(stats));
+    if (json->empty()) return;
+    std::ofstream out(*json, std::ios::binary | std::ios::trunc);
+    out << data::to_json(stats);
+    out.close();
+    TGR_CHECK(!out.fail(), "cannot write '", *json, "'; check that the folder exists and has room");
+  });
+}
+
+void add_data_verify(CLI::App& app) {
+  auto* command = app.add_subcommand("verify", "Check every byte of a store against its checksums");
+  auto store = std::make_shared<std::string>();
+  command->add_option("STORE", *store, "a sequence store")->required();
+  command->callback([store] {
+    const data::Store opened(*store);
+    opened.verify();
+    fmt::print("{}: every byte as written, {} users, {} items, {} events\n", *store,
+               opened.num_users(), opened.num_items(), opened.num_events());
+  });
+}
+
+}  // namespace turbogr::apps

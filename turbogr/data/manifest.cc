@@ -1,0 +1,127 @@
+#include "turbogr/data/manifest.h"
+
+#include <nlohmann/json.hpp>
+
+#include "turbogr/core/check.h"
+#include "turbogr/data/checksum.h"
+
+namespace turbogr::data {
+namespace {
+
+using Json = nlohmann::json;  // keys in alphabetical order, so a dump is canonical
+
+constexpr const char* kFormat = "turbogr sequence store";
+
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+Json to_json(const FileEntry& entry) {
+  return {{"name", entry.name},
+          {"file", entry.file},
+          {"type", entry.type},
+          {"bytes", entry.bytes},
+          {"xxh64", entry.checksum}};
+}
+
+FileEntry entry_from(const Json& json) {
+  FileEntry entry{.name = json.at("name"),
+                  .file = json.at("file"),
+                  .type = json.at("type"),
+                  .bytes = json.at("bytes"),
+                  .checksum = json.at("xxh64")};
+  // A manifest must not lead a reader out of its folder.
+  TGR_CHECK(!entry.file.empty() && entry.file.find('/') == std::string::npos && entry.file != "..",
+            "file name '", entry.file, "' is not a plain name");
+  return entry;
+}
+
+template <class Enum>
+Enum from_name(const std::string& name, std::initializer_list<Enum> known) {
+  for (const Enum value : known) {
+    if (name_of(value) == name) return value;
+  }
+  detail::throw_error("unknown word '", name, "'");
+}
+
+}  // namespace
+
+std::string_view name_of(TimeUnit unit) {
+  return unit == TimeUnit::kNone ? "none" : unit == TimeUnit::kSeconds ? "s" : "ms";
+}
+
+std::string_view name_of(IdKind kind) {
+  return kind == IdKind::kRange ? "range" : kind == IdKind::kInt64 ? "int64" : "string";
+}
+
+const FileEntry* Manifest::column(std::string_view name) const {
+  for (const FileEntry& entry : columns) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+std::string Manifest::to_json() const {
+  Json json = {{"format", kFormat},
+               {"version", kStoreVersion},
+               {"users", users},
+               {"items", items},
+               {"events", events},
+               {"time_unit", name_of(time_unit)},
+               {"user_ids", name_of(user_ids)},
+               {"item_ids", name_of(item_ids)},
+               {"signals", signals},
+               {"numbers", numbers},
+               {"columns", Json::array()},
+               {"side_tables", Json::array()}};
+  for (const FileEntry& entry : columns) json["columns"].push_back(data::to_json(entry));
+  for (const SideTable& table : side_tables) {
+    Json entry = data::to_json(table.file);
+    entry["key"] = table.key;
+    json["side_tables"].push_back(entry);
+  }
+  const std::string body = dump(json);
+  json["manifest_xxh64"] = checksum_of(body.data(), body.size());
+  return dump(json) + "\n";
+}
+
+Manifest Manifest::from_json(const std::string& text, const std::filesystem::path& path) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TGR_CHECK(!json.is_discarded(), "'", path.string(),
+            "' is damaged: it is not JSON; restore it or prepare the store again");
+  TGR_CHECK(json.is_object() && json.value("format", Json()) == kFormat, "'", path.string(),
+            "' is not the manifest of a sequence store: \"format\" should be \"", kFormat, '"');
+  const Json version = json.value("version", Json());
+  TGR_CHECK(version.is_number_integer() && version.get<int>() <= kStoreVersion, "'", path.string(),
+            "' has store version ", version.dump(), "; this program reads up to ", kStoreVersion,
+            ": use a newer turbogr");
+  const Json checksum = json.value("manifest_xxh64", Json());
+  json.erase("manifest_xxh64");
+  const std::string body = dump(json);
+  TGR_CHECK(checksum == checksum_of(body.data(), body.size()), "'", path.string(),
+            "' is damaged: its checksum does not match; restore it or prepare the store again");
+  try {
+    Manifest manifest;
+    manifest.users = json.at("users");
+    manifest.items = json.at("items");
+    manifest.events = json.at("events");
+    manifest.time_unit = from_name(json.at("time_unit").get<std::string>(),
+                                   {TimeUnit::kNone, TimeUnit::kSeconds, TimeUnit::kMilliseconds});
+    const auto kinds = {IdKind::kRange, IdKind::kInt64, IdKind::kString};
+    manifest.user_ids = from_name(json.at("user_ids").get<std::string>(), kinds);
+    manifest.item_ids = from_name(json.at("item_ids").get<std::string>(), kinds);
+    manifest.signals = json.at("signals").get<std::vector<std::string>>();
+    manifest.numbers = json.at("numbers").get<std::vector<std::string>>();
+    for (const Json& entry : json.at("columns")) manifest.columns.push_back(entry_from(entry));
+    for (const Json& entry : json.at("side_tables")) {
+      manifest.side_tables.push_back({.key = entry.at("key"), .file = entry_from(entry)});
+    }
+    TGR_CHECK(manifest.users >= 0 && manifest.items >= 0 && manifest.events >= 0,
+              "a count is negative");
+    return manifest;
+  } catch (const std::exception& error) {
+    detail::throw_error("'", path.string(), "' is not a whole manifest: ", error.what());
+  }
+}
+
+}  // namespace turbogr::data

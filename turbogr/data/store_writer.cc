@@ -1,0 +1,204 @@
+#include "turbogr/data/store_writer.h"
+
+#include <limits>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::data {
+namespace {
+
+// Column names hold what users call things; file names hold letters that every system allows.
+std::string file_name(const std::string& column) {
+  std::string name;
+  for (const char c : column) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-';
+    name += plain ? c : '_';
+  }
+  return name + ".bin";
+}
+
+}  // namespace
+
+StoreWriter::StoreWriter(const std::filesystem::path& target, StoreSchema schema, bool overwrite)
+    : StoreWriter(PartialFolder(target, overwrite), std::move(schema)) {}
+
+StoreWriter::StoreWriter(PartialFolder folder, StoreSchema schema)
+    : folder_(std::move(folder)),
+      schema_(std::move(schema)),
+      wide_items_(schema_.num_items > std::numeric_limits<std::int32_t>::max()) {
+  TGR_CHECK(schema_.num_items >= 0, "a store cannot have ", schema_.num_items, " items");
+  TGR_CHECK(schema_.signals.size() <= 32, "a store keeps 32 signals at most, not ",
+            schema_.signals.size());
+  offsets_ = add_column("user_offsets", "int64");
+  items_ = add_column("items", wide_items_ ? "int64" : "int32");
+  if (schema_.time_unit != TimeUnit::kNone) times_ = add_column("times", "int64");
+  if (!schema_.signals.empty()) {
+    signals_ = add_column("signals", schema_.signals.size() > 16 ? "uint32" : "uint16");
+  }
+  for (const std::string& name : schema_.numbers) {
+    numbers_.push_back(add_column("number:" + name, "float32"));
+  }
+  user_ids_ = open_ids(schema_.user_ids, "user");
+  item_ids_ = open_ids(schema_.item_ids, "item");
+  offsets_->file.append_value(std::int64_t{0});
+}
+
+StoreWriter::Column* StoreWriter::add_column(const std::string& name, const std::string& type) {
+  const std::string file = file_name(name);
+  for (const auto& column : columns_) {
+    TGR_CHECK(column->file.path().filename() != file, "columns '", column->name, "' and '", name,
+              "' would share the file ", file, "; rename one");
+  }
+  columns_.push_back(std::unique_ptr<Column>(new Column{name, type, FileWriter(folder() / file)}));
+  return columns_.back().get();
+}
+
+StoreWriter::Ids StoreWriter::open_ids(IdKind kind, const char* whose) {
+  Ids ids;
+  ids.kind = kind;
+  ids.whose = whose;
+  const std::string prefix = whose;
+  if (kind == IdKind::kInt64) ids.values = add_column(prefix + "_ids", "int64");
+  if (kind == IdKind::kString) {
+    ids.values = add_column(prefix + "_id_offsets", "int64");
+    ids.text = add_column(prefix + "_id_text", "bytes");
+    ids.values->file.append_value(std::int64_t{0});
+  }
+  return ids;
+}
+
+void StoreWriter::add_id(Ids& ids, std::int64_t id) {
+  TGR_CHECK(ids.kind == IdKind::kInt64, ids.whose, " ids are of kind ", name_of(ids.kind),
+            ", not int64");
+  TGR_CHECK(ids.count == 0 || id > ids.last_number, ids.whose, " id ", id, " comes after ",
+            ids.last_number, "; ids must rise");
+  ids.last_number = id;
+  ids.values->file.append_value(id);
+  ++ids.count;
+}
+
+void StoreWriter::add_id(Ids& ids, std::string_view id) {
+  TGR_CHECK(ids.kind == IdKind::kString, ids.whose, " ids are of kind ", name_of(ids.kind),
+            ", not string");
+  TGR_CHECK(ids.count == 0 || id > ids.last_text, ids.whose, " id '", id, "' comes after '",
+            ids.last_text, "'; ids must rise");
+  ids.last_text = id;
+  ids.text->file.append(id.data(), id.size());
+  ids.values->file.append_value(ids.text->file.bytes());
+  ++ids.count;
+}
+
+void StoreWriter::close_user() {
+  if (num_users_ > 0) offsets_->file.append_value(num_events_);
+  last_time_ = std::numeric_limits<std::int64_t>::min();
+}
+
+void StoreWriter::begin_user() {
+  TGR_CHECK(schema_.user_ids == IdKind::kRange, "user ids are of kind ", name_of(schema_.user_ids),
+            "; give this user's");
+  close_user();
+  ++num_users_;
+}
+
+void StoreWriter::begin_user(std::int64_t id) {
+  add_id(user_ids_, id);
+  close_user();
+  ++num_users_;
+}
+
+void StoreWriter::begin_user(std::string_view id) {
+  add_id(user_ids_, id);
+  close_user();
+  ++num_users_;
+}
+
+void StoreWriter::add_events(const Events& events) {
+  const std::size_t count = events.items.size();
+  TGR_CHECK(num_users_ > 0, "begin a user before adding events");
+  TGR_CHECK(events.times.size() == (times_ != nullptr ? count : 0), "got ", events.times.size(),
+            " times for ", count, " events of a store with time unit ", name_of(schema_.time_unit));
+  TGR_CHECK(events.signals.size() == (signals_ != nullptr ? count : 0), "got ",
+            events.signals.size(), " signal masks for ", count, " events and ",
+            schema_.signals.size(), " signals");
+  TGR_CHECK(events.numbers.size() == numbers_.size(), "got ", events.numbers.size(),
+            " columns of numbers, wanted ", numbers_.size());
+  for (const std::int64_t item : events.items) {
+    TGR_CHECK(item >= 0 && item < schema_.num_items, "item index ", item, " is not one of ",
+              schema_.num_items);
+    if (wide_items_) {
+      items_->file.append_value(item);
+    } else {
+      items_->file.append_value(static_cast<std::int32_t>(item));
+    }
+  }
+  for (const std::int64_t time : events.times) {
+    TGR_CHECK(time >= last_time_, "time ", time, " comes after ", last_time_,
+              " in one user's history; events go oldest first");
+    last_time_ = time;
+  }
+  if (times_ != nullptr) times_->file.append(events.times.data(), events.times.size_bytes());
+  if (signals_ != nullptr && schema_.signals.size() > 16) {
+    signals_->file.append(events.signals.data(), events.signals.size_bytes());
+  } else if (signals_ != nullptr) {
+    for (const std::uint32_t bits : events.signals) {
+      signals_->file.append_value(static_cast<std::uint16_t>(bits));
+    }
+  }
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    TGR_CHECK(events.numbers[i].size() == count, "got ", events.numbers[i].size(), " values of '",
+              schema_.numbers[i], "' for ", count, " events");
+    numbers_[i]->file.append(events.numbers[i].data(), events.numbers[i].size_bytes());
+  }
+  num_events_ += static_cast<std::int64_t>(count);
+}
+
+void StoreWriter::add_user(const Events& events) {
+  begin_user();
+  add_events(events);
+}
+
+void StoreWriter::add_user(std::int64_t id, const Events& events) {
+  begin_user(id);
+  add_events(events);
+}
+
+void StoreWriter::add_user(std::string_view id, const Events& events) {
+  begin_user(id);
+  add_events(events);
+}
+
+void StoreWriter::add_item_id(std::int64_t id) { add_id(item_ids_, id); }
+
+void StoreWriter::add_item_id(std::string_view id) { add_id(item_ids_, id); }
+
+void StoreWriter::finish() {
+  TGR_CHECK(item_ids_.kind == IdKind::kRange || item_ids_.count == schema_.num_items, "got ",
+            item_ids_.count, " item ids for ", schema_.num_items, " items");
+  close_user();
+  Manifest manifest{.users = num_users_,
+                    .items = schema_.num_items,
+                    .events = num_events_,
+                    .time_unit = schema_.time_unit,
+                    .user_ids = schema_.user_ids,
+                    .item_ids = schema_.item_ids,
+                    .signals = schema_.signals,
+                    .numbers = schema_.numbers,
+                    .columns = {},
+                    .side_tables = side_tables_};
+  for (const auto& column : columns_) {
+    column->file.close(/*sync=*/true);
+    manifest.columns.push_back({.name = column->name,
+                                .file = column->file.path().filename().string(),
+                                .type = column->type,
+                                .bytes = column->file.bytes(),
+                                .checksum = column->file.checksum()});
+  }
+  const std::string text = manifest.to_json();
+  FileWriter file(folder() / "manifest.json");
+  file.append(text.data(), text.size());
+  file.close(/*sync=*/true);
+  folder_.publish();
+}
+
+}  // namespace turbogr::data
