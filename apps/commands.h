@@ -12,5 +12,6 @@ void add_doctor(CLI::App& app);
 void add_data(CLI::App& app);  // the parent of those below
 void add_data_stats(CLI::App& data);
 void add_data_verify(CLI::App& data);
+void add_data_synth(CLI::App& data);
 
 }  // namespace turbogr::apps

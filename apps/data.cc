@@ -10,6 +10,7 @@ void add_data(CLI::App& app) {
   data->require_subcommand(1);
   add_data_stats(*data);
   add_data_verify(*data);
+  add_data_synth(*data);
 }
 
 }  // namespace turbogr::apps
