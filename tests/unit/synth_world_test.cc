@@ -252,13 +252,13 @@ HitRates hit_rates(const SynthWorld& world) {
 }
 
 TEST(SynthWorld, HistoryPredictsTheNextItemFarBetterThanPopularity) {
-  const HitRates small = hit_rates(SynthWorld({.users = 3000, .items = 5000, .mean_length = 60}));
+  const HitRates small = hit_rates(SynthWorld({.users = 2000, .items = 5000, .mean_length = 60}));
   EXPECT_GT(small.last_item, 5 * small.popularity);
   EXPECT_GT(small.last_item, .3);
   EXPECT_GT(small.few_items, small.last_item + .01);  // who looks further back sees more
-  const HitRates large = hit_rates(SynthWorld({.users = 1500, .mean_length = 400}));
+  const HitRates large = hit_rates(SynthWorld({.users = 600, .mean_length = 300}));
   EXPECT_GT(large.last_item, 5 * large.popularity);
-  const HitRates films = hit_rates(SynthWorld({.like = "movielens", .users = 1000}));
+  const HitRates films = hit_rates(SynthWorld({.like = "movielens", .users = 400}));
   EXPECT_GT(films.last_item, 5 * films.popularity);
 }
 
