@@ -11,6 +11,7 @@ void add_data(CLI::App& app) {
   add_data_prepare(*data);
   add_data_stats(*data);
   add_data_verify(*data);
+  add_data_synth(*data);
 }
 
 }  // namespace turbogr::apps

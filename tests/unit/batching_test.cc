@@ -1,0 +1,115 @@
+#include "turbogr/data/batching.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/messages.h"
+
+namespace turbogr::data {
+namespace {
+
+using test::message_of;
+
+std::vector<Window> windows_of(const std::vector<std::int32_t>& lengths) {
+  std::vector<Window> windows;
+  std::int64_t event = 0;
+  for (const std::int32_t length : lengths) {
+    windows.push_back({event, length, static_cast<std::int32_t>(windows.size())});
+    event += length + 1;
+  }
+  return windows;
+}
+
+std::vector<std::vector<std::int64_t>> epoch_bounds(BatchPlanner& planner) {
+  std::vector<std::vector<std::int64_t>> steps;
+  while (planner.next_step()) {
+    steps.emplace_back(planner.bounds().begin(), planner.bounds().end());
+  }
+  return steps;
+}
+
+using Steps = std::vector<std::vector<std::int64_t>>;
+
+TEST(BatchPlanner, FillsUpToTheBudget) {
+  const auto windows = windows_of({3, 4, 2, 5, 1, 1});
+  BatchPlanner samples(windows, {.budget = BatchBudget::samples(4), .shuffle = false});
+  EXPECT_EQ(epoch_bounds(samples), (Steps{{0, 4}, {4, 6}}));
+  EXPECT_EQ(samples.max_batch_samples(), 4);
+  EXPECT_GE(samples.max_batch_tokens(), 14);
+  BatchPlanner tokens(windows, {.budget = BatchBudget::tokens(7), .shuffle = false});
+  EXPECT_EQ(epoch_bounds(tokens), (Steps{{0, 2}, {2, 4}, {4, 6}}));
+  EXPECT_EQ(tokens.max_batch_tokens(), 7);
+  // n + n^2: 12, 20, 6, 30, 2, 2
+  BatchPlanner cost(windows, {.budget = BatchBudget::cost(34, 1, 1), .shuffle = false});
+  EXPECT_EQ(epoch_bounds(cost), (Steps{{0, 2}, {2, 3}, {3, 6}}));
+  EXPECT_EQ(epoch_bounds(cost), (Steps{{0, 2}, {2, 3}, {3, 6}}));  // and again
+  EXPECT_EQ(cost.state().epoch, 2);
+}
+
+TEST(BatchPlanner, RanksShareAStepAndTheLastStepEvenly) {
+  const auto windows = windows_of({1, 1, 1, 1, 1, 1, 1, 1, 1});
+  BatchPlanner planner(windows, {.budget = BatchBudget::samples(3), .world = 2, .shuffle = false});
+  EXPECT_EQ(epoch_bounds(planner), (Steps{{0, 3, 6}, {6, 8, 9}}));
+  BatchPlanner many(windows, {.budget = BatchBudget::samples(100), .world = 4, .shuffle = false});
+  EXPECT_EQ(epoch_bounds(many), (Steps{{0, 3, 6, 9, 9}}));
+  const auto few = windows_of({2, 2});
+  BatchPlanner idle(few, {.budget = BatchBudget::tokens(10), .world = 3, .shuffle = false});
+  EXPECT_EQ(epoch_bounds(idle), (Steps{{0, 1, 2, 2}}));
+}
+
+TEST(BatchPlanner, ShufflesBySeedAndEpoch) {
+  const auto windows = windows_of(std::vector<std::int32_t>(50, 2));
+  const auto orders = [&](std::uint64_t seed) {
+    BatchPlanner planner(windows, {.budget = BatchBudget::samples(50), .seed = seed});
+    std::vector<std::vector<std::uint32_t>> found;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      EXPECT_TRUE(planner.next_step());
+      found.emplace_back(planner.order().begin(), planner.order().end());
+      EXPECT_FALSE(planner.next_step());
+    }
+    return found;
+  };
+  const auto first = orders(1);
+  EXPECT_EQ(first, orders(1));
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_NE(first[0], orders(2)[0]);
+}
+
+TEST(BatchPlanner, SaysWhatItCannotDo) {
+  const auto windows = windows_of({3, 9});
+  EXPECT_EQ(
+      message_of([&] { BatchPlanner(windows, {.budget = BatchBudget::tokens(8)}); }),
+      "a window of 9 tokens does not fit a batch of 8 tokens; raise the budget or shorten the "
+      "windows");
+  EXPECT_NE(message_of([&] {
+              BatchPlanner(windows, {.budget = BatchBudget::cost(10, 2, 0.5)});
+            }).find("10 of cost 2*n + 0.5*n^2"),
+            std::string::npos);
+  EXPECT_EQ(BatchBudget::samples(3).text(), "3 samples");
+  EXPECT_NE(message_of([&] { BatchPlanner(windows, {.world = 0}); }).find("0 ranks"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { BatchBudget::samples(0); }).find("above zero"), std::string::npos);
+  EXPECT_NE(message_of([] { BatchBudget::cost(5, 0, 0); }).find("nor both zero"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { BatchBudget::cost(5, -1, 1); }).find("below zero"), std::string::npos);
+  BatchPlanner planner(windows, {});
+  EXPECT_NE(message_of([&] {
+              planner.restore({.windows = 3});
+            }).find("data of 3 windows cannot be used with 2"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { planner.restore({.window = 5, .windows = 2}); }).find("no position"),
+            std::string::npos);
+}
+
+TEST(LoaderState, SurvivesJson) {
+  const LoaderState state = {.seed = ~std::uint64_t{0}, .epoch = 3, .window = 17, .windows = 90};
+  EXPECT_EQ(LoaderState::from_json(state.to_json()), state);
+  EXPECT_NE(message_of([] { LoaderState::from_json("{\"seed\": 1}"); }).find("cannot be read"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { LoaderState::from_json("nonsense"); }).find("cannot be read"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr::data

@@ -1,0 +1,87 @@
+#include "turbogr/data/holdout.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/messages.h"
+
+namespace turbogr::data {
+namespace {
+
+using test::message_of;
+
+std::int64_t used(const char* text, Split split, std::int64_t count) {
+  return Holdout(text).events_used(split, count, {}, TimeUnit::kNone);
+}
+
+TEST(Holdout, TestKeepsBackTheLastEvent) {
+  EXPECT_EQ(used("test", Split::kTrain, 10), 9);
+  EXPECT_EQ(used("test", Split::kTest, 10), 10);
+  EXPECT_EQ(used("test", Split::kTrain, 3), 2);
+  EXPECT_EQ(used("test", Split::kTrain, 2), 0);
+  EXPECT_EQ(used("test", Split::kTest, 2), 0);
+}
+
+TEST(Holdout, ValidationTestKeepsBackTwo) {
+  EXPECT_EQ(Holdout().text(), "validation_test");
+  EXPECT_EQ(used("validation_test", Split::kTrain, 10), 8);
+  EXPECT_EQ(used("validation_test", Split::kValidation, 10), 9);
+  EXPECT_EQ(used("validation_test", Split::kTest, 10), 10);
+  EXPECT_EQ(used("validation_test", Split::kTrain, 3), 0);  // one event predicts nothing
+  EXPECT_EQ(used("validation_test", Split::kValidation, 3), 2);
+  EXPECT_EQ(used("validation_test", Split::kTest, 0), 0);
+}
+
+TEST(Holdout, TimeKeepsBackEverythingFromThenOn) {
+  const std::vector<std::int64_t> times = {10, 20, 20, 30, 40};
+  const auto at = [&](const char* text, Split split) {
+    return Holdout(text).events_used(split, 5, times, TimeUnit::kSeconds);
+  };
+  EXPECT_EQ(at("time:30", Split::kTrain), 3);
+  EXPECT_EQ(at("time:30", Split::kTest), 4);  // the target is the event at 30
+  EXPECT_EQ(at("time:21", Split::kTrain), 3);
+  EXPECT_EQ(at("time:20", Split::kTrain), 0);  // a single event is left
+  EXPECT_EQ(at("time:20", Split::kTest), 2);
+  EXPECT_EQ(at("time:10", Split::kTest), 0);  // nothing before the target
+  EXPECT_EQ(at("time:41", Split::kTrain), 5);
+  EXPECT_EQ(at("time:41", Split::kTest), 0);  // no event that late
+}
+
+TEST(Holdout, DatesAreUtcInTheStoresUnit) {
+  const std::int64_t may = 1651363200;
+  const std::vector<std::int64_t> seconds = {may - 2, may - 1, may, may + 43200};
+  std::vector<std::int64_t> milliseconds;
+  for (const std::int64_t time : seconds) milliseconds.push_back(time * 1000);
+  const auto train = [](const char* text, const std::vector<std::int64_t>& times, TimeUnit unit) {
+    return Holdout(text).events_used(Split::kTrain, 4, times, unit);
+  };
+  EXPECT_EQ(train("time:2022-05-01", seconds, TimeUnit::kSeconds), 2);
+  EXPECT_EQ(train("time:2022-05-01", milliseconds, TimeUnit::kMilliseconds), 2);
+  EXPECT_EQ(train("time:2022-05-01T12:00:00", milliseconds, TimeUnit::kMilliseconds), 3);
+  EXPECT_EQ(train("time:2022-05-01 12:00:01", seconds, TimeUnit::kSeconds), 4);
+  EXPECT_EQ(train("time:1651363200000", milliseconds, TimeUnit::kMilliseconds), 2);
+}
+
+TEST(Holdout, SaysWhatItDoesNotUnderstand) {
+  EXPECT_EQ(message_of([] { Holdout("last"); }),
+            "hold-out 'last'; use test, validation_test or time:T");
+  for (const char* text : {"time:", "time:soon", "time:2022-13-01", "time:2022-02-30",
+                           "time:2022-05-01T25:00:00", "time:2022-05-01Tab:00:00"}) {
+    EXPECT_NE(message_of([&] { Holdout holdout(text); }).find("is neither a number"),
+              std::string::npos)
+        << text;
+  }
+  EXPECT_NE(message_of([] {
+              Holdout("test").check(Split::kValidation, TimeUnit::kSeconds);
+            }).find("keeps no validation events"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              Holdout("time:5").check(Split::kTest, TimeUnit::kNone);
+            }).find("needs times"),
+            std::string::npos);
+  EXPECT_EQ(message_of([] { Holdout("time:5").check(Split::kTest, TimeUnit::kSeconds); }), "");
+}
+
+}  // namespace
+}  // namespace turbogr::data

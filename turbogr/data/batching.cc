@@ -1,0 +1,170 @@
+#include "turbogr/data/batching.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/philox.h"
+
+namespace turbogr::data {
+namespace {
+
+constexpr std::uint64_t kShuffleStream = std::uint64_t{0x73687566} << 32;
+
+}  // namespace
+
+BatchBudget::BatchBudget(double limit, double per_sample, double per_token, double per_pair)
+    : limit_(limit), per_sample_(per_sample), per_token_(per_token), per_pair_(per_pair) {
+  TGR_CHECK(limit > 0 && std::isfinite(limit), "a batch budget of ", limit,
+            "; it must be above zero");
+  TGR_CHECK(per_token >= 0 && per_pair >= 0 && std::isfinite(per_token + per_pair) &&
+                per_sample + per_token + per_pair > 0,
+            "a batch cost of ", per_token, " a token and ", per_pair,
+            " a pair; neither may be below zero, nor both zero");
+}
+
+BatchBudget BatchBudget::samples(std::int64_t count) {
+  return {static_cast<double>(count), 1, 0, 0};
+}
+BatchBudget BatchBudget::tokens(std::int64_t count) {
+  return {static_cast<double>(count), 0, 1, 0};
+}
+BatchBudget BatchBudget::cost(double limit, double per_token, double per_pair) {
+  return {limit, 0, per_token, per_pair};
+}
+
+std::string BatchBudget::text() const {
+  std::ostringstream text;
+  text << std::setprecision(15) << limit_;
+  if (per_sample_ > 0) {
+    text << " samples";
+  } else if (per_token_ == 1 && per_pair_ == 0) {
+    text << " tokens";
+  } else {
+    text << " of cost " << per_token_ << "*n + " << per_pair_ << "*n^2";
+  }
+  return text.str();
+}
+
+std::string LoaderState::to_json() const {
+  return nlohmann::json{{"seed", seed}, {"epoch", epoch}, {"window", window}, {"windows", windows}}
+      .dump();
+}
+
+LoaderState LoaderState::from_json(const std::string& text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    return {.seed = json.at("seed").get<std::uint64_t>(),
+            .epoch = json.at("epoch").get<std::int64_t>(),
+            .window = json.at("window").get<std::int64_t>(),
+            .windows = json.at("windows").get<std::int64_t>()};
+  } catch (const nlohmann::json::exception& error) {
+    detail::throw_error("a loader position cannot be read from '", text, "': ", error.what());
+  }
+}
+
+BatchPlanner::BatchPlanner(std::span<const Window> windows, const PlanOptions& options)
+    : windows_(windows), options_(options) {
+  TGR_CHECK(options.world >= 1, "a plan for ", options.world, " ranks; there is at least one");
+  TGR_CHECK(windows.size() < std::numeric_limits<std::uint32_t>::max(), windows.size(),
+            " windows; the loader numbers them with 32 bits, so use longer windows or parts");
+  state_ = {.seed = options.seed,
+            .epoch = 0,
+            .window = 0,
+            .windows = static_cast<std::int64_t>(windows.size())};
+  order_.resize(windows.size());
+  std::iota(order_.begin(), order_.end(), 0u);
+  bounds_.resize(static_cast<std::size_t>(options.world) + 1);
+
+  std::int64_t shortest = std::numeric_limits<std::int32_t>::max();
+  std::int64_t longest = 0;
+  std::int64_t total = 0;
+  for (const Window& window : windows) {
+    shortest = std::min<std::int64_t>(shortest, window.length);
+    longest = std::max<std::int64_t>(longest, window.length);
+    total += window.length;
+  }
+  if (windows.empty()) return;
+  const BatchBudget& budget = options_.budget;
+  TGR_CHECK(budget.cost_of(longest) <= budget.limit(), "a window of ", longest,
+            " tokens does not fit a batch of ", budget.text(),
+            "; raise the budget or shorten the windows");
+  // Cost a token never falls with length, except where samples are counted: then it is the longest
+  // that fill a batch best.
+  const double per_token = std::min(budget.cost_of(shortest) / static_cast<double>(shortest),
+                                    budget.cost_of(longest) / static_cast<double>(longest));
+  max_samples_ = static_cast<std::int64_t>(
+      std::min(budget.limit() / budget.cost_of(shortest), static_cast<double>(windows.size())));
+  max_tokens_ = static_cast<std::int64_t>(
+      std::min(budget.limit() / per_token * (1 + 1e-9), static_cast<double>(total)));
+}
+
+void BatchPlanner::check(const LoaderState& state) const {
+  TGR_CHECK(state.windows == state_.windows, "a position in data of ", state.windows,
+            " windows cannot be used with ", state_.windows,
+            "; the store, the hold-out or the window length has changed");
+  TGR_CHECK(state.epoch >= 0 && state.window >= 0 && state.window <= state.windows,
+            "a position at window ", state.window, " of ", state.windows, " in epoch ", state.epoch,
+            " is no position");
+}
+
+void BatchPlanner::restore(const LoaderState& state) {
+  check(state);
+  state_ = state;
+  shuffled_epoch_ = -1;
+}
+
+void BatchPlanner::shuffle_epoch() {
+  if (!options_.shuffle || shuffled_epoch_ == state_.epoch) return;
+  // From the identity, so that the order depends on nothing but seed and epoch.
+  std::iota(order_.begin(), order_.end(), 0u);
+  PhiloxStream random(state_.seed, kShuffleStream + static_cast<std::uint64_t>(state_.epoch));
+  for (std::size_t left = order_.size(); left > 1; --left) {
+    std::swap(order_[left - 1], order_[random.below(left)]);
+  }
+  shuffled_epoch_ = state_.epoch;
+}
+
+bool BatchPlanner::fill(double limit) {
+  std::int64_t at = state_.window;
+  bounds_[0] = at;
+  for (std::size_t rank = 0; rank + 1 < bounds_.size(); ++rank) {
+    double used = 0;
+    while (at < state_.windows) {
+      used += options_.budget.cost_of(windows_[order_[static_cast<std::size_t>(at)]].length);
+      if (used > limit) break;
+      ++at;
+    }
+    bounds_[rank + 1] = at;
+  }
+  return at == state_.windows;
+}
+
+bool BatchPlanner::next_step() {
+  if (state_.window == state_.windows) {
+    ++state_.epoch;
+    state_.window = 0;
+    return false;
+  }
+  shuffle_epoch();
+  if (fill(options_.budget.limit()) && options_.world > 1) {
+    // What is left would fill the first ranks and leave the others idle: look for the least budget
+    // that still takes all of it.
+    double enough = options_.budget.limit();
+    double too_little = 0;
+    for (int halving = 0; halving < 40; ++halving) {
+      const double middle = (enough + too_little) / 2;
+      (fill(middle) ? enough : too_little) = middle;
+    }
+    fill(enough);
+  }
+  state_.window = bounds_.back();
+  return true;
+}
+
+}  // namespace turbogr::data

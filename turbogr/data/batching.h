@@ -1,0 +1,92 @@
+// Which windows make up which batch of which rank: an order drawn from (seed, epoch), filled into
+// batches up to a budget. Every rank computes the same plan, so nothing needs to be exchanged.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "turbogr/data/windows.h"
+
+namespace turbogr::data {
+
+// How much one rank's batch may hold. Cost of a window of n tokens: 1, n, or a*n + b*n*n.
+class BatchBudget {
+ public:
+  static BatchBudget samples(std::int64_t count);
+  static BatchBudget tokens(std::int64_t count);
+  static BatchBudget cost(double limit, double per_token, double per_pair);
+
+  double limit() const { return limit_; }
+  double cost_of(std::int64_t length) const {
+    const auto n = static_cast<double>(length);
+    return per_sample_ + n * (per_token_ + n * per_pair_);
+  }
+  std::string text() const;  // "4096 tokens", for messages
+
+ private:
+  BatchBudget(double limit, double per_sample, double per_token, double per_pair);
+  double limit_;
+  double per_sample_;
+  double per_token_;
+  double per_pair_;
+};
+
+// Where a run stands in its data. Small enough for every checkpoint; valid for any number of ranks
+// and any budget, because it counts windows, not batches.
+struct LoaderState {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t window = 0;   // of the epoch's order: the first that no rank has had yet
+  std::int64_t windows = 0;  // in an epoch; tells a position in other data
+
+  bool operator==(const LoaderState&) const = default;
+  std::string to_json() const;
+  static LoaderState from_json(const std::string& text);  // throws on anything else
+};
+
+struct PlanOptions {
+  BatchBudget budget = BatchBudget::samples(128);
+  int world = 1;
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+};
+
+class BatchPlanner {
+ public:
+  // `windows` outlives the planner. Throws when a single window exceeds the budget.
+  BatchPlanner(std::span<const Window> windows, const PlanOptions& options);
+
+  const LoaderState& state() const { return state_; }
+  void check(const LoaderState& state) const;  // throws when it is a position in other data
+  void restore(const LoaderState& state);
+
+  // Plans one step for all ranks: rank r has the windows order()[bounds()[r]] up to
+  // order()[bounds()[r + 1]], and moves on behind them. The last step of an epoch is shared out
+  // evenly; with fewer windows than ranks some have none. Returns false, once, at the end of an
+  // epoch, and stands at the start of the next.
+  bool next_step();
+  std::span<const std::uint32_t> order() const { return order_; }
+  std::span<const std::int64_t> bounds() const { return bounds_; }
+
+  // The most one rank's batch can hold; what buffers need.
+  std::int64_t max_batch_samples() const { return max_samples_; }
+  std::int64_t max_batch_tokens() const { return max_tokens_; }
+
+ private:
+  void shuffle_epoch();
+  // Fills ranks one after the other up to `limit`; true when that reaches the end of the epoch.
+  bool fill(double limit);
+
+  std::span<const Window> windows_;
+  PlanOptions options_;
+  LoaderState state_;
+  std::int64_t shuffled_epoch_ = -1;
+  std::vector<std::uint32_t> order_;
+  std::vector<std::int64_t> bounds_;
+  std::int64_t max_samples_ = 0;
+  std::int64_t max_tokens_ = 0;
+};
+
+}  // namespace turbogr::data
