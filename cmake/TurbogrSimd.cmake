@@ -19,7 +19,7 @@ function(tgr_add_simd_sources target)
     # -ffp-contract stays on: a fused multiply-add is what these kernels are made of.
     # GCC 12 takes the intrinsics' own don't-care operands for uninitialised variables.
     target_compile_options(${objects} PRIVATE -O3 -fno-math-errno -fno-trapping-math -Wno-psabi
-                           -Wno-maybe-uninitialized ${TGR_SIMD_FLAGS_${level}})
+                           -Wno-uninitialized -Wno-maybe-uninitialized ${TGR_SIMD_FLAGS_${level}})
     target_compile_definitions(${objects} PRIVATE TGR_SIMD=${level} TGR_SIMD_${level}=1)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
   endforeach()

@@ -6,7 +6,27 @@
 namespace turbogr::TGR_SIMD {
 namespace {
 
-typedef std::uint64_t LongWords __attribute__((vector_size(kLanes * 8)));
+typedef std::uint64_t LongWords __attribute__((vector_size(kLanes * 4)));  // pairs of Words
+
+// Both halves of each lane's 64-bit product with `factor`: even and odd lanes apart, as the
+// processor multiplies them.
+inline void wide_multiply(Words v, std::uint32_t factor, Words* high, Words* low) {
+#if defined(__AVX512F__)
+  const __m512i f = _mm512_set1_epi64(factor);
+  const __m512i even = _mm512_mul_epu32((__m512i)v, f);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), f);
+#elif defined(__AVX2__)
+  const __m256i f = _mm256_set1_epi64x(factor);
+  const __m256i even = _mm256_mul_epu32((__m256i)v, f);
+  const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), f);
+#else
+  const LongWords even = ((LongWords)v & 0xffffffffu) * factor;
+  const LongWords odd = ((LongWords)v >> 32) * factor;
+#endif
+  const LongWords low_half = LongWords{} + 0xffffffffu;
+  *high = (Words)(((LongWords)even >> 32) | ((LongWords)odd & ~low_half));
+  *low = (Words)(((LongWords)even & low_half) | ((LongWords)odd << 32));
+}
 
 // Factors (0 or scale) of the 8 * kLanes columns from `first_column`, a multiple of that, of one
 // row.
@@ -24,24 +44,32 @@ inline void dropout_factors(std::uint64_t seed, std::uint64_t row_key, std::uint
   auto k0 = static_cast<std::uint32_t>(seed);
   auto k1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
-    const LongWords p0 = __builtin_convertvector(c0, LongWords) * 0xD2511F53u;
-    const LongWords p1 = __builtin_convertvector(c2, LongWords) * 0xCD9E8D57u;
-    c0 = __builtin_convertvector(p1 >> 32, Words) ^ c1 ^ k0;
-    c2 = __builtin_convertvector(p0 >> 32, Words) ^ c3 ^ k1;
-    c1 = __builtin_convertvector(p1, Words);
-    c3 = __builtin_convertvector(p0, Words);
+    Words high0, low0, high1, low1;
+    wide_multiply(c0, 0xD2511F53u, &high0, &low0);
+    wide_multiply(c2, 0xCD9E8D57u, &high1, &low1);
+    c0 = high1 ^ c1 ^ k0;
+    c2 = high0 ^ c3 ^ k1;
+    c1 = low1;
+    c3 = low0;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  const Words words[4] = {c0, c1, c2, c3};
-  for (int w = 0; w < 4; ++w) {
-    const Words low_bits = words[w] & 0xffffu;
-    const Words high_bits = words[w] >> 16;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      float* eight = out + lane * 8;
-      eight[2 * w] = low_bits[lane] < threshold ? 0.0f : scale;
-      eight[2 * w + 1] = high_bits[lane] < threshold ? 0.0f : scale;
-    }
+  // A lane's four words, side by side, are its eight columns' sixteen bits in order.
+  std::uint32_t words[4][kLanes];
+  std::memcpy(words[0], &c0, sizeof c0);
+  std::memcpy(words[1], &c1, sizeof c1);
+  std::memcpy(words[2], &c2, sizeof c2);
+  std::memcpy(words[3], &c3, sizeof c3);
+  std::uint32_t blocks[kLanes][4];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int w = 0; w < 4; ++w) blocks[lane][w] = words[w][lane];
+  }
+  const Floats kept = splat(scale);
+  for (int i = 0; i < 8; ++i) {
+    Halves bits;
+    std::memcpy(&bits, reinterpret_cast<const char*>(blocks) + i * sizeof bits, sizeof bits);
+    const Ints dropped = (Ints)(__builtin_convertvector(bits, Words) < threshold);
+    store(out + i * kLanes, (Floats)((Ints)kept & ~dropped));
   }
 }
 
