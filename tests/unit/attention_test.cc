@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,7 +80,8 @@ TYPED_TEST(AttentionOf, TakesTimesOfAnyOrderAndSize) {
 
 TYPED_TEST(AttentionOf, FollowsEveryMaskOptionAloneAndTogether) {
   const std::vector<std::int64_t> lengths = {150, 64, 5, 0, 1, 80};
-  for (const std::int64_t window : {0, 1, 5, 70, 1000}) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t window : {std::int64_t{0}, std::int64_t{1}, std::int64_t{70}, kLargest}) {
     for (const bool prefix : {false, true}) {
       for (const bool targets : {false, true}) {
         SCOPED_TRACE(std::to_string(window) + " " + std::to_string(prefix) +

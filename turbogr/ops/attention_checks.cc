@@ -11,13 +11,12 @@ void check_attention_scalars(const char* op, int heads, double alpha, double nor
             "; it must be above 0, for example the longest length allowed");
 }
 
-std::int64_t check_head_width(const char* op, const char* name, std::int64_t width, int heads) {
+void check_head_width(const char* op, const char* name, std::int64_t width, int heads) {
   TGR_CHECK(width % heads == 0, op, ": ", name, " is ", width, " wide for ", heads,
             " heads; the width must be a multiple of the heads");
   const std::int64_t head_width = width / heads;
   TGR_CHECK(head_width >= 1 && head_width <= 256, op, ": a head of ", name, " is ", head_width,
             " wide; wanted 1 to 256, so change the width or the number of heads");
-  return head_width;
 }
 
 void check_attention_mask(const char* op, const AttentionMask& mask, Offsets offsets) {

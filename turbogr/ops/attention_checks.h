@@ -3,39 +3,34 @@
 
 #include "turbogr/ops/attention_types.h"
 #include "turbogr/ops/checks.h"
+#include "turbogr/ops/time_bucket.h"
 
 namespace turbogr::ops {
 
-// Head widths, once the matrices are known to be well formed.
-struct HeadWidths {
-  std::int64_t query;
-  std::int64_t value;
-};
-
 void check_attention_scalars(const char* op, int heads, double alpha, double norm_length);
 void check_attention_mask(const char* op, const AttentionMask& mask, Offsets offsets);
-std::int64_t check_head_width(const char* op, const char* name, std::int64_t width, int heads);
+void check_head_width(const char* op, const char* name, std::int64_t width, int heads);
 void check_position_size(const char* op, std::int64_t size, Offsets offsets);
 
 template <class T>
-HeadWidths check_attention_inputs(const char* op, Jagged<const T> q, Rows<const T> k,
-                                  Rows<const T> v, const AttentionBias<T>& bias, int heads,
-                                  double alpha, double norm_length, const AttentionMask& mask) {
+void check_attention_inputs(const char* op, Jagged<const T> q, Rows<const T> k, Rows<const T> v,
+                            const AttentionBias<T>& bias, int heads, double alpha,
+                            double norm_length, const AttentionMask& mask) {
   check_attention_scalars(op, heads, alpha, norm_length);
   const std::int64_t tokens = q.tokens();
   check_rows(op, "q", q.values, tokens, q.width());
   check_offsets(op, q.offsets, tokens);
-  const HeadWidths widths = {check_head_width(op, "q", q.width(), heads),
-                             check_head_width(op, "v", v.cols, heads)};
+  check_head_width(op, "q", q.width(), heads);
+  check_head_width(op, "v", v.cols, heads);
   check_rows(op, "k", k, tokens, q.width());
   check_rows(op, "v", v, tokens, v.cols);
   check_attention_mask(op, mask, q.offsets);
-  if (bias.position.shape[0] != 0) check_position_size(op, bias.position.shape[0], q.offsets);
   if (bias.position.shape[0] != 0) {
+    check_position_size(op, bias.position.shape[0], q.offsets);
     check_vector(op, "the position table", bias.position, bias.position.shape[0]);
   }
   if (bias.time.shape[0] != 0) {
-    check_vector(op, "the time table", bias.time, 129);
+    check_vector(op, "the time table", bias.time, kTimeBuckets);
     TGR_CHECK(bias.key_times.shape[0] == tokens && bias.query_times.shape[0] == tokens, op,
               ": a time table with ", bias.key_times.shape[0], " key times and ",
               bias.query_times.shape[0], " query times for ", tokens,
@@ -43,7 +38,6 @@ HeadWidths check_attention_inputs(const char* op, Jagged<const T> q, Rows<const 
     check_vector(op, "key_times", bias.key_times, tokens);
     check_vector(op, "query_times", bias.query_times, tokens);
   }
-  return widths;
 }
 
 template <class T>

@@ -165,7 +165,7 @@ AttentionItem sequence_item(const AttentionProblem<T>& p, std::int64_t b) {
   item.length = mask.length;
   item.prefix = mask.prefix;
   item.history_end = mask.history_end;
-  item.window = mask.window;
+  item.window = std::min(mask.window, mask.length);  // sums with it must not overflow
   return item;
 }
 

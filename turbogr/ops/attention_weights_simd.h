@@ -3,7 +3,7 @@
 // sums over keys); in f32 one tile serves both.
 #pragma once
 
-#include "turbogr/ops/attention_tile_simd.h"
+#include "turbogr/ops/attention_tables_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {
