@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <fstream>
 #include <vector>
 
 #include "tests/support/messages.h"
@@ -130,6 +133,39 @@ TEST(Store, HoldsNothingAndStillOpens) {
   EXPECT_EQ(store.offsets().size(), 1u);
   store.verify();
   EXPECT_TRUE(has(message_of([&] { store.times(); }), "order of events"));
+}
+
+// Files of the right sizes without content: opening must not look at the events.
+TEST(Store, OpensThreeHundredMillionEventsAtOnce) {
+  TemporaryFolder folder;
+  constexpr std::int64_t kEvents = 300'000'000;
+  fs::create_directory(folder / "s");
+  Manifest manifest{.users = 27285, .items = 32'000'000, .events = kEvents};
+  manifest.time_unit = TimeUnit::kMilliseconds;
+  const auto add = [&](const std::string& name, const std::string& type, std::int64_t bytes) {
+    write_file(folder / "s" / (name + ".bin"), "");
+    fs::resize_file(folder / "s" / (name + ".bin"), static_cast<std::uintmax_t>(bytes));
+    manifest.columns.push_back({.name = name, .file = name + ".bin", .type = type, .bytes = bytes});
+  };
+  add("user_offsets", "int64", 27286 * 8);
+  add("items", "int32", kEvents * 4);
+  add("times", "int64", kEvents * 8);
+  std::fstream offsets(folder / "s" / "user_offsets.bin",
+                       std::ios::in | std::ios::out | std::ios::binary);
+  offsets.seekp(27285 * 8);
+  offsets.write(reinterpret_cast<const char*>(&kEvents), 8);
+  offsets.close();
+  write_file(folder / "s" / "manifest.json", manifest.to_json());
+  rusage before = {};
+  getrusage(RUSAGE_SELF, &before);
+  const auto begin = std::chrono::steady_clock::now();
+  const Store store(folder / "s");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  rusage after = {};
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_EQ(store.items32().size(), static_cast<std::size_t>(kEvents));
+  EXPECT_LT(seconds.count(), 0.5);  // milliseconds, but for a machine under load
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 16 * 1024);
 }
 
 TEST(Store, SaysWhatItHasWhenAskedForSomethingElse) {

@@ -117,9 +117,9 @@ void check_found(const LogLayout& layout, const char* what, int column, const st
                  const ColumnMap& map) {
   if (column >= 0) return;
   const std::string columns = fmt::format("{}", fmt::join(layout.names, ", "));
-  if (layout.header && layout.num_columns == 1) {
+  if (layout.num_columns == 1) {
     detail::throw_error("'", file, "': split at '", layout.dialect.delimiter,
-                        "' the header is one column, '", shown(columns),
+                        "' the first line is one column, '", shown(columns),
                         "'; is --delimiter wrong?");
   }
   if (!layout.header && map.header != "no") {

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <new>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/trace.h"
@@ -141,9 +142,7 @@ void copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
   }
 }
 
-}  // namespace
-
-PrepareReport prepare(const PrepareOptions& options) {
+PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
   // Freed blocks go back to the system, and one arena keeps the address space small.
@@ -219,6 +218,17 @@ PrepareReport prepare(const PrepareOptions& options) {
   writer.finish();
   report.seconds = elapsed();
   return report;
+}
+
+}  // namespace
+
+PrepareReport prepare(const PrepareOptions& options) {
+  try {
+    return prepare_or_run_out(options);
+  } catch (const std::bad_alloc&) {
+    detail::throw_error("the system has less memory to give than --memory ",
+                        options.memory_bytes >> 20, "MB; give a smaller one");
+  }
 }
 
 }  // namespace turbogr::data

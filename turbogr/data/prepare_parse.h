@@ -1,6 +1,7 @@
 // The first step of prepare: logs to rows and distinct ids. Internal to it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -25,7 +26,10 @@ struct MemoryPlan {
   std::size_t lookup;   // the lookup table of one side, beside a full buffer of rows
   std::size_t working;  // any one thing, with no rows in memory
 
-  std::size_t row_capacity(std::size_t stride) const { return rows / (stride + 24); }
+  // Places in a buffer are 32-bit numbers.
+  std::size_t row_capacity(std::size_t stride) const {
+    return std::min<std::size_t>(rows / (stride + 24), 0xffffffffu);
+  }
 };
 
 // What parsing leaves for the steps after it.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <utility>
@@ -59,6 +60,8 @@ void RowNumbering::number_in_memory(const SortedIds& ids, std::size_t field) {
   // One window: a table of 16 / 0.75 bytes an id, and no more ids than rows, is never larger than
   // the 24 bytes a row that sorting will take in its place.
   const IdLookup lookup(ids, std::numeric_limits<std::size_t>::max());
+  TGR_CHECK(lookup.num_windows() == 1, ids.count, " distinct ids are more than one table holds; ",
+            "give less --memory, so that they are numbered on the disk");
   const std::size_t stride = log_.rows->layout().stride();
   log_.rows->for_each_block([&](std::byte* rows, std::size_t count, std::int64_t) {
     check_interrupt();
@@ -116,6 +119,8 @@ void RowNumbering::find() {
     }
   }
   if (filtering()) {
+    TGR_CHECK(std::max(log_.users.count, log_.items.count) < kUnknown,
+              "the filter takes 4294967294 distinct ids at most");
     core_ = find_core([&](const PairBlock& block) { scan(block); }, log_.users.count,
                       log_.items.count, options_.min_user, options_.min_item, plan_.working / 2);
   }

@@ -1,0 +1,228 @@
+// `turbogr data` as a user runs it: limits, pipes, signals and kills included.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "tests/support/messages.h"
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/data/store.h"
+
+namespace turbogr::data {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+using test::read_file;
+using test::run_program;
+using test::TemporaryFolder;
+using test::write_file;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string random_log(int rows) {
+  PhiloxStream random(9);
+  std::string text = "user_id,item_id,timestamp,is_click\n";
+  for (int i = 0; i < rows; ++i) {
+    text += fmt::format("{},{},{},{}\n", random.below(3000), random.below(50000),
+                        1600000000 + random.below(1000000), random.below(2));
+  }
+  return text;
+}
+
+int entries_of(const fs::path& folder) {
+  return static_cast<int>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+void expect_same_store(const fs::path& a, const fs::path& b) {
+  for (const auto& entry : fs::directory_iterator(a)) {
+    EXPECT_EQ(read_file(entry.path()), read_file(b / entry.path().filename())) << entry.path();
+  }
+  EXPECT_EQ(entries_of(a), entries_of(b));
+}
+
+// Starts prepare in the background, its words thrown away.
+pid_t start_prepare(const std::vector<std::string>& arguments) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  std::vector<char*> words = {const_cast<char*>(TGR_PROGRAM), const_cast<char*>("data"),
+                              const_cast<char*>("prepare")};
+  for (const std::string& argument : arguments)
+    words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  const int nowhere = ::open("/dev/null", O_RDWR);
+  ::dup2(nowhere, 1);
+  ::dup2(nowhere, 2);
+  ::execv(TGR_PROGRAM, words.data());
+  ::_exit(127);
+}
+
+void sleep_ms(std::int64_t milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+TEST(DataProgram, PreparesDescribesAndVerifies) {
+  TemporaryFolder folder;
+  const auto log =
+      write_file(folder / "log.csv", "user_id,item_id,timestamp\n1,5,10\n1,6,20\n2,5,9\n");
+  const std::string store = (folder / "s").string();
+  Outcome outcome = run_program("data prepare " + log.string() + " --out " + store);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "2 users, 2 items, 3 events")) << outcome.output;
+  outcome = run_program("data stats " + store + " --json " + (folder / "stats.json").string());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "events     3"));
+  const auto json = nlohmann::json::parse(read_file(folder / "stats.json"));
+  EXPECT_EQ(json["users"], 2);
+  EXPECT_EQ(json["lengths"]["max"], 2);
+  EXPECT_EQ(json["time"]["span"], 11);
+  outcome = run_program("data verify " + store);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  std::string items = read_file(folder / "s" / "items.bin");
+  items[0] = static_cast<char>(items[0] ^ 1);
+  write_file(folder / "s" / "items.bin", items);
+  outcome = run_program("data verify " + store);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.output, "damaged")) << outcome.output;
+  EXPECT_EQ(run_program("data stats " + (folder / "none").string()).status, 1);
+  EXPECT_EQ(run_program("data stats " + store + " --json /no/such/folder/x").status, 1);
+}
+
+TEST(DataProgram, ReadsStandardInput) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(5000));
+  const std::string plain = (folder / "plain").string();
+  const std::string piped = (folder / "piped").string();
+  EXPECT_EQ(run_program("data prepare " + log.string() + " --out " + plain).status, 0);
+  const Outcome outcome =
+      run_program("data prepare - --out " + piped, "cat " + log.string() + " |");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  expect_same_store(plain, piped);
+}
+
+TEST(DataProgram, RefusesAmountsThatAreNone) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(10));
+  const std::string base =
+      "data prepare " + log.string() + " --out " + (folder / "s").string() + " --memory ";
+  for (const char* amount : {"lots", "12XB", "-2GB", "1MB"}) {
+    const Outcome outcome = run_program(base + amount);
+    EXPECT_EQ(outcome.status, 1) << amount;
+    EXPECT_TRUE(has(outcome.output, "--memory")) << outcome.output;
+  }
+  EXPECT_EQ(run_program(base + "0.5GiB --format csv --on-error skip").status, 0);
+  EXPECT_EQ(run_program(base + "64MB --overwrite --on-error ignore").status, 1);
+  EXPECT_EQ(run_program(base + "64MB --overwrite --format json").status, 1);
+}
+
+// The sanitizers reserve terabytes of address space; a limit on it means nothing to them.
+TEST(DataProgram, StaysWithinAHardLimitAndMakesTheSameStore) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "no limit on address space under a sanitizer";
+#endif
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(700000));
+  const std::string base = "data prepare " + log.string() + " --out ";
+  const Outcome free = run_program(base + (folder / "free").string());
+  EXPECT_TRUE(has(free.output, "in memory")) << free.output;
+  const Outcome bound =
+      run_program(base + (folder / "bound").string() + " --memory 64MB", "ulimit -v 300000;");
+  EXPECT_EQ(bound.status, 0) << bound.output;
+  EXPECT_TRUE(has(bound.output, "sorted runs")) << bound.output;
+  expect_same_store(folder / "free", folder / "bound");
+  const Outcome tight =
+      run_program(base + (folder / "tight").string() + " --memory 8GB", "ulimit -v 300000;");
+  EXPECT_EQ(tight.status, 1);
+  EXPECT_TRUE(has(tight.output, "give a smaller one")) << tight.output;
+}
+
+TEST(DataProgram, AFullDiskIsAClearErrorAndLeavesNothing) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(100000));
+  fs::create_directory(folder / "out");
+  // A limit on the size of a file fails a write as a full disk does.
+  const Outcome outcome = run_program(
+      "data prepare " + log.string() + " --out " + (folder / "out/s").string(), "ulimit -f 100;");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.output, "cannot write") && has(outcome.output, "free some room"))
+      << outcome.output;
+  EXPECT_EQ(entries_of(folder / "out"), 0);
+}
+
+TEST(DataProgram, AnInterruptRemovesTheTemporaryFiles) {
+  TemporaryFolder folder;
+  fs::create_directory(folder / "out");
+  for (const int signal : {SIGINT, SIGTERM}) {
+    // A pipe that never ends: prepare waits in the middle of its input.
+    ASSERT_EQ(::system(("mkfifo " + (folder / "pipe").string()).c_str()), 0);
+    const pid_t child = start_prepare(
+        {(folder / "pipe").string(), "--out", (folder / "out/s").string(), "--delimiter", ","});
+    const int pipe = ::open((folder / "pipe").c_str(), O_WRONLY);
+    const std::string text = random_log(1000);
+    ASSERT_EQ(::write(pipe, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    for (int i = 0; i < 500 && entries_of(folder / "out") == 0; ++i) sleep_ms(10);
+    EXPECT_EQ(entries_of(folder / "out"), 1);
+    ::kill(child, signal);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ::close(pipe);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    EXPECT_EQ(entries_of(folder / "out"), 0);
+    fs::remove(folder / "pipe");
+  }
+}
+
+// tools/kill_prepare does the same twenty times on a larger log.
+TEST(DataProgram, AKillNeverLeavesAWrongStore) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(300000));
+  fs::create_directory(folder / "out");
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(
+      run_program("data prepare " + log.string() + " --out " + (folder / "whole").string()).status,
+      0);
+  const auto whole_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::steady_clock::now() - begin)
+                            .count();
+  PhiloxStream random(static_cast<std::uint64_t>(::getpid()));
+  const fs::path out = folder / "out/s";
+  for (int round = 0; round < 5; ++round) {
+    fs::remove_all(out);
+    const pid_t child = start_prepare({log.string(), "--out", out.string()});
+    sleep_ms(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(whole_ms) + 20)));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    for (const auto& entry : fs::directory_iterator(folder / "out")) {
+      if (entry.path() == out) {
+        expect_same_store(folder / "whole", out);
+      } else {
+        EXPECT_FALSE(test::message_of([&] { Store store(entry.path()); }).empty()) << entry.path();
+      }
+    }
+  }
+  fs::remove_all(out);
+  EXPECT_EQ(run_program("data prepare " + log.string() + " --out " + out.string()).status, 0);
+  EXPECT_EQ(entries_of(folder / "out"), 1) << "leftovers of killed runs stay";
+  expect_same_store(folder / "whole", out);
+}
+
+TEST(DataProgram, BenchRunsAndChecksItself) {
+  const Outcome outcome = run_program("bench data --megabytes 40 --repeats 1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "both stores are the same")) << outcome.output;
+}
+
+}  // namespace
+}  // namespace turbogr::data

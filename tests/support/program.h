@@ -1,0 +1,31 @@
+// Runs the real program, TGR_PROGRAM, through a shell.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+namespace turbogr::test {
+
+struct Outcome {
+  int status = -1;     // exit status; 128 + signal when one ended it
+  std::string output;  // standard output and error together
+};
+
+// `prefix` goes before the program's name: "ulimit -v 524288;" or "cat log |".
+inline Outcome run_program(const std::string& arguments, const std::string& prefix = "") {
+  const std::string command = "{ " + prefix + " " + TGR_PROGRAM + " " + arguments + "; } 2>&1";
+  Outcome outcome;
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char block[4096];
+  for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, pipe)) > 0;) {
+    outcome.output.append(block, count);
+  }
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+}  // namespace turbogr::test

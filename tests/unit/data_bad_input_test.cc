@@ -1,0 +1,166 @@
+// What prepare says to input that is not as it should be, and that it leaves nothing behind.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/compress.h"
+#include "tests/support/messages.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/data/prepare.h"
+#include "turbogr/data/store.h"
+
+namespace turbogr::data {
+namespace {
+
+namespace fs = std::filesystem;
+using test::write_file;
+
+class BadInput : public ::testing::Test {
+ protected:
+  PrepareOptions options_for(const std::string& text, const std::string& name = "log.csv") {
+    return {.inputs = {write_file(folder_ / name, text)}, .out = folder_ / "s", .overwrite = true};
+  }
+
+  // Expects an error with every part in it, and no trace of a store.
+  void expect_error(const PrepareOptions& options, std::initializer_list<const char*> parts) {
+    const std::string text = test::message_of([&] { prepare(options); });
+    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      EXPECT_FALSE(entry.is_directory()) << entry.path();
+    }
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+constexpr const char* kHeader = "user_id,item_id,timestamp,rating\n";
+
+TEST_F(BadInput, StopNamesFileLineColumnAndText) {
+  std::string good = kHeader;
+  for (int i = 0; i < 10; ++i) good += "1,2,3,4\n";
+  expect_error(options_for(good + "1,x2,3,4\n"),
+               {"log.csv', line 12, column item_id", "not a number: 'x2'", "--ids string"});
+  expect_error(options_for(std::string(kHeader) + "1,2,3,4\n\n1,2,yesterday,4\n"),
+               {"line 4, column timestamp", "not a time: 'yesterday'"});
+  expect_error(options_for(std::string(kHeader) + "1,2,3,good\n"),
+               {"line 2, column rating", "not a number: 'good'", "--on-error skip"});
+  expect_error(options_for("user,item,is_click\n1,2,maybe\n"), {"column is_click", "'maybe'"});
+}
+
+TEST_F(BadInput, ATruncatedFileIsTold) {
+  expect_error(options_for(std::string(kHeader) + "1,2,3,4\n1,2"),
+               {"line 3", "wrong number of columns", "2 columns, not 4", "seems cut short"});
+  std::string rows;
+  for (int i = 0; i < 20000; ++i) rows += std::to_string(i) + ",2,3,4\n";
+  const std::string gz = test::gzip(kHeader + rows);
+  expect_error(options_for(gz.substr(0, gz.size() - 100), "a.csv.gz"), {"truncated"});
+  const std::string zst = test::zstd(kHeader + rows);
+  expect_error(options_for(zst.substr(0, zst.size() - 10), "a.csv.zst"), {"truncated"});
+}
+
+TEST_F(BadInput, AMissingColumnIsTold) {
+  expect_error(options_for("user_id,rating\n1,2\n"), {"no item column", "it has: user_id, rating"});
+  expect_error(options_for("user_id,item_id,time\n1,2,3\n1,2\n"), {"line 3", "2 columns, not 3"});
+  PrepareOptions options = options_for("user_id,item_id,time\n1,2,3\n");
+  options.inputs.push_back(write_file(folder_ / "second.csv", "user_id,item_id\n1,2\n"));
+  expect_error(options, {"second.csv", "columns of the first file"});
+}
+
+TEST_F(BadInput, AnEmptyInputIsTold) {
+  expect_error(options_for(""), {"log.csv' is empty"});
+  expect_error(options_for(kHeader), {"no usable row", "0 rows read"});
+  expect_error({.out = folder_ / "s"}, {"no input file"});
+  PrepareOptions options = options_for(kHeader);
+  options.inputs = {folder_ / "absent.csv"};
+  expect_error(options, {"absent.csv", "check the path"});
+  options = options_for("user_id,tag\n1,2\n");
+  options.format = LogFormat::kKuaiRand;
+  expect_error(options, {"feature tables only"});
+  fs::create_directory(folder_ / "empty");
+  options.inputs = {folder_ / "empty"};
+  EXPECT_NE(test::message_of([&] { prepare(options); }).find("none of KuaiRand's files"),
+            std::string::npos);
+}
+
+TEST_F(BadInput, AWrongDelimiterIsTold) {
+  PrepareOptions options = options_for(std::string(kHeader) + "1,2,3,4\n");
+  options.columns.delimiter = "tab";
+  expect_error(options, {"the first line is one column", "is --delimiter wrong?"});
+  options = options_for("user_id;item_id;timestamp\n1,2,3\n");
+  expect_error(options, {"line 2", "1 columns, not 3"});
+}
+
+TEST_F(BadInput, QuotesCrlfAndAByteOrderMarkAreNoTrouble) {
+  prepare(
+      options_for("\xef\xbb\xbf\"user_id\",item_id,title,time\r\n"
+                  "1,\"2\",\"a \"\"b\"\", c\r\nd\",3\r\n\"1\",5,x,1\r\n"));
+  const Store store(folder_ / "s");
+  EXPECT_EQ(store.num_events(), 2);
+  EXPECT_EQ(store.item_ids().kind(), IdKind::kInt64);
+  EXPECT_EQ(store.items32()[0], 1);
+  EXPECT_EQ(store.times()[1], 3);
+}
+
+TEST_F(BadInput, AnUnclosedQuoteIsTold) {
+  expect_error(options_for("user_id,item_id,title\n1,2,a\n1,3,\"b\n1,4,c\n"),
+               {"line 3", "quote never closed"});
+}
+
+TEST_F(BadInput, NumbersTooLargeAreTold) {
+  const std::string good = std::string(kHeader) + "1,2,3,4\n";
+  std::string many = good;
+  for (int i = 0; i < 2000; ++i) many += "1,2,3,4\n";
+  expect_error(options_for(many + "99999999999999999999,2,3,4\n"),
+               {"line 2003, column user_id", "number too large"});
+  expect_error(options_for(good + "1,2,1650882384975000,4\n"),
+               {"column timestamp", "number too large", "seconds or milliseconds"});
+  expect_error(options_for(good + "1,2,99999999999999999999,4\n"), {"number too large"});
+  expect_error(options_for(good + "1,2,3,1e99\n"), {"column rating", "number too large"});
+}
+
+TEST_F(BadInput, EmptyIdsAreTold) {
+  expect_error(options_for(std::string(kHeader) + "1,,3,4\n"), {"column item_id", "empty id"});
+  expect_error(options_for("user,item\na,b\n,b\n"), {"column user", "empty id"});
+}
+
+TEST_F(BadInput, SkipCountsByKindAndShowsSomeOfEach) {
+  PrepareOptions options =
+      options_for(std::string(kHeader) + "1,2,3,4\nx,2,3,4\n1,2\n1,y,3,4\n1,2,noon,4\n1,3,4,5\n");
+  options.ids = "integer";
+  options.bad_rows.skip = true;
+  const PrepareReport report = prepare(options);
+  EXPECT_EQ(report.rows, 6);
+  EXPECT_EQ(report.bad_rows, 4);
+  EXPECT_EQ(report.events, 2);
+  EXPECT_EQ(report.items, 2);
+  std::string all;
+  for (const std::string& remark : report.remarks) all += remark + "\n";
+  for (const char* part : {"2 rows left out: not a number", "line 3, column user_id",
+                           "1 rows left out: wrong number of columns", "'noon'"}) {
+    EXPECT_NE(all.find(part), std::string::npos) << all;
+  }
+}
+
+TEST_F(BadInput, SkipFailsPastTheMostAllowed) {
+  PrepareOptions options = options_for("user,item\n1,2\n1\n2\n3\n");
+  options.bad_rows = {.skip = true, .max_bad = 3};
+  EXPECT_EQ(prepare(options).bad_rows, 3);
+  fs::remove_all(folder_ / "s");
+  options.bad_rows.max_bad = 2;
+  expect_error(options, {"more than 2 bad rows", "line 3", "wrong number of columns"});
+}
+
+TEST_F(BadInput, WrongWordsAreTold) {
+  PrepareOptions options = options_for("user,item\n1,2\n");
+  options.ids = "letters";
+  expect_error(options, {"--ids is auto, integer or string, not 'letters'"});
+  options = options_for("user,item,time\n1,2,3\n");
+  options.time_unit = "weeks";
+  expect_error(options, {"--time-unit is auto, s or ms, not 'weeks'"});
+  std::string wide = "user,item";
+  for (int i = 0; i < 33; ++i) wide += ",is_" + std::to_string(i);
+  expect_error(options_for(wide + "\n"), {"33 signal columns"});
+}
+
+}  // namespace
+}  // namespace turbogr::data

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tests/support/temporary_folder.h"
+#include "turbogr/data/progress.h"
+#include "turbogr/data/stats.h"
+#include "turbogr/data/store_writer.h"
+
+namespace turbogr::data {
+namespace {
+
+TEST(Stats, QuantilesAreValuesThatOccur) {
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 100; i >= 0; --i) values.push_back(i * 10);
+  const Quantiles q = quantiles_of(values);
+  EXPECT_EQ(q.min, 0);
+  EXPECT_EQ(q.p10, 100);
+  EXPECT_EQ(q.p25, 250);
+  EXPECT_EQ(q.p50, 500);
+  EXPECT_EQ(q.p75, 750);
+  EXPECT_EQ(q.p90, 900);
+  EXPECT_EQ(q.p99, 990);
+  EXPECT_EQ(q.max, 1000);
+  EXPECT_DOUBLE_EQ(q.mean, 500);
+  EXPECT_EQ(quantiles_of({7}).p99, 7);
+  EXPECT_EQ(quantiles_of({}).max, 0);
+}
+
+TEST(Stats, CountsLengthsPopularityTimesAndSignals) {
+  test::TemporaryFolder folder;
+  StoreWriter writer(folder / "s",
+                     {.time_unit = TimeUnit::kSeconds, .num_items = 3, .signals = {"click"}});
+  const std::vector<std::int64_t> items = {2, 2, 0, 2};
+  const std::vector<std::int64_t> times = {100, 200, 300, 86400};
+  const std::vector<std::uint32_t> bits = {1, 0, 0, 0};
+  writer.add_user({.items = items, .times = times, .signals = bits});
+  writer.add_user({});
+  writer.finish();
+  const StoreStats stats = stats_of(Store(folder / "s"));
+  EXPECT_EQ(stats.lengths.min, 0);
+  EXPECT_EQ(stats.lengths.max, 4);
+  EXPECT_EQ(stats.popularity.p50, 1);
+  EXPECT_EQ(stats.popularity.max, 3);
+  const auto json = nlohmann::json::parse(to_json(stats));
+  EXPECT_EQ(json["users"], 2);
+  EXPECT_EQ(json["items"], 3);
+  EXPECT_EQ(json["events"], 4);
+  EXPECT_EQ(json["lengths"]["mean"], 2.0);
+  EXPECT_EQ(json["popularity"]["min"], 0);
+  EXPECT_EQ(json["time"]["unit"], "s");
+  EXPECT_EQ(json["time"]["span"], 86300);
+  EXPECT_EQ(json["signals"]["click"], 0.25);
+  const std::string text = to_text(stats);
+  EXPECT_NE(text.find("1970-01-01 00:01:40 to 1970-01-02 00:00:00 UTC"), std::string::npos) << text;
+}
+
+TEST(Progress, ShowsShareRateAndTimeLeft) {
+  EXPECT_EQ(Progress::line("reading", 500'000'000, 1'000'000'000, "B", 2.0),
+            "reading    [############            ]  50 %  250 MB/s  0:02 left");
+  EXPECT_EQ(Progress::line("reading", 5'000, -1, "B", 1.0), "reading    5 kB  5 kB/s");
+  EXPECT_EQ(Progress::line("sorting", 0, 10, "rows", 0.0),
+            "sorting    [                        ]   0 %  0 rows/s  0:00 left");
+}
+
+}  // namespace
+}  // namespace turbogr::data
