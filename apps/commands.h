@@ -9,9 +9,11 @@ class App;
 namespace turbogr::apps {
 
 void add_doctor(CLI::App& app);
-void add_bench(CLI::App& app);
+void add_bench(CLI::App& app);  // the parent of add_bench_...
+void add_bench_data(CLI::App& bench);
 void add_bench_loader(CLI::App& bench);
 void add_data(CLI::App& app);  // the parent of those below
+void add_data_prepare(CLI::App& data);
 void add_data_stats(CLI::App& data);
 void add_data_verify(CLI::App& data);
 void add_data_synth(CLI::App& data);

@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
   app.parse_complete_callback([&] { turbogr::log::set_up(level); });
 
   turbogr::apps::add_doctor(app);
-  turbogr::apps::add_bench(app);
   turbogr::apps::add_data(app);
+  turbogr::apps::add_bench(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

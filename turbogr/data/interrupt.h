@@ -6,7 +6,8 @@
 
 namespace turbogr::data {
 
-// Catches the two signals while it lives; then the old handlers are back. One at a time.
+// Catches the two signals while it lives; then the old handlers are back. One at a time. Past a
+// file-size limit (ulimit -f) a write fails, as on a full disk, instead of ending the process.
 class InterruptGuard {
  public:
   InterruptGuard();

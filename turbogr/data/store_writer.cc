@@ -172,17 +172,6 @@ void StoreWriter::add_item_id(std::int64_t id) { add_id(item_ids_, id); }
 
 void StoreWriter::add_item_id(std::string_view id) { add_id(item_ids_, id); }
 
-void StoreWriter::adopt_side_table(const std::string& name, const std::string& key,
-                                   const std::string& file) {
-  const MappedFile bytes(folder() / file);
-  side_tables_.push_back({.key = key,
-                          .file = {.name = name,
-                                   .file = file,
-                                   .type = "csv",
-                                   .bytes = static_cast<std::int64_t>(bytes.size()),
-                                   .checksum = checksum_of(bytes.data(), bytes.size())}});
-}
-
 void StoreWriter::finish() {
   TGR_CHECK(item_ids_.kind == IdKind::kRange || item_ids_.count == schema_.num_items, "got ",
             item_ids_.count, " item ids for ", schema_.num_items, " items");

@@ -59,8 +59,8 @@ class StoreWriter {
   void add_item_id(std::int64_t id);
   void add_item_id(std::string_view id);
 
-  // Takes over a file that already lies in folder(), under its plain name.
-  void adopt_side_table(const std::string& name, const std::string& key, const std::string& file);
+  // Takes over a file that lies in folder() already, whole and on the disk.
+  void adopt_side_table(SideTable table) { side_tables_.push_back(std::move(table)); }
 
   void finish();
 

@@ -1,0 +1,127 @@
+// `turbogr data prepare`: raw logs to a sequence store.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/data/interrupt.h"
+#include "turbogr/data/prepare.h"
+
+namespace turbogr::apps {
+namespace {
+
+struct Flags {
+  data::PrepareOptions options;
+  std::string format = "csv";
+  std::string memory = "2GB";
+  std::string on_error = "stop";
+};
+
+// "256MB", "2 GB", "1.5GiB" or plain bytes; decimal and binary prefixes alike mean powers of 1024.
+std::size_t parse_bytes(const std::string& text) {
+  std::size_t used = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  std::string unit = text.substr(used);
+  while (!unit.empty() && unit[0] == ' ') unit.erase(0, 1);
+  double scale = -1;
+  for (const auto& [names, factor] :
+       std::initializer_list<std::pair<std::vector<std::string>, double>>{
+           {{"", "B"}, 1},
+           {{"K", "KB", "KiB", "kB", "k"}, 0x1p10},
+           {{"M", "MB", "MiB"}, 0x1p20},
+           {{"G", "GB", "GiB"}, 0x1p30},
+           {{"T", "TB", "TiB"}, 0x1p40}}) {
+    for (const std::string& name : names) {
+      if (unit == name) scale = factor;
+    }
+  }
+  TGR_CHECK(used > 0 && scale > 0 && value > 0 && value * scale < 0x1p60, "--memory '", text,
+            "' is not an amount of memory; write 256MB or 2GB");
+  const auto bytes = static_cast<std::size_t>(value * scale);
+  TGR_CHECK(bytes >= std::size_t{64} << 20, "--memory ", text, " is too little; 64MB is the least");
+  return bytes;
+}
+
+void run(Flags& flags) {
+  data::PrepareOptions& options = flags.options;
+  options.format = data::log_format_from_name(flags.format);
+  options.memory_bytes = parse_bytes(flags.memory);
+  TGR_CHECK(flags.on_error == "stop" || flags.on_error == "skip",
+            "--on-error is stop or skip, not '", flags.on_error, "'");
+  options.bad_rows.skip = flags.on_error == "skip";
+  options.show_progress = isatty(STDERR_FILENO) != 0;
+  const data::InterruptGuard guard;
+  const data::PrepareReport report = data::prepare(options);
+  for (const std::string& remark : report.remarks) log::warn("{}", remark);
+  fmt::print("{}: {} users, {} items, {} events\n", options.out.string(), report.users,
+             report.items, report.events);
+  fmt::print("read {} rows, {:.1f} MB in {:.2f} s ({:.0f} MB/s), {}\n", report.rows,
+             static_cast<double>(report.input_bytes) * 1e-6, report.seconds,
+             static_cast<double>(report.input_bytes) * 1e-6 / report.seconds,
+             report.sorted_runs == 0 ? std::string("in memory")
+                                     : fmt::format("{} sorted runs", report.sorted_runs));
+  if (report.bad_rows + report.without_signal + report.filtered == 0) return;
+  fmt::print("left out: {} bad, {} without {}, {} by the k-core\n", report.bad_rows,
+             report.without_signal,
+             options.keep_signal.empty() ? "the signal" : options.keep_signal, report.filtered);
+}
+
+}  // namespace
+
+void add_data_prepare(CLI::App& app) {
+  auto* command = app.add_subcommand("prepare", "Turn raw logs into a sequence store");
+  auto flags = std::make_shared<Flags>();
+  data::PrepareOptions& options = flags->options;
+  command
+      ->add_option("INPUT", options.inputs,
+                   "log files, plain, .gz or .zst; '-' is standard input; with kuairand a "
+                   "folder of the published files, feature tables included")
+      ->required();
+  command->add_option("--out", options.out, "the store to make")->required();
+  command->add_option("--format", flags->format, "kuairand, movielens or csv")
+      ->capture_default_str();
+  command->add_option("--memory", flags->memory, "memory to use at most, whatever the input")
+      ->capture_default_str();
+  command->add_flag("--overwrite", options.overwrite, "replace a store that is there");
+  command->add_option("--min-user", options.min_user, "k-core: keep users with so many events");
+  command->add_option("--min-item", options.min_item, "k-core: keep items with so many events");
+  command->add_option("--keep-signal", options.keep_signal, "keep only rows with this signal");
+  command->add_option("--user-column", options.columns.user, "name, or number from 1");
+  command->add_option("--item-column", options.columns.item, "name, or number from 1");
+  command->add_option("--time-column", options.columns.time,
+                      "name, number from 1, or none: the order of the file");
+  command
+      ->add_option("--signal-columns", options.columns.signals,
+                   "columns to keep as signal bits, or none")
+      ->delimiter(',');
+  command
+      ->add_option("--number-columns", options.columns.numbers,
+                   "columns to keep as numbers, or none")
+      ->delimiter(',');
+  command->add_option("--delimiter", options.columns.delimiter,
+                      "one or two characters, or tab; found by itself when not given");
+  command->add_option("--header", options.columns.header, "auto, yes or no")->capture_default_str();
+  command->add_option("--time-unit", options.time_unit, "auto, s or ms, for whole-number times")
+      ->capture_default_str();
+  command->add_option("--ids", options.ids, "auto, integer or string")->capture_default_str();
+  command->add_option("--on-error", flags->on_error, "stop at a bad row, or skip it")
+      ->capture_default_str();
+  command->add_option("--max-bad", options.bad_rows.max_bad, "with skip: give up past so many")
+      ->capture_default_str();
+  command->add_option("--user-table", options.user_tables, "CSV about users to copy along");
+  command->add_option("--item-table", options.item_tables, "CSV about items to copy along");
+  command->callback([flags] { run(*flags); });
+}
+
+}  // namespace turbogr::apps

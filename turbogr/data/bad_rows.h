@@ -1,0 +1,50 @@
+// Rows that cannot be used: the first one stops the work, or they are counted by kind, a few of
+// each kept for the report, until there are too many.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace turbogr::data {
+
+enum class BadRow : std::uint8_t {
+  kColumns,
+  kEmptyId,
+  kNotANumber,
+  kTooLarge,
+  kBadTime,
+  kOpenQuote,
+};
+inline constexpr int kNumBadRowKinds = 6;
+std::string_view name_of(BadRow kind);
+
+struct BadRowPolicy {
+  bool skip = false;            // false: the first bad row throws
+  std::int64_t max_bad = 1000;  // when skipping: more than this throws
+};
+
+class BadRows {
+ public:
+  explicit BadRows(BadRowPolicy policy) : policy_(policy) {}
+
+  // `column` is empty when the row as a whole is wrong; `text` is the field or the row.
+  void add(BadRow kind, std::string_view file, std::int64_t line, std::string_view column,
+           std::string_view text, std::string_view remark = "");
+
+  std::int64_t count() const { return total_; }
+  // Lines for people: counts by kind and up to three rows of each. Empty when there are none.
+  std::vector<std::string> summary() const;
+
+ private:
+  static constexpr std::size_t kSamples = 3;
+
+  BadRowPolicy policy_;
+  std::int64_t total_ = 0;
+  std::array<std::int64_t, kNumBadRowKinds> counts_ = {};
+  std::array<std::vector<std::string>, kNumBadRowKinds> samples_;
+};
+
+}  // namespace turbogr::data

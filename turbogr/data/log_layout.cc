@@ -1,0 +1,239 @@
+#include "turbogr/data/log_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "turbogr/core/check.h"
+#include "turbogr/data/field.h"
+
+namespace turbogr::data {
+namespace {
+
+using Names = std::vector<std::string_view>;
+
+// In order of preference.
+const Names kUserNames = {"user_id",   "userid",     "user",        "uid",
+                          "visitorid", "visitor_id", "customer_id", "reviewerid"};
+const Names kItemNames = {"item_id",    "itemid",   "item",       "iid",         "video_id",
+                          "movieid",    "movie_id", "product_id", "parent_asin", "asin",
+                          "article_id", "track_id", "song_id",    "book_id"};
+const Names kTimeNames = {"time_ms",    "timestamp",      "time",     "ts",         "unixtime",
+                          "event_time", "unixreviewtime", "datetime", "created_at", "date"};
+const Names kSignalNames = {"is_click",   "is_like", "is_follow", "is_comment",
+                            "is_forward", "is_hate", "long_view", "is_profile_enter",
+                            "is_rand",    "click",   "like"};
+const Names kNumberNames = {"rating", "play_time_ms", "duration_ms", "play_time"};
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+std::string spelled_out(const std::string& delimiter) {
+  if (delimiter == "tab" || delimiter == "\\t") return "\t";
+  if (delimiter == "comma") return ",";
+  if (delimiter == "space") return " ";
+  return delimiter;
+}
+
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
+
+std::string guess_delimiter(std::string_view line, const std::string& file) {
+  std::string best;
+  std::size_t most = 0;
+  for (const char* candidate : {"::", ",", "\t", ";", "|"}) {
+    std::size_t count = 0;
+    const std::size_t step = std::strlen(candidate);
+    for (std::size_t at = line.find(candidate); at != std::string_view::npos;
+         at = line.find(candidate, at + step)) {
+      ++count;
+    }
+    if (count > most) {
+      most = count;
+      best = candidate;
+    }
+  }
+  TGR_CHECK(most > 0, "'", file, "': no delimiter in its first line '", shown(line),
+            "'; give --delimiter");
+  return best;
+}
+
+int find_name(const std::vector<std::string>& header, const Names& wanted) {
+  for (const std::string_view name : wanted) {
+    for (std::size_t i = 0; i < header.size(); ++i) {
+      if (lower(header[i]) == name) return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+bool all_digits(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// A column the user named or numbered.
+int find_asked(const LogLayout& layout, const std::string& asked, const std::string& file) {
+  for (std::size_t i = 0; layout.header && i < layout.names.size(); ++i) {
+    if (layout.names[i] == asked) return static_cast<int>(i);
+  }
+  if (all_digits(asked) && asked.size() < 6) {
+    const int number = std::stoi(asked);
+    TGR_CHECK(number >= 1 && number <= static_cast<int>(layout.num_columns), "'", file,
+              "': there is no column ", number, "; the first line has ", layout.num_columns);
+    return number - 1;
+  }
+  if (!layout.header) {
+    detail::throw_error("'", file, "' has no header, so no column '", asked,
+                        "'; number the columns from 1, or give --header yes");
+  }
+  detail::throw_error("'", file, "': there is no column '", asked,
+                      "'; it has: ", fmt::format("{}", fmt::join(layout.names, ", ")));
+}
+
+bool header_guess(LogFormat format, const ColumnMap& map, const std::vector<std::string>& first) {
+  Names known;
+  for (const Names* names : {&kUserNames, &kItemNames, &kTimeNames}) {
+    known.insert(known.end(), names->begin(), names->end());
+  }
+  if (find_name(first, known) >= 0 || format == LogFormat::kKuaiRand) return true;
+  for (const std::string* asked : {&map.user, &map.item, &map.time}) {
+    if (!all_digits(*asked) && std::find(first.begin(), first.end(), *asked) != first.end()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void check_found(const LogLayout& layout, const char* what, int column, const std::string& file,
+                 const ColumnMap& map) {
+  if (column >= 0) return;
+  const std::string columns = fmt::format("{}", fmt::join(layout.names, ", "));
+  if (layout.header && layout.num_columns == 1) {
+    detail::throw_error("'", file, "': split at '", layout.dialect.delimiter,
+                        "' the header is one column, '", shown(columns),
+                        "'; is --delimiter wrong?");
+  }
+  if (!layout.header && map.header != "no") {
+    detail::throw_error("'", file, "': no ", what, " column; its first line '", shown(columns),
+                        "' is no header with a usual name; give --", what,
+                        "-column with a name or a number from 1");
+  }
+  detail::throw_error("'", file, "': no ", what, " column; give --", what,
+                      "-column; it has: ", columns);
+}
+
+template <class Pick>
+void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const Names& usual,
+               const std::string& file, std::vector<int>& columns, std::vector<std::string>& names,
+               Pick&& also) {
+  if (asked.size() == 1 && asked[0] == "none") return;
+  const auto taken = [&](int i) {
+    return i == layout.user || i == layout.item || i == layout.time;
+  };
+  for (const std::string& name : asked) columns.push_back(find_asked(layout, name, file));
+  for (std::size_t i = 0; asked.empty() && layout.header && i < layout.names.size(); ++i) {
+    const std::string name = lower(layout.names[i]);
+    const bool known = std::find(usual.begin(), usual.end(), name) != usual.end();
+    if ((known || also(name)) && !taken(static_cast<int>(i))) {
+      columns.push_back(static_cast<int>(i));
+    }
+  }
+  for (const int column : columns) names.push_back(layout.names[static_cast<std::size_t>(column)]);
+}
+
+}  // namespace
+
+LogFormat log_format_from_name(std::string_view name) {
+  if (name == "kuairand") return LogFormat::kKuaiRand;
+  if (name == "movielens") return LogFormat::kMovieLens;
+  if (name == "csv") return LogFormat::kCsv;
+  detail::throw_error("unknown --format '", name, "'; there are kuairand, movielens and csv");
+}
+
+LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
+                      const std::string& file) {
+  TGR_CHECK(map.header == "auto" || map.header == "yes" || map.header == "no",
+            "--header is auto, yes or no, not '", map.header, "'");
+  std::string_view first_line;
+  for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
+    const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
+    first_line = first_bytes.substr(at, stop - at);
+    if (first_line.ends_with('\r')) first_line.remove_suffix(1);
+    at = stop + 1;
+  }
+  TGR_CHECK(!first_line.empty(), "'", file, "' is empty");
+
+  LogLayout layout;
+  const std::string asked = spelled_out(map.delimiter);
+  layout.dialect.delimiter = asked.empty() ? guess_delimiter(first_line, file) : asked;
+  layout.dialect.quotes = layout.dialect.delimiter == "," || layout.dialect.delimiter == ";" ||
+                          (format == LogFormat::kCsv && layout.dialect.delimiter.size() == 1);
+  MemorySource source(first_bytes);
+  CsvReader reader(source, file, layout.dialect);
+  reader.next();
+  for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
+  layout.num_columns = layout.names.size();
+  layout.header =
+      map.header == "auto" ? header_guess(format, map, layout.names) : map.header == "yes";
+
+  const auto find = [&](const std::string& name, const Names& usual) {
+    if (!name.empty()) return find_asked(layout, name, file);
+    return layout.header ? find_name(layout.names, usual) : -1;
+  };
+  layout.user = find(map.user, kUserNames);
+  layout.item = find(map.item, kItemNames);
+  if (map.time != "none") layout.time = find(map.time, kTimeNames);
+  const bool positional = format == LogFormat::kMovieLens && !layout.header;
+  if (positional) {
+    TGR_CHECK(layout.num_columns >= 4, "'", file, "': a MovieLens rating file has user, item, ",
+              "rating and time; its first line '", shown(first_line), "' has ", layout.num_columns,
+              " columns");
+    layout.user = layout.user < 0 ? 0 : layout.user;
+    layout.item = layout.item < 0 ? 1 : layout.item;
+    if (layout.time < 0 && map.time != "none") layout.time = 3;
+  }
+  if (format == LogFormat::kKuaiRand && (layout.user < 0) != (layout.item < 0)) {
+    layout.is_side_table = true;
+    layout.side_of_items = layout.user < 0;
+    return layout;
+  }
+  if (!layout.header && !positional) {
+    for (std::size_t i = 0; map.header == "no" && i < layout.num_columns; ++i) {
+      layout.names[i] = "column " + std::to_string(i + 1);
+    }
+  }
+  check_found(layout, "user", layout.user, file, map);
+  check_found(layout, "item", layout.item, file, map);
+  TGR_CHECK(layout.user != layout.item, "'", file, "': user and item are the same column");
+  for (std::size_t i = 0; !layout.header && i < layout.num_columns; ++i) {
+    layout.names[i] = "column " + std::to_string(i + 1);
+  }
+  if (layout.time >= 0) {
+    layout.time_named_ms = lower(layout.names[static_cast<std::size_t>(layout.time)]) == "time_ms";
+  }
+  if (positional) {
+    layout.names[2] = "rating";
+    if (map.numbers.empty()) {
+      layout.numbers = {2};
+      layout.number_names = {"rating"};
+    }
+  }
+  pick_list(layout, map.signals, kSignalNames, file, layout.signals, layout.signal_names,
+            [](const std::string& name) { return name.starts_with("is_"); });
+  if (!positional || !map.numbers.empty()) {
+    pick_list(layout, map.numbers, kNumberNames, file, layout.numbers, layout.number_names,
+              [](const std::string&) { return false; });
+  }
+  return layout;
+}
+
+}  // namespace turbogr::data

@@ -1,0 +1,52 @@
+// Which column of a log means what, and how that is found out: from a column map, from the format,
+// or from the usual names in the header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "turbogr/data/csv_reader.h"
+
+namespace turbogr::data {
+
+enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv };
+LogFormat log_format_from_name(std::string_view name);  // throws, listing those known
+
+// What the user asks for. A column is named, or numbered from 1; empty means find it.
+struct ColumnMap {
+  std::string user;
+  std::string item;
+  std::string time;                  // "none": the order of the file
+  std::vector<std::string> signals;  // "none" alone: keep none
+  std::vector<std::string> numbers;  // likewise
+  std::string delimiter;             // "tab" is spelled out
+  std::string header = "auto";       // auto, yes or no
+};
+
+// Where things stand in one file. Indices from 0; -1: not there.
+struct LogLayout {
+  CsvDialect dialect;
+  bool header = false;
+  std::size_t num_columns = 0;
+  std::vector<std::string> names;  // of all columns; "column 3" without a header
+  int user = -1;
+  int item = -1;
+  int time = -1;
+  std::vector<int> signals;
+  std::vector<int> numbers;
+  std::vector<std::string> signal_names;
+  std::vector<std::string> number_names;
+  bool time_named_ms = false;
+
+  bool is_side_table = false;  // KuaiRand's feature files: one of the two ids only
+  bool side_of_items = false;
+};
+
+// From the first bytes of a file. Throws when a column that is needed is not there, saying which
+// columns are.
+LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
+                      const std::string& file);
+
+}  // namespace turbogr::data

@@ -1,0 +1,224 @@
+#include "turbogr/data/prepare.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/trace.h"
+#include "turbogr/data/byte_source.h"
+#include "turbogr/data/event_sort.h"
+#include "turbogr/data/interrupt.h"
+#include "turbogr/data/partial_folder.h"
+#include "turbogr/data/prepare_parse.h"
+#include "turbogr/data/row_numbering.h"
+#include "turbogr/data/store_writer.h"
+
+namespace turbogr::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sorted rows to the store, a piece of one user's history at a time.
+class HistoryWriter {
+ public:
+  HistoryWriter(StoreWriter& writer, const ParsedLog& log, const Survivors* users)
+      : writer_(writer), log_(log), users_(users), ids_(log.users), layout_(log.rows->layout()) {
+    numbers_.resize(layout_.num_numbers);
+  }
+
+  void add(const std::byte* row) {
+    const auto user = load_field<std::int64_t>(row, RowLayout::kUser);
+    if (user != user_) {
+      flush();
+      begin_user();
+      user_ = user;
+    } else if (items_.size() == kPiece) {
+      flush();
+    }
+    items_.push_back(load_field<std::int64_t>(row, RowLayout::kItem));
+    if (log_.time_unit != TimeUnit::kNone) {
+      times_.push_back(load_field<std::int64_t>(row, RowLayout::kTime) / log_.time_divisor);
+    }
+    if (layout_.signals) signals_.push_back(load_field<std::uint32_t>(row, RowLayout::kSignals));
+    for (std::size_t i = 0; i < numbers_.size(); ++i) {
+      numbers_[i].push_back(load_field<float>(row, layout_.number(i)));
+    }
+  }
+
+  void flush() {
+    if (items_.empty()) return;
+    check_interrupt();
+    events_.items = items_;
+    events_.times = times_;
+    events_.signals = signals_;
+    events_.numbers.assign(numbers_.begin(), numbers_.end());
+    writer_.add_events(events_);
+    items_.clear();
+    times_.clear();
+    signals_.clear();
+    for (auto& numbers : numbers_) numbers.clear();
+  }
+
+ private:
+  static constexpr std::size_t kPiece = 1 << 14;
+
+  // Users come without gaps, so the next one's id is the next that survived.
+  void begin_user() {
+    const bool strings = log_.users.kind == IdKind::kString;
+    while (true) {
+      const bool stays = users_ == nullptr || users_->has(next_id_);
+      ++next_id_;
+      if (strings) {
+        const std::string& id = ids_.next_string();
+        if (stays) return writer_.begin_user(std::string_view(id));
+      } else {
+        const std::int64_t id = ids_.next_integer();
+        if (stays) return writer_.begin_user(id);
+      }
+    }
+  }
+
+  StoreWriter& writer_;
+  const ParsedLog& log_;
+  const Survivors* users_;
+  IdStream ids_;
+  RowLayout layout_;
+  std::int64_t next_id_ = 0;
+  std::int64_t user_ = -1;
+  std::vector<std::int64_t> items_;
+  std::vector<std::int64_t> times_;
+  std::vector<std::uint32_t> signals_;
+  std::vector<std::vector<float>> numbers_;
+  Events events_;
+};
+
+void write_item_ids(StoreWriter& writer, const SortedIds& ids, const Survivors* survivors) {
+  IdStream stream(ids);
+  for (std::int64_t i = 0; i < ids.count; ++i) {
+    const bool stays = survivors == nullptr || survivors->has(i);
+    if (ids.kind == IdKind::kString) {
+      const std::string& id = stream.next_string();
+      if (stays) writer.add_item_id(std::string_view(id));
+    } else {
+      const std::int64_t id = stream.next_integer();
+      if (stays) writer.add_item_id(id);
+    }
+  }
+}
+
+// Copies a feature table as it is, unpacked.
+void copy_table(StoreWriter& writer, const fs::path& from, const std::string& name,
+                const std::string& key) {
+  const std::string file = name + ".csv";
+  Input input = open_input(from);
+  FileWriter out(writer.folder() / file);
+  std::vector<char> block(1 << 18);
+  for (std::size_t count = 0; (count = input.bytes->read(block)) > 0;) {
+    check_interrupt();
+    out.append(block.data(), count);
+  }
+  out.close(/*sync=*/true);
+  writer.adopt_side_table({.key = key,
+                           .file = {.name = name,
+                                    .file = file,
+                                    .type = "csv",
+                                    .bytes = out.bytes(),
+                                    .checksum = out.checksum()}});
+}
+
+void copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
+                 const std::vector<fs::path>& found, const std::string& key) {
+  int number = 0;
+  for (const auto* list : {&found, &given}) {
+    for (const fs::path& table : *list) {
+      ++number;
+      const std::string name = key + "_features";
+      copy_table(writer, table, number > 1 ? fmt::format("{}_{}", name, number) : name, key);
+    }
+  }
+}
+
+}  // namespace
+
+PrepareReport prepare(const PrepareOptions& options) {
+  TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
+            "--min-user and --min-item cannot be negative");
+  // Freed blocks go back to the system, and one arena keeps the address space small.
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 16);
+  const std::int64_t begin_ns = Trace::now_ns();
+  const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
+  PrepareReport report;
+  Progress progress(options.show_progress);
+  const MemoryPlan plan(options.memory_bytes);
+  PartialFolder folder(options.out, options.overwrite);
+  const fs::path work = folder.path() / "work";
+  fs::create_directory(work);
+
+  ParsedLog log = parse_logs(options, plan, work, progress, report);
+  report.parse_seconds = elapsed();
+
+  RowNumbering numbering(options, plan, log, work);
+  numbering.find();
+  const CoreFilter* core = numbering.core() ? &*numbering.core() : nullptr;
+  const std::int64_t num_users = core != nullptr ? core->users.count() : log.users.count;
+  const std::int64_t num_items = core != nullptr ? core->items.count() : log.items.count;
+  TGR_CHECK(num_users > 0, "no event is left: --min-user ", options.min_user, " and --min-item ",
+            options.min_item, " take all of ", log.rows->size(), " away");
+
+  const RowLayout layout = log.rows->layout();
+  const std::int64_t num_rows = log.rows->size();
+  EventSort sort(layout, plan.row_capacity(layout.stride()),
+                 {.num_users = num_users, .first_time = log.first_time, .last_time = log.last_time},
+                 work / "runs.tmp", plan.working);
+  progress.begin("sorting", num_rows, "rows");
+  std::int64_t kept = 0;
+  if (log.rows->in_memory()) {
+    std::byte* const rows = log.rows->data();
+    numbering.for_each_row([&](const std::byte* row) {
+      std::byte* to = rows + layout.stride() * static_cast<std::size_t>(kept++);
+      if (to != row) std::memmove(to, row, layout.stride());
+    });
+    sort.adopt(log.rows->release_memory(), static_cast<std::size_t>(kept));
+  } else {
+    numbering.for_each_row([&](const std::byte* row) {
+      std::memcpy(sort.add(), row, layout.stride());
+      if ((++kept & 0xfff) == 0) progress.update(kept);
+    });
+    log.rows->remove_file();
+  }
+  report.filtered = num_rows - kept;
+  numbering.release();
+
+  StoreWriter writer(std::move(folder), {.time_unit = log.time_unit,
+                                         .num_items = num_items,
+                                         .user_ids = log.users.kind,
+                                         .item_ids = log.items.kind,
+                                         .signals = log.signal_names,
+                                         .numbers = log.number_names});
+  progress.begin("writing", kept, "rows");
+  {
+    HistoryWriter histories(writer, log, core != nullptr ? &core->users : nullptr);
+    sort.drain([&](const std::byte* row) {
+      histories.add(row);
+      if ((writer.num_events() & 0xfff) == 0) progress.update(writer.num_events());
+    });
+    histories.flush();
+    report.sorted_runs = sort.num_runs();
+  }
+  write_item_ids(writer, log.items, core != nullptr ? &core->items : nullptr);
+  copy_tables(writer, options.user_tables, log.user_tables, "user");
+  copy_tables(writer, options.item_tables, log.item_tables, "item");
+  report.users = writer.num_users();
+  report.items = num_items;
+  report.events = writer.num_events();
+  fs::remove_all(work);
+  writer.finish();
+  report.seconds = elapsed();
+  return report;
+}
+
+}  // namespace turbogr::data

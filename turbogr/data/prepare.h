@@ -1,0 +1,56 @@
+// From raw logs to a sequence store, in memory that does not grow with the input.
+//
+// Rows are parsed once and kept (the surplus in a temporary file) while the distinct ids are
+// gathered; ids are numbered in ascending order; the k-core is found if one is asked for; rows are
+// sorted by (user, time, input order) and written. The store depends on the input and on what is
+// asked of it, never on the memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "turbogr/data/bad_rows.h"
+#include "turbogr/data/log_layout.h"
+
+namespace turbogr::data {
+
+struct PrepareOptions {
+  LogFormat format = LogFormat::kCsv;
+  std::vector<std::filesystem::path> inputs;  // "-": standard input
+  std::filesystem::path out;
+  bool overwrite = false;
+  ColumnMap columns;
+  std::string time_unit = "auto";  // auto, s or ms: of integer times
+  std::string ids = "auto";        // auto, integer or string
+  std::string keep_signal;         // keep only rows that carry it
+  std::int64_t min_user = 0;       // k-core: events a user, events an item
+  std::int64_t min_item = 0;
+  BadRowPolicy bad_rows;
+  std::size_t memory_bytes = std::size_t{2} << 30;
+  std::vector<std::filesystem::path> user_tables;  // CSV files copied into the store
+  std::vector<std::filesystem::path> item_tables;
+  bool show_progress = false;
+};
+
+struct PrepareReport {
+  std::int64_t input_bytes = 0;  // of the files, as they lie on the disk
+  std::int64_t rows = 0;         // read
+  std::int64_t bad_rows = 0;
+  std::int64_t without_signal = 0;  // left out by keep_signal
+  std::int64_t filtered = 0;        // left out by the k-core
+  std::int64_t users = 0;
+  std::int64_t items = 0;
+  std::int64_t events = 0;
+  std::size_t sorted_runs = 0;  // 0: all rows fitted in memory
+  double parse_seconds = 0;
+  double seconds = 0;
+  std::vector<std::string> remarks;  // what a person should know
+};
+
+// Throws with nothing left behind but, after a hard kill, a folder `<out>.partial-<pid>`.
+PrepareReport prepare(const PrepareOptions& options);
+
+}  // namespace turbogr::data

@@ -1,0 +1,364 @@
+#include "turbogr/data/prepare_parse.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "turbogr/core/check.h"
+#include "turbogr/data/byte_source.h"
+#include "turbogr/data/csv_reader.h"
+
+namespace turbogr::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostNumbers = 64;
+
+// A folder stands for the files of the format in it, in order of their names.
+std::vector<fs::path> expand_inputs(const PrepareOptions& options) {
+  std::vector<fs::path> files;
+  for (const fs::path& input : options.inputs) {
+    if (options.format != LogFormat::kKuaiRand || !fs::is_directory(input)) {
+      files.push_back(input);
+      continue;
+    }
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(input)) {
+      const std::string name = entry.path().filename().string();
+      const bool wanted = name.starts_with("log_standard") || name.starts_with("log_random") ||
+                          name.starts_with("user_features") ||
+                          name.starts_with("video_features_basic");
+      if (wanted && name.find(".csv") != std::string::npos) found.push_back(entry.path());
+    }
+    TGR_CHECK(!found.empty(), "'", input.string(),
+              "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  TGR_CHECK(!files.empty(), "no input file is given");
+  return files;
+}
+
+std::int64_t total_bytes(const std::vector<fs::path>& files) {
+  std::int64_t total = 0;
+  for (const fs::path& file : files) {
+    std::error_code error;
+    const auto bytes = fs::file_size(file, error);
+    if (error) return -1;
+    total += static_cast<std::int64_t>(bytes);
+  }
+  return total;
+}
+
+class Parser {
+ public:
+  Parser(const PrepareOptions& options, const MemoryPlan& plan, const fs::path& folder,
+         Progress& progress, PrepareReport& report)
+      : options_(options),
+        plan_(plan),
+        folder_(folder),
+        progress_(progress),
+        report_(report),
+        bad_(options.bad_rows) {}
+
+  ParsedLog run() {
+    const std::vector<fs::path> files = expand_inputs(options_);
+    progress_.begin("reading", total_bytes(files), "B");
+    for (const fs::path& file : files) read_file(file);
+    return finish();
+  }
+
+ private:
+  void read_file(const fs::path& path);
+  void begin_logs(const LogLayout& layout, std::string_view first_bytes, const std::string& file);
+  bool guess_integers(const LogLayout& layout, std::string_view first_bytes, int column) const;
+  void check_same(const LogLayout& layout, const std::string& file) const;
+  void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
+  void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
+              const std::string& file);
+  void settle_time(ParsedLog& log);
+  ParsedLog finish();
+
+  const PrepareOptions& options_;
+  const MemoryPlan& plan_;
+  const fs::path& folder_;
+  Progress& progress_;
+  PrepareReport& report_;
+  BadRows bad_;
+
+  std::optional<LogLayout> layout_;  // of the first log; later ones must offer the same
+  bool integer_users_ = true;
+  bool integer_items_ = true;
+  std::unique_ptr<IdCollector> users_;
+  std::unique_ptr<IdCollector> items_;
+  std::unique_ptr<EventRows> rows_;
+  std::uint32_t keep_mask_ = 0;
+
+  std::optional<TimeSpelling> spelling_;
+  std::int64_t first_time_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last_time_ = std::numeric_limits<std::int64_t>::min();
+  std::int64_t without_time_ = 0;
+  bool whole_seconds_ = true;
+  std::vector<std::int64_t> empty_signals_;
+  std::vector<fs::path> user_tables_;
+  std::vector<fs::path> item_tables_;
+};
+
+bool Parser::guess_integers(const LogLayout& layout, std::string_view first_bytes,
+                            int column) const {
+  if (options_.format != LogFormat::kCsv && options_.ids == "auto") return true;
+  if (options_.ids != "auto") return options_.ids == "integer";
+  // The first thousand rows decide, the last line aside: it may be cut.
+  const std::size_t end = first_bytes.rfind('\n');
+  if (end != std::string_view::npos) first_bytes = first_bytes.substr(0, end);
+  MemorySource source(first_bytes);
+  CsvReader reader(source, "", layout.dialect);
+  if (layout.header) reader.next();
+  for (int row = 0; row < 1000 && reader.next(); ++row) {
+    if (reader.fields().size() != layout.num_columns) continue;
+    std::int64_t number = 0;
+    const std::string_view text = reader.fields()[static_cast<std::size_t>(column)];
+    if (!text.empty() && parse_integer(text, number) != FieldError::kNone) return false;
+  }
+  return true;
+}
+
+void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
+                        const std::string& file) {
+  layout_ = layout;
+  TGR_CHECK(layout.signals.size() <= 32, "'", file, "': ", layout.signals.size(),
+            " signal columns; a store keeps 32 at most: name those wanted with --signal-columns");
+  TGR_CHECK(layout.numbers.size() <= kMostNumbers, "'", file, "': more than ", kMostNumbers,
+            " columns of numbers");
+  TGR_CHECK(options_.ids == "auto" || options_.ids == "integer" || options_.ids == "string",
+            "--ids is auto, integer or string, not '", options_.ids, "'");
+  integer_users_ = guess_integers(layout, first_bytes, layout.user);
+  integer_items_ = guess_integers(layout, first_bytes, layout.item);
+  const auto kind = [](bool integer) { return integer ? IdKind::kInt64 : IdKind::kString; };
+  users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
+  items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
+  const RowLayout rows{.signals = !layout.signals.empty(), .num_numbers = layout.numbers.size()};
+  rows_ =
+      std::make_unique<EventRows>(rows, plan_.row_capacity(rows.stride()), folder_ / "rows.tmp");
+  empty_signals_.assign(layout.signals.size(), 0);
+  if (options_.keep_signal.empty()) return;
+  const auto& names = layout.signal_names;
+  const auto at = std::find(names.begin(), names.end(), options_.keep_signal);
+  TGR_CHECK(at != names.end(), "--keep-signal ", options_.keep_signal,
+            " is not among the signals: ", fmt::format("{}", fmt::join(names, ", ")));
+  keep_mask_ = std::uint32_t{1} << (at - names.begin());
+}
+
+void Parser::check_same(const LogLayout& layout, const std::string& file) const {
+  TGR_CHECK(layout.signal_names == layout_->signal_names &&
+                layout.number_names == layout_->number_names &&
+                (layout.time >= 0) == (layout_->time >= 0),
+            "'", file, "' does not have the columns of the first file (",
+            fmt::format("{}", fmt::join(layout_->names, ", ")),
+            "); prepare it apart or name the columns to keep");
+}
+
+void Parser::read_file(const fs::path& path) {
+  const std::int64_t bytes_before = report_.input_bytes;
+  Input input = open_input(path);
+  CsvReader reader(*input.bytes, input.name, {});
+  const LogLayout layout =
+      find_layout(options_.format, options_.columns, reader.peek(), input.name);
+  if (layout.is_side_table) {
+    TGR_CHECK(path != "-", "standard input holds a feature table; give it as a file");
+    (layout.side_of_items ? item_tables_ : user_tables_).push_back(path);
+    return;
+  }
+  if (layout_) {
+    check_same(layout, input.name);
+  } else {
+    begin_logs(layout, reader.peek(), input.name);
+  }
+  reader.set_dialect(layout.dialect);
+  if (layout.header) reader.next();
+  std::int64_t row = 0;
+  while (reader.next()) {
+    ++report_.rows;
+    read_row(reader, layout, input.name);
+    if ((++row & 0xfff) == 0) progress_.update(bytes_before + *input.consumed);
+  }
+  report_.input_bytes = bytes_before + *input.consumed;
+}
+
+void Parser::reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
+                    const std::string& file) {
+  ++report_.bad_rows;
+  const auto at = static_cast<std::size_t>(column);
+  const std::string_view text = reader.fields()[at];
+  const std::string_view name = layout.names[at];
+  if (error == FieldError::kEmpty) {
+    bad_.add(BadRow::kEmptyId, file, reader.line(), name, reader.text());
+  } else if (error == FieldError::kTooLarge) {
+    bad_.add(BadRow::kTooLarge, file, reader.line(), name, text,
+             column == layout.time ? "times are seconds or milliseconds" : "");
+  } else if (error == FieldError::kBadTime || column == layout.time) {
+    bad_.add(BadRow::kBadTime, file, reader.line(), name, text);
+  } else {
+    const bool id = column == layout.user || column == layout.item;
+    bad_.add(BadRow::kNotANumber, file, reader.line(), name, text,
+             id ? "ids before it were numbers; --ids string takes any text" : "");
+  }
+}
+
+void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file) {
+  const std::vector<std::string_view>& fields = reader.fields();
+  if (reader.unclosed_quote()) {
+    ++report_.bad_rows;
+    bad_.add(BadRow::kOpenQuote, file, reader.line(), "", reader.text());
+    return;
+  }
+  if (fields.size() != layout.num_columns) {
+    ++report_.bad_rows;
+    bad_.add(BadRow::kColumns, file, reader.line(), "", reader.text(),
+             fmt::format("{} columns, not {}{}", fields.size(), layout.num_columns,
+                         reader.ends_without_newline() ? "; the file seems cut short" : ""));
+    return;
+  }
+  const auto field = [&](int column) { return fields[static_cast<std::size_t>(column)]; };
+
+  std::int64_t time = 0;
+  bool has_time = false;
+  if (layout.time >= 0 && !field(layout.time).empty()) {
+    if (!spelling_) spelling_ = guess_time_spelling(field(layout.time));
+    const FieldError error = parse_time(field(layout.time), *spelling_, time);
+    if (error != FieldError::kNone) return reject(error, reader, layout, layout.time, file);
+    has_time = true;
+  }
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < layout.signals.size(); ++i) {
+    bool set = false;
+    const std::string_view text = field(layout.signals[i]);
+    const FieldError error = parse_signal(text, set);
+    if (error != FieldError::kNone) return reject(error, reader, layout, layout.signals[i], file);
+    bits |= static_cast<std::uint32_t>(set) << i;
+    empty_signals_[i] += text.empty() ? 1 : 0;
+  }
+  float numbers[kMostNumbers];
+  for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
+    const FieldError error = parse_float(field(layout.numbers[i]), numbers[i]);
+    if (error != FieldError::kNone) return reject(error, reader, layout, layout.numbers[i], file);
+  }
+  // Ids are looked at before they are gathered: a bad row must leave no trace.
+  std::int64_t user = 0;
+  std::int64_t item = 0;
+  const auto check_id = [&](bool integer, int column, std::int64_t& id) {
+    const std::string_view text = field(column);
+    return integer ? parse_integer(text, id)
+                   : (text.empty() ? FieldError::kEmpty : FieldError::kNone);
+  };
+  FieldError error = check_id(integer_users_, layout.user, user);
+  if (error != FieldError::kNone) return reject(error, reader, layout, layout.user, file);
+  error = check_id(integer_items_, layout.item, item);
+  if (error != FieldError::kNone) return reject(error, reader, layout, layout.item, file);
+  if ((bits & keep_mask_) != keep_mask_) {
+    ++report_.without_signal;
+    return;
+  }
+  if (integer_users_) {
+    users_->add_integer(user);
+  } else {
+    user = users_->add_string(field(layout.user));
+  }
+  if (integer_items_) {
+    items_->add_integer(item);
+  } else {
+    item = items_->add_string(field(layout.item));
+  }
+  if (has_time) {
+    first_time_ = std::min(first_time_, time);
+    last_time_ = std::max(last_time_, time);
+    if (*spelling_ != TimeSpelling::kInteger) whole_seconds_ = whole_seconds_ && time % 1000 == 0;
+  } else {
+    ++without_time_;
+  }
+  std::byte* row = rows_->add();
+  store_field(row, RowLayout::kUser, user);
+  store_field(row, RowLayout::kItem, item);
+  store_field(row, RowLayout::kTime, time);
+  if (!layout.signals.empty()) store_field(row, RowLayout::kSignals, bits);
+  if (!layout.numbers.empty()) {
+    std::memcpy(row + rows_->layout().number(0), numbers, 4 * layout.numbers.size());
+  }
+}
+
+void Parser::settle_time(ParsedLog& log) {
+  TGR_CHECK(options_.time_unit == "auto" || options_.time_unit == "s" || options_.time_unit == "ms",
+            "--time-unit is auto, s or ms, not '", options_.time_unit, "'");
+  const std::int64_t rows = rows_->size();
+  if (without_time_ > 0 || layout_->time < 0) {
+    if (layout_->time >= 0) {
+      report_.remarks.push_back(fmt::format(
+          "{} of {} rows have no time: the store keeps the order of the files and no times",
+          without_time_, rows));
+    } else if (options_.columns.time != "none") {
+      report_.remarks.push_back("no time column: the store keeps the order of the files");
+    }
+    return;
+  }
+  log.first_time = first_time_;
+  log.last_time = last_time_;
+  if (*spelling_ != TimeSpelling::kInteger) {
+    log.time_unit = whole_seconds_ ? TimeUnit::kSeconds : TimeUnit::kMilliseconds;
+    log.time_divisor = whole_seconds_ ? 1000 : 1;
+    return;
+  }
+  // Seconds reach 10^11 in the year 5138; milliseconds did in 1973.
+  constexpr std::int64_t kMillisecondsFrom = 100'000'000'000;
+  const bool milliseconds = options_.time_unit == "auto"
+                                ? layout_->time_named_ms || last_time_ >= kMillisecondsFrom
+                                : options_.time_unit == "ms";
+  log.time_unit = milliseconds ? TimeUnit::kMilliseconds : TimeUnit::kSeconds;
+}
+
+ParsedLog Parser::finish() {
+  TGR_CHECK(layout_.has_value(), "the inputs hold feature tables only; give a log as well");
+  for (const std::string& line : bad_.summary()) report_.remarks.push_back(line);
+  TGR_CHECK(rows_->size() > 0, "no usable row in the input: ", report_.rows, " rows read, ",
+            report_.bad_rows, " bad, ", report_.without_signal, " without the signal asked for");
+  for (std::size_t i = 0; i < empty_signals_.size(); ++i) {
+    if (empty_signals_[i] == 0) continue;
+    report_.remarks.push_back(fmt::format("{} is empty in {} rows; taken as not set",
+                                          layout_->signal_names[i], empty_signals_[i]));
+  }
+  ParsedLog log;
+  settle_time(log);
+  rows_->close();
+  log.users = users_->finish();
+  users_.reset();
+  log.items = items_->finish();
+  items_.reset();
+  log.rows = std::move(rows_);
+  log.signal_names = layout_->signal_names;
+  log.number_names = layout_->number_names;
+  log.user_tables = std::move(user_tables_);
+  log.item_tables = std::move(item_tables_);
+  return log;
+}
+
+}  // namespace
+
+MemoryPlan::MemoryPlan(std::size_t memory_bytes) {
+  // The program itself, its libraries and fixed buffers; little budgets are for tests.
+  constexpr std::size_t kProgramBytes = std::size_t{24} << 20;
+  const std::size_t room =
+      memory_bytes > 2 * kProgramBytes ? memory_bytes - kProgramBytes : memory_bytes / 2;
+  rows = room / 100 * 60;
+  ids = room / 8;
+  lookup = room / 10;
+  working = room / 100 * 60;
+}
+
+ParsedLog parse_logs(const PrepareOptions& options, const MemoryPlan& plan, const fs::path& folder,
+                     Progress& progress, PrepareReport& report) {
+  return Parser(options, plan, folder, progress, report).run();
+}
+
+}  // namespace turbogr::data
