@@ -1,5 +1,6 @@
 // `turbogr data synth`: a world of any size that behaves like a published one.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/interrupt.h"
+#include "turbogr/data/progress.h"
 #include "turbogr/data/synth.h"
 
 namespace turbogr::apps {
@@ -20,6 +22,7 @@ struct SynthCommand {
   std::string csv;
   int threads = 0;
   bool overwrite = false;
+  bool numbers = false;
 };
 
 void run_synth(const SynthCommand& command) {
@@ -28,22 +31,29 @@ void run_synth(const SynthCommand& command) {
   const data::InterruptGuard guard;
   ThreadPool pool(command.threads);
   const data::SynthWorld world(command.options);
+  data::Progress progress(isatty(STDERR_FILENO) != 0);
   const auto timed = [&](const std::string& target, auto&& write) {
+    progress.begin("making", world.num_events(), "events");
     const auto begin = std::chrono::steady_clock::now();
-    write();
+    write([&](std::int64_t events) { progress.update(events); });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    fmt::print(
-        "{}: {} users, {} events of {} items at most, {:.1f} s, {:.1f} M events/s on {} threads\n",
-        target, world.num_users(), world.num_events(), world.catalogue().num_items(),
-        seconds.count(), static_cast<double>(world.num_events()) / seconds.count() / 1e6,
-        pool.size());
+    progress.clear();
+    fmt::print("{}: {} users, {} events, a catalogue of {} items\n", target, world.num_users(),
+               world.num_events(), world.catalogue().num_items());
+    fmt::print("made in {:.2f} s ({:.1f} M events/s on {} threads)\n", seconds.count(),
+               static_cast<double>(world.num_events()) / seconds.count() / 1e6, pool.size());
   };
   if (!command.store.empty()) {
-    timed(command.store,
-          [&] { data::write_synth_store(world, pool, command.store, command.overwrite); });
+    timed(command.store, [&](const data::SynthProgress& show) {
+      data::write_synth_store(
+          world, pool, command.store,
+          {.overwrite = command.overwrite, .numbers = command.numbers, .progress = show});
+    });
   }
   if (!command.csv.empty()) {
-    timed(command.csv, [&] { data::write_synth_csv(world, pool, command.csv); });
+    timed(command.csv, [&](const data::SynthProgress& show) {
+      data::write_synth_csv(world, pool, command.csv, show);
+    });
   }
 }
 
@@ -67,6 +77,8 @@ void add_data_synth(CLI::App& data) {
       ->capture_default_str();
   command->add_option("--out", synth->store, "the sequence store to write");
   command->add_option("--csv", synth->csv, "a folder for raw logs in KuaiRand's own files");
+  command->add_flag("--numbers", synth->numbers,
+                    "keep play_time_ms and duration_ms in the store, as prepare does");
   command->add_flag("--overwrite", synth->overwrite, "replace a store that exists");
   command->callback([synth] { run_synth(*synth); });
 }

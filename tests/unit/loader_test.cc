@@ -139,6 +139,37 @@ TEST(Loader, TimesComeInTheUnitAskedFor) {
           "milliseconds cannot be had"));
 }
 
+TEST(Loader, MillisecondsRoundDownBefore1970Too) {
+  TemporaryFolder folder;
+  StoreWriter writer(folder / "s", {.time_unit = TimeUnit::kMilliseconds, .num_items = 1});
+  writer.add_user({.items = Ints(5, 0),
+                   .times = Ints{-2000, -1999, -1, 0, 1999},
+                   .signals = {},
+                   .numbers = {}});
+  writer.finish();
+  const Store store(folder / "s");
+  Batch batch;
+  Loader(store, {.windows = {.holdout = Holdout("test")}}).next(batch);
+  EXPECT_EQ(batch.key_times, (Ints{-2, -2, -1}));
+  EXPECT_EQ(batch.query_times, (Ints{-2, -1, 0}));
+}
+
+TEST(Loader, ReadsStoresOfMoreItemsThan31BitsCount) {
+  TemporaryFolder folder;
+  const std::int64_t many = (std::int64_t{1} << 31) + 10;
+  StoreWriter writer(folder / "s", {.num_items = many});
+  const Ints items = {many - 1, 0, many - 3, many - 4};
+  writer.add_user({.items = items, .times = {}, .signals = {}, .numbers = {}});
+  writer.finish();
+  const Store store(folder / "s");
+  ASSERT_TRUE(store.wide_items());
+  Batch batch;
+  Loader(store, {.windows = {.split = Split::kTest}}).next(batch);
+  EXPECT_EQ(batch.items, (Ints{many - 1, 0, many - 3}));
+  EXPECT_EQ(batch.targets, (Ints{0, many - 3, many - 4}));
+  EXPECT_EQ(batch.seen_items, (Ints{many - 1, 0, many - 3}));
+}
+
 TEST(Loader, RefusesWhatItCannotServe) {
   TemporaryFolder folder;
   write_numbered_store(folder / "s", {5, 4});

@@ -52,7 +52,8 @@ TEST(SynthFiles, StoreHoldsTheWorldWithTheItemsThatAppear) {
   const SynthWorld world({.users = 30, .mean_length = 100});
   ThreadPool pool(2);
   std::int64_t done = 0;
-  write_synth_store(world, pool, folder / "store", false, [&](std::int64_t n) { done = n; });
+  write_synth_store(world, pool, folder / "store",
+                    {.progress = [&](std::int64_t events) { done = events; }});
   EXPECT_EQ(done, world.num_events());
   const Store store(folder / "store");
   store.verify();
@@ -77,7 +78,7 @@ TEST(SynthFiles, StoreHoldsTheWorldWithTheItemsThatAppear) {
   EXPECT_EQ(std::count(met.begin(), met.end(), 0), 0);
 
   EXPECT_NE(message_of([&] { write_synth_store(world, pool, folder / "store"); }), "");
-  write_synth_store(world, pool, folder / "store", /*overwrite=*/true);
+  write_synth_store(world, pool, folder / "store", {.overwrite = true});
 }
 
 struct Row {

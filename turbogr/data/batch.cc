@@ -7,7 +7,7 @@
 namespace turbogr::data {
 namespace {
 
-// Whole seconds, down also before 1970. Written as an unsigned division, which vectorises.
+// Rounded down, before 1970 too.
 std::int64_t whole_seconds(std::int64_t milliseconds) {
   return milliseconds >= 0 ? milliseconds / 1000 : -((999 - milliseconds) / 1000);
 }

@@ -14,10 +14,16 @@ namespace turbogr::data {
 // Called now and then from the writing thread with the events done so far, of num_events().
 using SynthProgress = std::function<void(std::int64_t events)>;
 
-// Only items that some user met are in the store; their original ids are the catalogue's.
+struct SynthStoreOptions {
+  bool overwrite = false;  // a store that is there
+  bool numbers = false;    // keep play_time_ms and duration_ms too, as prepare does
+  SynthProgress progress = {};
+};
+
+// Only items that some user met are in the store; their original ids are the catalogue's. The bytes
+// are those that preparing the raw logs gives.
 void write_synth_store(const SynthWorld& world, ThreadPool& pool,
-                       const std::filesystem::path& target, bool overwrite = false,
-                       const SynthProgress& progress = {});
+                       const std::filesystem::path& target, const SynthStoreOptions& options = {});
 
 // The 19 columns of KuaiRand-27K's standard logs, in its four files: rows go to a file pair by date
 // and to a part by odd and even days, so that every file holds nearly all users. Only for presets
