@@ -23,5 +23,6 @@ void add_data_verify(CLI::App& data);
 
 void add_doctor(CLI::App& app);
 void add_report(CLI::App& app);
+void add_train(CLI::App& app);
 
 }  // namespace turbogr::apps

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   app.parse_complete_callback([&] { turbogr::log::set_up(level); });
 
   turbogr::apps::add_data(app);
+  turbogr::apps::add_train(app);
   turbogr::apps::add_config(app);
   turbogr::apps::add_report(app);
   turbogr::apps::add_bench(app);

@@ -107,8 +107,6 @@ struct EvalConfig {
   std::int64_t every_steps = 0;
   std::vector<std::int64_t> at = {10, 50, 200};
   std::string metric = "ndcg@10";
-  std::int64_t batch = 256;
-  std::int64_t chunk = 65536;
   std::int64_t max_users = 0;
 
   bool operator==(const EvalConfig&) const = default;

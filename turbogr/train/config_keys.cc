@@ -200,8 +200,6 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),
       TGR_KEY(eval, at, cutoffs(), "K of HR@K and NDCG@K"),
       TGR_KEY(eval, metric, metric_word(), "what makes a checkpoint the best (validation split)"),
-      TGR_KEY(eval, batch, at_least(1), "users scored together"),
-      TGR_KEY(eval, chunk, at_least(1), "items scored together"),
       TGR_KEY(eval, max_users, at_least(0), "users evaluated during training; 0: all"),
 
       TGR_KEY(log, every, at_least(1), "steps between lines of metrics.jsonl and of the log"),

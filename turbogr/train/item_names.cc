@@ -1,0 +1,78 @@
+#include "turbogr/train/item_names.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr const char* kOffsets = "item_names.offsets";
+constexpr const char* kText = "item_names.text";
+
+struct SavedNames {
+  View<const std::int64_t, 1> offsets;
+  View<const std::uint8_t, 1> text;
+
+  explicit SavedNames(const Checkpoint& saved)
+      : offsets(saved.view<std::int64_t, 1>(kOffsets)), text(saved.view<std::uint8_t, 1>(kText)) {}
+
+  std::int64_t size() const { return offsets.shape[0] - 1; }
+  std::string_view name(std::int64_t index) const {
+    return {reinterpret_cast<const char*>(text.data) + offsets(index),
+            static_cast<std::size_t>(offsets(index + 1) - offsets(index))};
+  }
+};
+
+}  // namespace
+
+std::vector<NamedTensor> ItemNames::tensors(const data::Store& store) {
+  if (offsets_.size() == 0) {
+    const std::int64_t items = store.num_items();
+    offsets_ = Tensor(DType::kI64, {items + 1});
+    std::string all;
+    for (std::int64_t item = 0; item < items; ++item) {
+      all += store.item_ids().text(item);
+      offsets_.view<std::int64_t, 1>()(item + 1) = static_cast<std::int64_t>(all.size());
+    }
+    text_ = Tensor(DType::kU8, {static_cast<std::int64_t>(all.size())});
+    std::memcpy(text_.data(), all.data(), all.size());
+  }
+  return {named(kOffsets, offsets_), named(kText, text_)};
+}
+
+void check_item_names(const Checkpoint& saved, const data::Store& store) {
+  const SavedNames names(saved);
+  TGR_CHECK(names.size() == store.num_items(), "checkpoint '", saved.folder(), "' has ",
+            names.size(), " items; the store '", store.folder().string(), "' has ",
+            store.num_items(), ": start a new run with run.start_from to keep the known rows");
+  for (std::int64_t item = 0; item < names.size(); ++item) {
+    TGR_CHECK(names.name(item) == store.item_ids().text(item), "checkpoint '", saved.folder(),
+              "' has item '", names.name(item), "' where the store '", store.folder().string(),
+              "' has '", store.item_ids().text(item),
+              "': start a new run with run.start_from to match items by id");
+  }
+}
+
+std::int64_t read_known_rows(const Checkpoint& saved, const data::Store& store,
+                             View<float, 2> rows) {
+  const SavedNames names(saved);
+  const View<const float, 2> table = saved.view<float, 2>("items");
+  TGR_CHECK(table.shape[0] == names.size() && table.shape[1] == rows.shape[1], "checkpoint '",
+            saved.folder(), "': its item table is [", table.shape[0], ", ", table.shape[1],
+            "] for ", names.size(), " items; wanted width ", rows.shape[1]);
+  std::int64_t known = 0;
+  for (std::int64_t item = 0; item < names.size(); ++item) {
+    const auto index = store.item_ids().find(names.name(item));
+    if (!index) continue;
+    std::copy_n(table.data + item * table.shape[1], table.shape[1],
+                rows.data + *index * rows.shape[1]);
+    ++known;
+  }
+  return known;
+}
+
+}  // namespace turbogr::train

@@ -1,0 +1,26 @@
+// The folder a run writes into, and what else it leaves there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "turbogr/train/config.h"
+
+namespace turbogr::train {
+
+struct RunFolder {
+  std::string path;
+
+  std::string checkpoints() const { return path + "/checkpoints"; }
+  std::string metrics() const { return path + "/metrics.jsonl"; }
+  std::string trace() const { return path + "/trace.json"; }
+  std::string lengths() const { return path + "/lengths.json"; }
+  std::string config() const { return path + "/config.toml"; }
+  std::string tensorboard() const { return path + "/tensorboard"; }
+};
+
+// Makes the folder and writes the resolved config. A new run wants it absent or empty; a resumed
+// one wants a checkpoint in it.
+RunFolder open_run_folder(const Config& config);
+
+}  // namespace turbogr::train

@@ -1,0 +1,130 @@
+#include "turbogr/train/run_options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::int64_t kDefaultBatch = 128;
+
+data::CollateOptions collate_options(const Config& config, const data::Store& store) {
+  data::CollateOptions collate;
+  collate.time_unit = config.model.time_unit == "milliseconds" ? data::TimeUnit::kMilliseconds
+                                                               : data::TimeUnit::kSeconds;
+  if (!store.has_times()) collate.time_unit = data::TimeUnit::kSeconds;
+  return collate;
+}
+
+}  // namespace
+
+model::ModelOptions model_options(const Config& config) {
+  const ModelConfig& m = config.model;
+  model::ModelOptions options;
+  options.kind = model::model_kind_from_name(m.kind);
+  options.layers = m.layers;
+  options.width = m.width;
+  options.heads = static_cast<int>(m.heads);
+  options.dq = m.dq;
+  options.dv = m.dv;
+  options.feed_forward =
+      std::max<std::int64_t>(1, std::llround(m.ffn * static_cast<double>(m.width)));
+  options.max_length = config.data.max_length;
+  options.norm_length = static_cast<double>(m.norm_length);
+  options.alpha = m.alpha;
+  options.dropout = m.dropout;
+  options.bias = model::bias_kind_from_name(m.bias);
+  options.silu_on_all = m.silu == "all";
+  options.affine_norms = m.affine;
+  options.concat = m.concat;
+  options.window = m.window;
+  return options;
+}
+
+RetrievalOptions retrieval_options(const Config& config, std::int64_t total_steps,
+                                   std::int64_t capacity) {
+  RetrievalOptions options;
+  options.model = model_options(config);
+  options.memory = {.capacity = capacity, .recompute = config.train.recompute};
+  options.temperature = config.model.temperature;
+  options.negatives = config.negatives.count;
+  options.shared_negatives = config.negatives.set == "batch";
+  options.dense.rate = config.optim.lr;
+  options.dense.beta1 = config.optim.beta1;
+  options.dense.beta2 = config.optim.beta2;
+  options.dense.epsilon = config.optim.eps;
+  options.dense.decay = config.optim.weight_decay;
+  options.decay_vectors = config.optim.decay_vectors;
+  options.clip = config.optim.clip;
+  options.schedule = {.kind = optim::schedule_from_name(config.optim.schedule),
+                      .warmup_steps = config.optim.warmup,
+                      .total_steps = total_steps,
+                      .floor = config.optim.final_lr};
+  options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
+  options.table.rate = config.embedding.lr;
+  options.table.beta1 = config.embedding.beta1;
+  options.table.beta2 = config.embedding.beta2;
+  options.table.epsilon = config.embedding.eps;
+  options.table.decay = config.embedding.weight_decay;
+  options.table_scale = config.embedding.init;
+  options.accumulate = config.train.accumulate;
+  options.seed = static_cast<std::uint64_t>(config.run.seed);
+  return options;
+}
+
+data::LoaderOptions train_loader_options(const Config& config, const data::Store& store) {
+  data::LoaderOptions options;
+  options.windows.holdout = data::Holdout(config.data.holdout);
+  options.windows.split = data::Split::kTrain;
+  options.windows.max_length = config.data.max_length;
+  options.windows.long_history = data::long_history_from_name(config.data.history);
+  // A step is computed in `accumulate` parts, each a batch of the loader.
+  const std::int64_t parts = config.train.accumulate;
+  if (config.train.tokens > 0) {
+    options.plan.budget = data::BatchBudget::tokens(
+        std::max(config.data.max_length, (config.train.tokens + parts - 1) / parts));
+  } else {
+    const std::int64_t batch = config.train.batch > 0 ? config.train.batch : kDefaultBatch;
+    options.plan.budget =
+        data::BatchBudget::samples(std::max<std::int64_t>(1, (batch + parts - 1) / parts));
+  }
+  options.plan.seed = static_cast<std::uint64_t>(config.run.seed);
+  options.plan.shuffle = config.data.shuffle;
+  options.collate = collate_options(config, store);
+  options.threads = static_cast<int>(config.data.workers);
+  options.queue = static_cast<int>(config.data.prefetch);
+  return options;
+}
+
+data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
+                                        data::Split split, std::int64_t capacity) {
+  data::LoaderOptions options = train_loader_options(config, store);
+  options.windows.split = split;
+  options.windows.long_history = data::LongHistory::kLast;
+  options.plan.budget = data::BatchBudget::tokens(std::max(capacity, config.data.max_length));
+  options.plan.shuffle = false;
+  return options;
+}
+
+void check_run(const Config& config, const data::Store& store) {
+  TGR_CHECK(config.train.device == "cpu",
+            "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\"");
+  TGR_CHECK(config.train.schedule == "serial", "train.schedule is \"", config.train.schedule,
+            "\"; this build has serial only");
+  TGR_CHECK(!config.model.actions,
+            "model.actions is true; this build adds no action signals to the input: leave it out");
+  const model::ModelOptions model = model_options(config);
+  TGR_CHECK(!model.time_bias() || store.has_times(), "model.bias is \"", config.model.bias,
+            "\" but the store '", store.folder().string(),
+            "' has no times (order only); use model.bias = \"position\" or \"none\"");
+  TGR_CHECK(config.model.time_unit != "milliseconds" || !store.has_times() ||
+                store.time_unit() == data::TimeUnit::kMilliseconds,
+            "model.time_unit is \"milliseconds\" but the store '", store.folder().string(),
+            "' has times in seconds; use model.time_unit = \"seconds\"");
+  TGR_CHECK(config.train.epochs > 0 || config.train.steps > 0,
+            "neither train.epochs nor train.steps is set; the run would never end");
+}
+
+}  // namespace turbogr::train

@@ -1,0 +1,27 @@
+// From a Config to what the trainer and the loaders take: the one place where keys get their
+// meaning.
+#pragma once
+
+#include <cstdint>
+
+#include "turbogr/data/loader.h"
+#include "turbogr/train/config.h"
+#include "turbogr/train/retrieval_trainer.h"
+
+namespace turbogr::train {
+
+model::ModelOptions model_options(const Config& config);
+
+// `total_steps` is where a decaying learning rate ends; `capacity` the tokens of the largest batch.
+RetrievalOptions retrieval_options(const Config& config, std::int64_t total_steps,
+                                   std::int64_t capacity);
+
+data::LoaderOptions train_loader_options(const Config& config, const data::Store& store);
+// Evaluation batches hold as many users as `capacity` tokens allow.
+data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
+                                        data::Split split, std::int64_t capacity);
+
+// Throws when the config asks for what this build or this store does not have.
+void check_run(const Config& config, const data::Store& store);
+
+}  // namespace turbogr::train
