@@ -8,10 +8,38 @@
 namespace turbogr::TGR_SIMD {
 namespace {
 
+#if defined(__AVX512F__)
+// Tails under a mask; heads whose width is no multiple of a vector have one in every row.
+inline Floats load_tail(const float* p, std::int64_t count) {
+  return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), p);
+}
+inline Floats load_tail(const bf16* p, std::int64_t count) {
+  const auto mask = static_cast<__mmask16>((1u << count) - 1u);
+  const Halves halves = (Halves)_mm256_maskz_loadu_epi16(mask, p);
+  return (Floats)(__builtin_convertvector(halves, Words) << 16);
+}
+inline void store_tail(float* p, Floats value, std::int64_t count) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1u), (__m512)value);
+}
+inline void store_tail(bf16* p, Floats value, std::int64_t count) {
+  const auto mask = static_cast<__mmask16>((1u << count) - 1u);
+  _mm256_mask_storeu_epi16(p, mask, (__m256i)to_halves(value));
+}
+#else
+template <class T>
+inline Floats load_tail(const T* p, std::int64_t count) {
+  return load_first(p, count);
+}
+template <class T>
+inline void store_tail(T* p, Floats value, std::int64_t count) {
+  store_first(p, value, count);
+}
+#endif
+
 // The vector at `column` of a row `width` wide, zeros past its end.
 template <class T>
 inline Floats load_row(const T* row, std::int64_t column, std::int64_t width) {
-  return column + kLanes <= width ? load(row + column) : load_first(row + column, width - column);
+  return column + kLanes <= width ? load(row + column) : load_tail(row + column, width - column);
 }
 
 template <class T>
@@ -19,7 +47,7 @@ inline void store_row(T* row, std::int64_t column, std::int64_t width, Floats va
   if (column + kLanes <= width) {
     store(row + column, value);
   } else {
-    store_first(row + column, value, width - column);
+    store_tail(row + column, value, width - column);
   }
 }
 
@@ -31,10 +59,13 @@ inline void pack_rows(const T* source, std::int64_t source_stride, std::int64_t 
     const T* row = source + r * source_stride;
     float* target = words + r * stride;
     if constexpr (kPairs<T>) {
-      std::memcpy(target, row, static_cast<std::size_t>(width) * sizeof(T));
-      if (width % 2 != 0) {
-        std::memset(reinterpret_cast<char*>(target) + width * 2, 0, 2);
+#if defined(__AVX512BF16__)
+      for (std::int64_t c = 0; c < width; c += 2 * kLanes) {
+        const std::int64_t left = width - c;
+        const __mmask32 mask = left < 2 * kLanes ? (1u << left) - 1u : ~0u;
+        store(target + c / 2, (Floats)_mm512_maskz_loadu_epi16(mask, row + c));
       }
+#endif
     } else {
       for (std::int64_t c = 0; c < width; c += kLanes) {
         store(target + c, load_row(row, c, width));
