@@ -1,0 +1,108 @@
+// `turbogr eval`: ranking quality of a checkpoint on the held-out splits of a store.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "turbogr/core/check.h"
+#include "turbogr/data/store.h"
+#include "turbogr/train/evaluate.h"
+#include "turbogr/train/run_options.h"
+#include "turbogr/train/trained_model.h"
+
+namespace turbogr::apps {
+namespace {
+
+struct EvalOptions {
+  std::string checkpoint;
+  std::string store;
+  std::string split = "all";
+  std::vector<std::int64_t> at = {10, 50, 200};
+  std::string json;
+  int threads = 0;
+  bool popularity = false;
+};
+
+// How often each item is trained on: what a ranking without a model goes by.
+std::vector<float> popularity_of(const Config& config, const data::Store& store) {
+  std::vector<float> counts(static_cast<std::size_t>(store.num_items()));
+  data::LoaderOptions options = train::train_loader_options(config, store);
+  options.plan.shuffle = false;
+  data::Loader loader(store, options);
+  data::Batch batch;
+  while (loader.next(batch)) {
+    for (const std::int64_t item : batch.targets) counts[static_cast<std::size_t>(item)] += 1;
+  }
+  return counts;
+}
+
+void run_eval(const EvalOptions& options) {
+  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
+  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  train::TrainedModel model(checkpoint, store, options.threads);
+  TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
+            "unknown split '", options.split, "'; use validation, test or all");
+  std::vector<data::Split> splits;
+  const bool has_validation = config.data.holdout == "validation_test";
+  if (options.split == "validation" || (options.split == "all" && has_validation)) {
+    splits.push_back(data::Split::kValidation);
+  }
+  if (options.split != "validation") splits.push_back(data::Split::kTest);
+
+  nlohmann::json rows = nlohmann::json::array();
+  const auto report = [&](const char* ranking, data::Split split,
+                          const std::vector<std::pair<std::string, double>>& figures) {
+    fmt::print("{:<11} {:<10}", name_of(split), ranking);
+    nlohmann::json row = {
+        {"split", name_of(split)}, {"ranking", ranking}, {"step", checkpoint.step()}};
+    for (const auto& [name, value] : figures) {
+      fmt::print("  {} {:.4f}", name, value);
+      row[name] = value;
+    }
+    fmt::print("\n");
+    rows.push_back(row);
+  };
+  for (const data::Split split : splits) {
+    report("model", split, model.evaluate(split, options.at));
+    if (options.popularity) {
+      data::Loader loader(store, train::eval_loader_options(config, store, split, 16384));
+      const Context ctx({.threads = 1});
+      report("popularity", split,
+             train::evaluate_popularity(ctx, loader, popularity_of(config, store), options.at)
+                 .figures());
+    }
+  }
+  if (!options.json.empty()) {
+    std::ofstream out(options.json);
+    out << rows.dump(1) << "\n";
+    out.close();
+    TGR_CHECK(!out.fail(), "cannot write '", options.json,
+              "'; check that the folder exists and has room");
+  }
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
+  command->add_option("--checkpoint", options->checkpoint, "Run folder or checkpoint")->required();
+  command->add_option("--store", options->store, "Store; default: the one it was trained on");
+  command->add_option("--split", options->split, "validation, test or all")->capture_default_str();
+  command->add_option("--at", options->at, "K of HR@K and NDCG@K")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads; 0: one a core")
+      ->capture_default_str();
+  command->add_flag("--popularity", options->popularity, "Also rank by popularity, to compare");
+  command->add_option("--json", options->json, "Also write the figures to this file");
+  command->callback([options] { run_eval(*options); });
+}
+
+}  // namespace turbogr::apps

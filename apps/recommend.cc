@@ -1,0 +1,210 @@
+// `turbogr recommend`: the best k items for users of a store, or for a history given by hand.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "turbogr/core/check.h"
+#include "turbogr/data/store.h"
+#include "turbogr/train/history.h"
+#include "turbogr/train/trained_model.h"
+
+namespace turbogr::apps {
+namespace {
+
+struct RecommendOptions {
+  std::string checkpoint;
+  std::string store;
+  std::string user;
+  std::string users;
+  std::string history;
+  bool all = false;
+  std::optional<std::int64_t> at;
+  std::int64_t k = 10;
+  std::string out;
+  int threads = 0;
+};
+
+constexpr std::int64_t kTokensAtOnce = 16384;
+
+std::int64_t user_index(const data::Store& store, const std::string& id) {
+  const std::optional<std::int64_t> index = store.user_ids().find(std::string_view(id));
+  TGR_CHECK(index.has_value(), "no user '", id, "' in the store '", store.folder().string(), "'");
+  return *index;
+}
+
+std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const data::Store& store) {
+  std::vector<std::int64_t> users;
+  if (options.all) {
+    for (std::int64_t user = 0; user < store.num_users(); ++user) {
+      if (store.offsets()[static_cast<std::size_t>(user) + 1] >
+          store.offsets()[static_cast<std::size_t>(user)]) {
+        users.push_back(user);
+      }
+    }
+  } else if (!options.users.empty()) {
+    std::ifstream in(options.users);
+    TGR_CHECK(in.good(), "cannot read '", options.users, "'; give a file with one user id a line");
+    for (std::string line; std::getline(in, line);) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (!line.empty()) users.push_back(user_index(store, line));
+    }
+    TGR_CHECK(!users.empty(), "'", options.users, "' names no user; give one id a line");
+  } else {
+    users.push_back(user_index(store, options.user));
+  }
+  return users;
+}
+
+// Lines "item" or "item,time", oldest first.
+std::vector<train::HistoryEvent> read_history(const std::string& path, const data::Store& store) {
+  std::ifstream in(path);
+  TGR_CHECK(in.good(), "cannot read '", path,
+            "'; give a file with one 'item' or 'item,time' a line");
+  std::vector<train::HistoryEvent> events;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    const std::size_t comma = line.find(',');
+    const std::string item = line.substr(0, comma);
+    const auto index = store.item_ids().find(std::string_view(item));
+    TGR_CHECK(index.has_value(), path, ":", number, ": no item '", item, "' in the store");
+    std::int64_t time = events.empty() ? 0 : events.back().time;
+    if (comma != std::string::npos) {
+      const char* begin = line.data() + comma + 1;
+      const char* end = line.data() + line.size();
+      const auto result = std::from_chars(begin, end, time);
+      TGR_CHECK(result.ec == std::errc() && result.ptr == end, path, ":", number, ": time '",
+                line.substr(comma + 1), "' is not a whole number in the store's unit");
+    }
+    events.push_back({*index, time});
+  }
+  return events;
+}
+
+class Writer {
+ public:
+  Writer(const std::string& path, const data::Store& store) : store_(store), path_(path) {
+    json_ = path.size() > 6 && path.compare(path.size() - 6, 6, ".jsonl") == 0;
+    if (!path.empty()) {
+      file_.open(path + ".partial");
+      TGR_CHECK(file_.good(), "cannot write '", path, "'; check that the folder exists");
+      if (!json_) file_ << "user,place,item,score\n";
+    }
+  }
+
+  void write(const std::string& user, const std::vector<train::Recommendation>& list) {
+    if (path_.empty()) {
+      fmt::print("user {}\n", user);
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        fmt::print("{:>4}  {:<20} {:.4f}\n", i + 1, store_.item_ids().text(list[i].item),
+                   list[i].score);
+      }
+    } else if (json_) {
+      nlohmann::json items = nlohmann::json::array();
+      for (const auto& entry : list) {
+        items.push_back({{"item", store_.item_ids().text(entry.item)}, {"score", entry.score}});
+      }
+      file_ << nlohmann::json({{"user", user}, {"items", items}}).dump() << "\n";
+    } else {
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        file_ << fmt::format("{},{},{},{:.6f}\n", csv_field(user), i + 1,
+                             csv_field(store_.item_ids().text(list[i].item)), list[i].score);
+      }
+    }
+  }
+
+  void finish() {
+    if (path_.empty()) return;
+    file_.close();
+    TGR_CHECK(!file_.fail() && std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0,
+              "cannot write '", path_, "'; is the disk full?");
+  }
+
+ private:
+  static std::string csv_field(const std::string& text) {
+    if (text.find_first_of(",\"\n") == std::string::npos) return text;
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + "\"";
+  }
+
+  const data::Store& store_;
+  std::string path_;
+  std::ofstream file_;
+  bool json_ = false;
+};
+
+void run_recommend(const RecommendOptions& options) {
+  const int ways = static_cast<int>(!options.user.empty()) +
+                   static_cast<int>(!options.users.empty()) +
+                   static_cast<int>(!options.history.empty()) + static_cast<int>(options.all);
+  TGR_CHECK(ways == 1,
+            "recommend for whom? Give one of --user ID, --users FILE, --all and --history FILE");
+  TGR_CHECK(options.k >= 1, "k is ", options.k, "; give at least 1");
+  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
+  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  train::TrainedModel model(checkpoint, store, options.threads);
+  const train::HistoryOptions history = {.max_length = config.data.max_length,
+                                         .milliseconds = config.model.time_unit == "milliseconds",
+                                         .query_time = options.at};
+  const std::int64_t k = std::min(options.k, store.num_items());
+  Writer writer(options.out, store);
+  data::Batch batch;
+  if (!options.history.empty()) {
+    train::history_batch(store, read_history(options.history, store), history, batch);
+    writer.write("history", model.recommend(batch, k).front());
+    writer.finish();
+    return;
+  }
+  const std::vector<std::int64_t> users = chosen_users(options, store);
+  // As many at once as the planned tokens hold: one when histories are long.
+  const auto at_once =
+      static_cast<std::size_t>(std::max<std::int64_t>(1, kTokensAtOnce / config.data.max_length));
+  for (std::size_t first = 0; first < users.size(); first += at_once) {
+    const std::size_t count = std::min(at_once, users.size() - first);
+    train::history_batch(store, std::span(users).subspan(first, count), history, batch);
+    const auto lists = model.recommend(batch, k);
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      writer.write(store.user_ids().text(users[first + i]), lists[i]);
+    }
+  }
+  writer.finish();
+}
+
+}  // namespace
+
+void add_recommend(CLI::App& app) {
+  auto options = std::make_shared<RecommendOptions>();
+  CLI::App* command = app.add_subcommand("recommend", "The best items for users or a history");
+  command->add_option("--checkpoint", options->checkpoint, "Run folder or checkpoint")->required();
+  command->add_option("--store", options->store, "Store; default: the one it was trained on");
+  command->add_option("--user", options->user, "One user's id");
+  command->add_option("--users", options->users, "File with one user id a line");
+  command->add_flag("--all", options->all, "Every user of the store");
+  command->add_option("--history", options->history,
+                      "File with one 'item' or 'item,time' a line, oldest first");
+  command->add_option("--at", options->at,
+                      "Time of the query, in the store's unit; default: the last event's");
+  command->add_option("--k", options->k, "How many items")->capture_default_str();
+  command->add_option("--out", options->out,
+                      "Write CSV, or JSON lines when the name ends in .jsonl");
+  command->add_option("--threads", options->threads, "Threads; 0: one a core")
+      ->capture_default_str();
+  command->callback([options] { run_recommend(*options); });
+}
+
+}  // namespace turbogr::apps

@@ -1,0 +1,178 @@
+#include "turbogr/train/trained_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/l2_normalize.h"
+#include "turbogr/ops/top_k.h"
+#include "turbogr/train/evaluate.h"
+#include "turbogr/train/item_names.h"
+#include "turbogr/train/run_options.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+using model::first_rows;
+using model::first_values;
+
+constexpr std::int64_t kTokensAtOnce = 16384;
+
+}  // namespace
+
+Checkpoint open_checkpoint(const std::string& path) {
+  namespace fs = std::filesystem;
+  TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
+  if (fs::exists(fs::path(path) / "manifest.json")) return Checkpoint(path);
+  const fs::path inside = fs::path(path) / "checkpoints";
+  return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);
+}
+
+// What is the same for every number format.
+struct TrainedModel::Scorer {
+  virtual ~Scorer() = default;
+  virtual std::vector<std::vector<Recommendation>> recommend(const Batch& batch,
+                                                             std::int64_t k) = 0;
+  virtual RankingMetrics evaluate(data::Loader& loader,
+                                  const std::vector<std::int64_t>& cutoffs) = 0;
+  virtual Tensor user_vectors(const Batch& batch) = 0;
+  virtual Tensor item_vectors() = 0;
+  std::int64_t capacity = 0;
+};
+
+template <class T>
+struct TrainedModel::ScorerOf : TrainedModel::Scorer {
+  Context ctx;
+  RetrievalTrainer<T> trainer;
+  ItemVectors<T> items;
+
+  ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
+           std::int64_t tokens, int threads)
+      : ctx({.threads = threads}),
+        trainer(ctx, options_of(config, tokens), store.num_items()),
+        items((load(checkpoint, store), ctx), trainer.table()) {
+    capacity = tokens;
+  }
+
+  // Only forward runs: one layer's buffers serve all layers.
+  static RetrievalOptions options_of(const Config& config, std::int64_t tokens) {
+    RetrievalOptions options = retrieval_options(config, /*total_steps=*/0, tokens);
+    options.memory.recompute = true;
+    options.negatives = 1;
+    options.accumulate = 1;
+    options.table_optimiser = embedding::SparseOptimiser::kSgd;
+    return options;
+  }
+
+  void load(const Checkpoint& checkpoint, const data::Store& store) {
+    std::vector<NamedTensor> dense = trainer.model_tensors();
+    dense.erase(dense.begin());
+    for (const NamedTensor& tensor : dense) checkpoint.read(tensor);
+    trainer.table().initialise(ctx, 1, 0.02);
+    const std::int64_t known = read_known_rows(
+        checkpoint, store, trainer.table().weight_tensor().template view<float, 2>());
+    TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
+              store.num_items(), " items of the store '", store.folder().string(),
+              "'; use the store it was trained on, or one with the same item ids");
+    trainer.refresh(ctx);
+  }
+
+  // Vectors of length one, [B, D].
+  Tensor unit_vectors(const Batch& batch) {
+    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), trainer.table().width()});
+    trainer.last_vectors(ctx, batch, vectors.template view<T, 2>());
+    Tensor inverse(DType::kF32, {batch.num_sequences()});
+    ops::l2_normalize<T>(ctx, std::as_const(vectors).template view<T, 2>(), {},
+                         vectors.template view<T, 2>(), inverse.template view<float, 1>());
+    return vectors;
+  }
+
+  std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k) override {
+    const std::int64_t users = batch.num_sequences();
+    const Tensor vectors = unit_vectors(batch);
+    Tensor ids(DType::kI64, {users, k}), scores(DType::kF32, {users, k}),
+        count(DType::kI64, {users});
+    ctx.workspace().reserve(ops::top_k_workspace_bytes(
+        ctx, users, vectors.shape()[1], static_cast<std::int64_t>(batch.seen_items.size()), k));
+    ops::RetrievalInputs<T> inputs;
+    inputs.query = vectors.template view<T, 2>();
+    inputs.table = items.rows();
+    inputs.table_inverse_norms = items.inverse_norms();
+    if (!batch.seen_offsets.empty()) {
+      inputs.excluded = data::view_of(batch.seen_items);
+      inputs.excluded_offsets = data::view_of(batch.seen_offsets);
+    }
+    ops::top_k<T>(
+        ctx, inputs,
+        {ids.view<std::int64_t, 2>(), scores.view<float, 2>(), count.view<std::int64_t, 1>()});
+    std::vector<std::vector<Recommendation>> lists(static_cast<std::size_t>(users));
+    for (std::int64_t user = 0; user < users; ++user) {
+      for (std::int64_t place = 0; place < count.view<std::int64_t, 1>()(user); ++place) {
+        lists[static_cast<std::size_t>(user)].push_back(
+            {ids.view<std::int64_t, 2>()(user, place), scores.view<float, 2>()(user, place)});
+      }
+    }
+    return lists;
+  }
+
+  RankingMetrics evaluate(data::Loader& loader, const std::vector<std::int64_t>& cutoffs) override {
+    return train::evaluate(ctx, trainer, loader, cutoffs);
+  }
+
+  Tensor in_f32(const Tensor& from) const {
+    Tensor to(DType::kF32, from.shape());
+    for (std::int64_t i = 0; i < from.size(); ++i) {
+      reinterpret_cast<float*>(to.data())[i] =
+          convert<float>(reinterpret_cast<const T*>(from.data())[i]);
+    }
+    return to;
+  }
+
+  Tensor user_vectors(const Batch& batch) override { return in_f32(unit_vectors(batch)); }
+
+  Tensor item_vectors() override {
+    const Rows<const T> rows = items.rows();
+    Tensor vectors(DType::kF32, {rows.rows, rows.cols});
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      for (std::int64_t c = 0; c < rows.cols; ++c) {
+        vectors.view<float, 2>()(r, c) = convert<float>(rows(r, c)) * items.inverse_norms()(r);
+      }
+    }
+    return vectors;
+  }
+};
+
+TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads)
+    : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
+      store_(store) {
+  config_.train.threads = threads;
+  check_run(config_, store);
+  const std::int64_t tokens = std::max(kTokensAtOnce, config_.data.max_length);
+  if (config_.train.dtype == "bf16") {
+    scorer_ = std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads);
+  } else {
+    scorer_ = std::make_unique<ScorerOf<float>>(config_, checkpoint, store, tokens, threads);
+  }
+}
+
+TrainedModel::~TrainedModel() = default;
+
+std::vector<std::vector<Recommendation>> TrainedModel::recommend(const Batch& batch,
+                                                                 std::int64_t k) {
+  return scorer_->recommend(batch, k);
+}
+
+std::vector<std::pair<std::string, double>> TrainedModel::evaluate(
+    data::Split split, const std::vector<std::int64_t>& cutoffs) {
+  data::Loader loader(store_, eval_loader_options(config_, store_, split, scorer_->capacity));
+  return scorer_->evaluate(loader, cutoffs).figures();
+}
+
+Tensor TrainedModel::user_vectors(const Batch& batch) { return scorer_->user_vectors(batch); }
+Tensor TrainedModel::item_vectors() { return scorer_->item_vectors(); }
+
+}  // namespace turbogr::train

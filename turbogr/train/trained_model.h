@@ -1,0 +1,54 @@
+// A checkpoint opened for use: the model as it was trained, ready to score users of a store.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "turbogr/core/context.h"
+#include "turbogr/data/batch.h"
+#include "turbogr/data/store.h"
+#include "turbogr/train/checkpoint.h"
+#include "turbogr/train/config.h"
+
+namespace turbogr::train {
+
+// A run folder, its checkpoints folder or one checkpoint: the newest whole checkpoint there.
+Checkpoint open_checkpoint(const std::string& path);
+
+struct Recommendation {
+  std::int64_t item;  // index in the store
+  float score;        // cosine, -1 to 1
+};
+
+class TrainedModel {
+ public:
+  // Reads the weights; items are matched to the store's by id. `threads` 0: one a core.
+  TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads);
+  ~TrainedModel();
+
+  const Config& config() const { return config_; }
+
+  // The k best items for each sequence of the batch, best first. Seen items (batch.seen_items) are
+  // left out.
+  std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k);
+  // hr@K, ndcg@K, mrr over the users of a split.
+  std::vector<std::pair<std::string, double>> evaluate(data::Split split,
+                                                       const std::vector<std::int64_t>& cutoffs);
+  // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items.
+  Tensor user_vectors(const data::Batch& batch);
+  Tensor item_vectors();
+
+ private:
+  struct Scorer;
+  template <class T>
+  struct ScorerOf;
+
+  Config config_;
+  const data::Store& store_;
+  std::unique_ptr<Scorer> scorer_;
+};
+
+}  // namespace turbogr::train
