@@ -52,13 +52,14 @@ constexpr double kKuairandHours[] = {10.62, 6.46,  4.13,  2.91,  2.62,  3.69,  6
                                      11.55, 12.95, 14.43, 15.44, 17.03, 17.13, 15.45, 15.77,
                                      16.59, 17.53, 18.84, 19.87, 21.32, 22.12, 21.86, 17.12};
 
-// MovieLens-1M: 6,040 users, 3,706 films, 1,000,209 ratings; users rate in long sittings.
+// MovieLens-1M: 6,040 users, 3,706 films, 1,000,209 ratings. Lengths, popularity and the share of
+// good ratings are its own; the times are made up, in the way users rate: in a few long sittings.
 constexpr CurvePoint kMovielensLength[] = {{0, 20},    {.25, 44},    {.50, 96},
                                            {.75, 208}, {.90, 400},   {.95, 556},
-                                           {.99, 907}, {.999, 1500}, {1.0, 2314}};
-constexpr CurvePoint kMovielensPopularity[] = {{0, 0},     {.01, .085}, {.05, .29},
-                                               {.10, .44}, {.20, .65},  {.30, .79},
-                                               {.50, .94}, {.70, .987}, {1.0, 1.0}};
+                                           {.99, 903}, {.999, 1323}, {1.0, 2314}};
+constexpr CurvePoint kMovielensPopularity[] = {{0, 0},       {.01, .0873}, {.05, .2828},
+                                               {.10, .4438}, {.20, .6516}, {.30, .7809},
+                                               {.50, .9237}, {.70, .9814}, {1.0, 1.0}};
 constexpr CurvePoint kMovielensClick[] = {{0, .30}, {1, .30}};  // a rating of four or five: 0.575
 constexpr CurvePoint kMovielensSessionGap[] = {{0, 3600}, {.5, 86400}, {1.0, 864000}};
 constexpr CurvePoint kMovielensRequestGap[] = {{0, 1}, {.5, 20}, {.9, 60}, {1.0, 600}};

@@ -32,6 +32,7 @@ constexpr double kClickExplore = .5;
 
 // 16 random bits against a probability.
 constexpr std::uint32_t threshold(double probability) {
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): never negative, and lround is not constexpr
   return static_cast<std::uint32_t>(probability * 65536 + .5);
 }
 
