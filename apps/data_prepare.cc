@@ -1,5 +1,6 @@
 // `turbogr data prepare`: raw logs to a sequence store.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -61,6 +62,10 @@ void run(Flags& flags) {
             "--on-error is stop or skip, not '", flags.on_error, "'");
   options.bad_rows.skip = flags.on_error == "skip";
   options.show_progress = isatty(STDERR_FILENO) != 0;
+  // So that --memory bounds the process too: freed blocks go back to the system, and one arena
+  // keeps the address space small.
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 16);
   const data::InterruptGuard guard;
   const data::PrepareReport report = data::prepare(options);
   for (const std::string& remark : report.remarks) log::warn("{}", remark);
