@@ -1,5 +1,6 @@
 // `turbogr data prepare`: raw logs to a sequence store.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -61,6 +62,10 @@ void run(Flags& flags) {
             "--on-error is stop or skip, not '", flags.on_error, "'");
   options.bad_rows.skip = flags.on_error == "skip";
   options.show_progress = isatty(STDERR_FILENO) != 0;
+  // So that --memory bounds the process too: freed blocks go back to the system, and one arena
+  // keeps the address space small.
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 16);
   const data::InterruptGuard guard;
   const data::PrepareReport report = data::prepare(options);
   for (const std::string& remark : report.remarks) log::warn("{}", remark);
@@ -104,11 +109,13 @@ void add_data_prepare(CLI::App& app) {
   command
       ->add_option("--signal-columns", options.columns.signals,
                    "columns to keep as signal bits, or none")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows may be an input
   command
       ->add_option("--number-columns", options.columns.numbers,
                    "columns to keep as numbers, or none")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows may be an input
   command->add_option("--delimiter", options.columns.delimiter,
                       "one or two characters, or tab; found by itself when not given");
   command->add_option("--header", options.columns.header, "auto, yes or no")->capture_default_str();
@@ -119,8 +126,10 @@ void add_data_prepare(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--max-bad", options.bad_rows.max_bad, "with skip: give up past so many")
       ->capture_default_str();
-  command->add_option("--user-table", options.user_tables, "CSV about users to copy along");
-  command->add_option("--item-table", options.item_tables, "CSV about items to copy along");
+  command->add_option("--user-table", options.user_tables, "CSV about users to copy along")
+      ->allow_extra_args(false);
+  command->add_option("--item-table", options.item_tables, "CSV about items to copy along")
+      ->allow_extra_args(false);
   command->callback([flags] { run(*flags); });
 }
 

@@ -112,6 +112,22 @@ TEST(DataProgram, ReadsStandardInput) {
   expect_same_store(plain, piped);
 }
 
+TEST(DataProgram, TakesOptionsBeforeInputs) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(10));
+  const auto table = write_file(folder / "users.csv", "user_id,age\n1,20\n");
+  const Outcome outcome = run_program(fmt::format(
+      "data prepare --signal-columns none --number-columns timestamp,is_click --user-table {} "
+      "--user-table {} {} --out {}",
+      table.string(), table.string(), log.string(), (folder / "s").string()));
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const Store store(folder / "s");
+  EXPECT_FALSE(store.has_signals());
+  EXPECT_EQ(store.manifest().numbers, (std::vector<std::string>{"timestamp", "is_click"}));
+  EXPECT_EQ(read_file(store.side_table("user_features")), read_file(table));
+  EXPECT_EQ(read_file(store.side_table("user_features_2")), read_file(table));
+}
+
 TEST(DataProgram, RefusesAmountsThatAreNone) {
   TemporaryFolder folder;
   const auto log = write_file(folder / "log.csv", random_log(10));

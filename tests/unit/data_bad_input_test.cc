@@ -141,6 +141,15 @@ TEST_F(BadInput, SkipCountsByKindAndShowsSomeOfEach) {
   }
 }
 
+TEST_F(BadInput, AFirstBadTimeDoesNotSpoilTheOthers) {
+  PrepareOptions options =
+      options_for("user,item,time\n1,2,soon\n1,2,2022-04-08\n1,3,2022-04-09\n");
+  options.bad_rows.skip = true;
+  const PrepareReport report = prepare(options);
+  EXPECT_EQ(report.bad_rows, 1);
+  EXPECT_EQ(report.events, 2);
+}
+
 TEST_F(BadInput, SkipFailsPastTheMostAllowed) {
   PrepareOptions options = options_for("user,item\n1,2\n1\n2\n3\n");
   options.bad_rows = {.skip = true, .max_bad = 3};

@@ -189,6 +189,7 @@ TEST(Prepare, TakesTimesInEverySpelling) {
   EXPECT_EQ(unit("2022-04-08T12:30:15.5Z 2022-04-09"), "ms1649421015500");
   EXPECT_EQ(unit("1650882384.0"), "s1650882384");
   EXPECT_EQ(unit("1650882384.5 1650882385"), "ms1650882384500");
+  EXPECT_EQ(unit("1650882386 1650882384.5"), "ms1650882384500");
 }
 
 TEST(Prepare, KeepsFileOrderWhenTimesAreMissing) {

@@ -245,9 +245,11 @@ TEST(StoreWriter, ClearsTheLeftoversOfDeadWritersOnly) {
   fs::create_directory(folder / "s.partial-1");
   write_file(folder / "s.partial-1" / "items.bin", "x");
   fs::create_directory(folder / "other.partial-1");
+  fs::create_directory(folder / "s.partial-payment");
   StoreWriter writer(folder / "s", {.num_items = 1});
   EXPECT_FALSE(fs::exists(folder / "s.partial-1"));
   EXPECT_TRUE(fs::exists(folder / "other.partial-1"));
+  EXPECT_TRUE(fs::exists(folder / "s.partial-payment"));
   EXPECT_TRUE(has(message_of([&] { StoreWriter again(folder / "s", {}); }), "already"));
   EXPECT_TRUE(fs::exists(writer.folder()));
 }
@@ -256,6 +258,11 @@ TEST(StoreWriter, ReplacesAStoreOnlyWhenTold) {
   TemporaryFolder folder;
   StoreWriter(folder / "s", {}).finish();
   EXPECT_TRUE(has(message_of([&] { write_small(folder / "s"); }), "--overwrite"));
+  fs::create_directory(folder / "mine");
+  write_file(folder / "mine" / "thesis.txt", "years of work");
+  EXPECT_TRUE(has(message_of([&] { write_small(folder / "mine", true); }), "not a store"));
+  EXPECT_TRUE(fs::exists(folder / "mine" / "thesis.txt"));
+  fs::remove_all(folder / "mine");
   write_small(folder / "s", /*overwrite=*/true);
   EXPECT_EQ(Store(folder / "s").num_events(), 5);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);

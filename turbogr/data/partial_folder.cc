@@ -31,7 +31,11 @@ void remove_leftovers(const fs::path& target) {
   std::error_code error;
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
-    if (entry.path().filename().string().rfind(prefix, 0) == 0) leftovers.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.size() > prefix.size() &&
+        name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
+      leftovers.push_back(entry.path());
+    }
   }
   for (const fs::path& leftover : leftovers) {
     const FileHandle folder(::open(leftover.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -53,6 +57,10 @@ PartialFolder::PartialFolder(fs::path target, bool replace)
             "' are kept for unfinished work; choose another");
   TGR_CHECK(replace_ || !fs::exists(fs::symlink_status(target_)), "'", target_.string(),
             "' exists; remove it, choose another name or give --overwrite");
+  // Replacing removes what was there: only what a writer like this one made, or nothing.
+  TGR_CHECK(!fs::exists(fs::symlink_status(target_)) || fs::exists(target_ / "manifest.json") ||
+                (fs::is_directory(target_) && fs::is_empty(target_)),
+            "'", target_.string(), "' exists and is not a store; choose another name");
   const fs::path parent = target_.has_parent_path() ? target_.parent_path() : fs::path(".");
   TGR_CHECK(fs::is_directory(parent), "cannot write '", target_.string(), "': there is no folder '",
             parent.string(), "'");

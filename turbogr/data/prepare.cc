@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <new>
@@ -145,9 +144,6 @@ void copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
 PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
-  // Freed blocks go back to the system, and one arena keeps the address space small.
-  ::mallopt(M_ARENA_MAX, 1);
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 16);
   const std::int64_t begin_ns = Trace::now_ns();
   const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
   PrepareReport report;

@@ -75,6 +75,7 @@ class Parser {
   void read_file(const fs::path& path);
   void begin_logs(const LogLayout& layout, std::string_view first_bytes, const std::string& file);
   bool guess_integers(const LogLayout& layout, std::string_view first_bytes, int column) const;
+  void guess_times(const LogLayout& layout, std::string_view first_bytes);
   void check_same(const LogLayout& layout, const std::string& file) const;
   void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
   void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
@@ -107,27 +108,53 @@ class Parser {
   std::vector<fs::path> item_tables_;
 };
 
-bool Parser::guess_integers(const LogLayout& layout, std::string_view first_bytes,
-                            int column) const {
-  if (options_.format != LogFormat::kCsv && options_.ids == "auto") return true;
-  if (options_.ids != "auto") return options_.ids == "integer";
-  // Nine in ten of the first thousand rows decide: a few broken rows must not turn numbers into
-  // strings. The last line may be cut and does not count.
+// Calls visit(field) for one column of the first thousand whole rows. The last line may be cut and
+// does not count.
+template <class Visit>
+void sample_column(const LogLayout& layout, std::string_view first_bytes, int column,
+                   Visit&& visit) {
   const std::size_t end = first_bytes.rfind('\n');
   if (end != std::string_view::npos) first_bytes = first_bytes.substr(0, end);
   MemorySource source(first_bytes);
   CsvReader reader(source, "", layout.dialect);
   if (layout.header) reader.next();
-  int ids = 0;
-  int numbers = 0;
   for (int row = 0; row < 1000 && reader.next(); ++row) {
     if (reader.fields().size() != layout.num_columns) continue;
     const std::string_view text = reader.fields()[static_cast<std::size_t>(column)];
-    std::int64_t number = 0;
-    ids += text.empty() ? 0 : 1;
-    numbers += parse_integer(text, number) == FieldError::kNone ? 1 : 0;
+    if (!text.empty()) visit(text);
   }
+}
+
+bool Parser::guess_integers(const LogLayout& layout, std::string_view first_bytes,
+                            int column) const {
+  if (options_.format != LogFormat::kCsv && options_.ids == "auto") return true;
+  if (options_.ids != "auto") return options_.ids == "integer";
+  // Nine in ten decide: a few broken rows must not turn numbers into strings.
+  int ids = 0;
+  int numbers = 0;
+  sample_column(layout, first_bytes, column, [&](std::string_view text) {
+    std::int64_t number = 0;
+    ++ids;
+    numbers += parse_integer(text, number) == FieldError::kNone ? 1 : 0;
+  });
   return 10 * numbers >= 9 * ids;
+}
+
+// The spelling most of the times have; whole and decimal seconds may be mixed and are decimal then.
+void Parser::guess_times(const LogLayout& layout, std::string_view first_bytes) {
+  if (layout.time < 0) return;
+  int count[3] = {};
+  sample_column(layout, first_bytes, layout.time, [&](std::string_view text) {
+    const TimeSpelling spelling = guess_time_spelling(text);
+    std::int64_t time = 0;
+    if (parse_time(text, spelling, time) == FieldError::kNone) ++count[static_cast<int>(spelling)];
+  });
+  const auto [whole, decimal, iso] = count;
+  if (iso > whole + decimal) {
+    spelling_ = TimeSpelling::kIso;
+  } else if (whole + decimal > 0) {
+    spelling_ = decimal > 0 ? TimeSpelling::kDecimalSeconds : TimeSpelling::kInteger;
+  }
 }
 
 void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
@@ -141,6 +168,7 @@ void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
             "--ids is auto, integer or string, not '", options_.ids, "'");
   integer_users_ = guess_integers(layout, first_bytes, layout.user);
   integer_items_ = guess_integers(layout, first_bytes, layout.item);
+  guess_times(layout, first_bytes);
   const auto kind = [](bool integer) { return integer ? IdKind::kInt64 : IdKind::kString; };
   users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
   items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
@@ -231,9 +259,11 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   std::int64_t time = 0;
   bool has_time = false;
   if (layout.time >= 0 && !field(layout.time).empty()) {
-    if (!spelling_) spelling_ = guess_time_spelling(field(layout.time));
-    const FieldError error = parse_time(field(layout.time), *spelling_, time);
+    const std::string_view text = field(layout.time);
+    const TimeSpelling spelling = spelling_ ? *spelling_ : guess_time_spelling(text);
+    const FieldError error = parse_time(text, spelling, time);
     if (error != FieldError::kNone) return reject(error, reader, layout, layout.time, file);
+    spelling_ = spelling;
     has_time = true;
   }
   std::uint32_t bits = 0;
