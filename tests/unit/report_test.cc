@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <regex>
+#include <string_view>
 
 #include "tests/support/messages.h"
 #include "tests/support/temp_folder.h"
@@ -101,7 +101,9 @@ TEST(Report, NeedsNoNetwork) {
   write_run(folder.path(), 2);
   std::string page = report_page(folder.path());
   // The name of SVG looks like an address but is never fetched.
-  page = std::regex_replace(page, std::regex("http://www\\.w3\\.org/2000/svg"), "");
+  constexpr std::string_view kSvg = "http://www.w3.org/2000/svg";
+  for (std::size_t at = 0; (at = page.find(kSvg)) != std::string::npos;)
+    page.erase(at, kSvg.size());
   for (const char* word : {"http:", "https:", "//cdn", "src=", "@import", "<link"}) {
     EXPECT_EQ(page.find(word), std::string::npos) << word;
   }
