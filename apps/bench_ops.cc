@@ -39,7 +39,7 @@ struct BenchOpsOptions {
   std::int64_t head_dim = 64;
   int heads = 8;
   int threads = 0;
-  double seconds = 1.0;
+  double seconds = 0.4;
   std::uint64_t seed = 1;
 };
 
@@ -67,7 +67,7 @@ struct Roofs {
 
 nlohmann::json measure(const OpCase& op, const OpProblem& problem, const Roofs& roofs,
                        double seconds) {
-  const auto [ours, padded] = bench::time_in_turn(op.run, op.run_padded, seconds, 5);
+  const auto [ours, padded] = bench::time_in_turn(op.run, op.run_padded, seconds, 3);
   const double gflops = op.flops / ours.ms * 1e-6;
   const double gbytes = op.bytes / ours.ms * 1e-6;
   const double roof = op.flops == 0              ? roofs.copy_gbytes

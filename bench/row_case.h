@@ -176,11 +176,11 @@ std::vector<OpCase> row_cases(const char* op, const Context& ctx, const OpProble
   const DType dtype = dtype_of<T>();
   auto ours = std::make_shared<Run<T>>(ctx, Batch{problem, dtype});
   auto padded = std::make_shared<Run<T>>(ctx, Batch{problem, dtype, true});
-  const auto error = computed_once([&ctx, problem, ours] {
+  const auto error = computed_once([problem, ours] {
     if constexpr (requires { ours->error(); }) {
       return ours->error();
     } else {
-      return error_beside_f64<Run, T>(ctx, problem, *ours);
+      return error_beside_f64<Run, T>(ours->ctx, problem, *ours);
     }
   });
   std::vector<OpCase> cases;
