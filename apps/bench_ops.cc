@@ -25,6 +25,9 @@ using bench::OpCase;
 using bench::OpFamily;
 using bench::OpProblem;
 
+// Below this a run is a trial of the program, and even its roofs are measured with small matrices.
+constexpr double kLeastSeconds = 0.1;
+
 struct BenchOpsOptions {
   std::string op = "all";
   std::string lengths = "kuairand";
@@ -36,15 +39,12 @@ struct BenchOpsOptions {
   std::int64_t head_dim = 64;
   int heads = 8;
   int threads = 0;
-  double seconds = 1.0;
+  double seconds = 0.4;
   std::uint64_t seed = 1;
 };
 
 std::vector<OpFamily> chosen_families(const std::string& op) {
-  std::vector<OpFamily> families = bench::attention_families();
-  for (const auto& more : {bench::dense_families(), bench::sparse_families()}) {
-    families.insert(families.end(), more.begin(), more.end());
-  }
+  std::vector<OpFamily> families = bench::all_families();
   if (op == "all") return families;
   std::string known;
   for (const OpFamily& family : families) {
@@ -67,7 +67,7 @@ struct Roofs {
 
 nlohmann::json measure(const OpCase& op, const OpProblem& problem, const Roofs& roofs,
                        double seconds) {
-  const auto [ours, padded] = bench::time_in_turn(op.run, op.run_padded, seconds, 5);
+  const auto [ours, padded] = bench::time_in_turn(op.run, op.run_padded, seconds, 3);
   const double gflops = op.flops / ours.ms * 1e-6;
   const double gbytes = op.bytes / ours.ms * 1e-6;
   const double roof = op.flops == 0              ? roofs.copy_gbytes
@@ -128,10 +128,14 @@ void run_bench_ops(const BenchOpsOptions& options) {
   problem.head_dim = options.head_dim;
   problem.bias = options.bias;
   problem.seed = options.seed;
+  problem.table_rows = std::clamp<std::int64_t>(16 * options.tokens, 1024, problem.table_rows);
 
   const Context ctx({.threads = options.threads});
-  const Roofs roofs = {bench::gemm_roof_gflops(ctx, DType::kF32),
-                       bench::gemm_roof_gflops(ctx, DType::kBf16), bench::copy_roof_gbytes(ctx)};
+  const auto roof_size =
+      options.seconds < kLeastSeconds ? bench::RoofSize::kSmall : bench::RoofSize::kFull;
+  const Roofs roofs = {bench::gemm_roof_gflops(ctx, DType::kF32, roof_size),
+                       bench::gemm_roof_gflops(ctx, DType::kBf16, roof_size),
+                       bench::copy_roof_gbytes(ctx, roof_size)};
   fmt::print("{}, {} threads, {} kernels; turbogr {} ({})\n", cpu_model(), ctx.threads(),
              name_of(ctx.simd()), version(), commit());
   fmt::print("roofs: product f32 {:.0f} and bf16 {:.0f} GFLOP/s, copy {:.1f} GB/s\n",
@@ -153,6 +157,7 @@ void run_bench_ops(const BenchOpsOptions& options) {
       }
     }
   }
+  TGR_CHECK(!rows.empty(), options.op, " has no ", options.dtype, " form; use --dtype f32");
   if (!options.json.empty()) write_json(options.json, rows);
 }
 

@@ -194,6 +194,7 @@ std::vector<OpCase> attention_cases(const Context& ctx, const OpProblem& problem
   auto bench = std::make_shared<AttentionBench<T, kFuxi>>(ctx, problem);
   // HSTU: 5 products back for 2 forward. FuXi: those 5, and 2 for each of the other two maps.
   const double backward_share = kFuxi ? 9.0 / 4.0 : 2.5;
+  const auto error = computed_once([bench] { return bench->error(); });
   std::vector<OpCase> cases;
   const auto add = [&](const char* direction, double share, auto run, auto run_padded) {
     OpCase op;
@@ -205,7 +206,7 @@ std::vector<OpCase> attention_cases(const Context& ctx, const OpProblem& problem
     op.padded_bytes = bench->padded->bytes();
     op.run = run;
     op.run_padded = run_padded;
-    op.error = [bench] { return bench->error(); };
+    op.error = error;
     op.allowed_error = dtype_of<T>() == DType::kBf16 ? kAllowedBf16 : kAllowedF32;
     cases.push_back(std::move(op));
   };

@@ -12,7 +12,8 @@
 
 namespace turbogr::bench {
 
-inline float element(const Tensor& tensor, std::int64_t i) {
+inline double element(const Tensor& tensor, std::int64_t i) {
+  if (tensor.dtype() == DType::kF64) return reinterpret_cast<const double*>(tensor.data())[i];
   return tensor.dtype() == DType::kBf16
              ? static_cast<float>(reinterpret_cast<const bf16*>(tensor.data())[i])
              : reinterpret_cast<const float*>(tensor.data())[i];
@@ -39,10 +40,10 @@ inline double relative_error(const Tensor& a, const Tensor& b) {
   double difference = 0;
   double largest = 0;
   for (std::int64_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const double gap = std::abs(static_cast<double>(element(a, i)) - element(b, i));
+    const double gap = std::abs(element(a, i) - element(b, i));
     if (!std::isfinite(gap)) return INFINITY;
     difference = std::max(difference, gap);
-    largest = std::max(largest, std::abs(static_cast<double>(element(b, i))));
+    largest = std::max(largest, std::abs(element(b, i)));
   }
   return largest == 0 ? difference : difference / largest;
 }

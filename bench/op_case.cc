@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 namespace turbogr::bench {
 
@@ -21,6 +23,33 @@ std::vector<std::int64_t> OpProblem::offsets() const {
   std::vector<std::int64_t> offsets = {0};
   for (const std::int64_t length : lengths) offsets.push_back(offsets.back() + length);
   return offsets;
+}
+
+OpProblem OpProblem::first_tokens(std::int64_t count) const {
+  OpProblem cut = *this;
+  cut.lengths.clear();
+  for (const std::int64_t length : lengths) {
+    if (count == 0) break;
+    cut.lengths.push_back(std::min(length, count));
+    count -= cut.lengths.back();
+  }
+  return cut;
+}
+
+std::function<double()> computed_once(std::function<double()> error) {
+  return [error = std::move(error), known = std::make_shared<std::optional<double>>()] {
+    if (!known->has_value()) *known = error();
+    return known->value();
+  };
+}
+
+std::vector<OpFamily> all_families() {
+  std::vector<OpFamily> families;
+  for (auto& some : {attention_families(), dense_families(), norm_families(), softmax_families(),
+                     sparse_families()}) {
+    families.insert(families.end(), some.begin(), some.end());
+  }
+  return families;
 }
 
 }  // namespace turbogr::bench

@@ -20,12 +20,14 @@ struct OpProblem {
   std::int64_t head_dim = 64;
   std::string bias = "both";  // none, position, time or both
   std::uint64_t seed = 1;
+  std::int64_t table_rows = 100'000;  // of item tables
 
   std::int64_t tokens() const;
   std::int64_t longest() const;
   std::int64_t padded_tokens() const;  // sequences times the longest
   std::int64_t width() const { return heads * head_dim; }
   std::vector<std::int64_t> offsets() const;
+  OpProblem first_tokens(std::int64_t count) const;  // the same, cut after `count` tokens
 };
 
 struct OpCase {
@@ -43,6 +45,9 @@ struct OpCase {
   double allowed_error = 0;
 };
 
+// The cases of a family share their check: it is made by the first that asks.
+std::function<double()> computed_once(std::function<double()> error);
+
 // The cases of one family share their buffers; they are made when asked for and freed before the
 // next family.
 struct OpFamily {
@@ -52,6 +57,9 @@ struct OpFamily {
 
 std::vector<OpFamily> attention_families();
 std::vector<OpFamily> dense_families();
+std::vector<OpFamily> norm_families();
+std::vector<OpFamily> softmax_families();
 std::vector<OpFamily> sparse_families();
+std::vector<OpFamily> all_families();
 
 }  // namespace turbogr::bench

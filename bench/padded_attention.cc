@@ -128,8 +128,11 @@ struct PaddedAttention::State {
       if (problem.fuxi) {
         const std::int64_t visible = i < problem.lengths[static_cast<std::size_t>(b)] ? i + 1 : 0;
         for (std::int64_t j = 0; j < S; ++j) {
-          set(pos_map, (b * S + i) * S + j, j < visible ? position_weight(i, j) : 0.0f);
-          set(time_map, (b * S + i) * S + j, j < visible ? floats(time)[bucket[j]] : 0.0f);
+          const bool seen = j < visible;
+          set(pos_map, (b * S + i) * S + j,
+              seen && problem.with_position ? position_weight(i, j) : 0.0f);
+          set(time_map, (b * S + i) * S + j,
+              seen && problem.with_time ? floats(time)[bucket[j]] : 0.0f);
         }
       } else if (bias.size() > 0) {
         float* row = floats(bias) + (b * S + i) * S;

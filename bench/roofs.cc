@@ -1,6 +1,7 @@
 #include "bench/roofs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "bench/gemm.h"
@@ -26,35 +27,35 @@ Tensor random_matrix(std::int64_t size, std::uint64_t seed) {
 
 }  // namespace
 
-double gemm_roof_gflops(const Context& ctx, DType dtype) {
-  constexpr std::int64_t kSize = 2048;
+double gemm_roof_gflops(const Context& ctx, DType dtype, RoofSize roof_size) {
+  const std::int64_t size = roof_size == RoofSize::kFull ? 2048 : 256;
   const bool half = dtype == DType::kBf16;
-  const Tensor a = half ? random_matrix<bf16>(kSize, 1) : random_matrix<float>(kSize, 1);
-  const Tensor b = half ? random_matrix<bf16>(kSize, 2) : random_matrix<float>(kSize, 2);
-  Tensor c(DType::kF32, {kSize, kSize});
-  const Gemm gemm({.m = kSize, .n = kSize, .k = kSize, .dtype = dtype}, ctx.threads());
+  const Tensor a = half ? random_matrix<bf16>(size, 1) : random_matrix<float>(size, 1);
+  const Tensor b = half ? random_matrix<bf16>(size, 2) : random_matrix<float>(size, 2);
+  Tensor c(DType::kF32, {size, size});
+  const Gemm gemm({.m = size, .n = size, .k = size, .dtype = dtype}, ctx.threads());
   double best = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const double ms = milliseconds_of([&] { gemm.run(a.data(), b.data(), c.data()); });
-    best = std::max(best, 2.0 * kSize * kSize * kSize / ms * 1e-6);
+    best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / ms * 1e-6);
   }
   return best;
 }
 
-double copy_roof_gbytes(const Context& ctx) {
-  constexpr std::int64_t kBytes = std::int64_t{256} << 20;
+double copy_roof_gbytes(const Context& ctx, RoofSize roof_size) {
+  const std::int64_t bytes = std::int64_t{roof_size == RoofSize::kFull ? 256 : 8} << 20;
   constexpr std::int64_t kPiece = std::int64_t{4} << 20;
-  Tensor from(DType::kU8, {kBytes});
-  Tensor to(DType::kU8, {kBytes});
-  std::memset(from.data(), 1, kBytes);
+  Tensor from(DType::kU8, {bytes});
+  Tensor to(DType::kU8, {bytes});
+  std::memset(from.data(), 1, from.bytes());
   double best = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const double ms = milliseconds_of([&] {
-      parallel_ranges(ctx.pool(), kBytes, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+      parallel_ranges(ctx.pool(), bytes, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
         std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
       });
     });
-    best = std::max(best, 2.0 * kBytes / ms * 1e-6);
+    best = std::max(best, 2.0 * static_cast<double>(bytes) / ms * 1e-6);
   }
   return best;
 }

@@ -13,11 +13,9 @@ struct Outcome {
   std::string output;  // standard output and error together
 };
 
-// `prefix` goes before the program's name: "ulimit -v 524288;" or "cat log |".
-inline Outcome run_program(const std::string& arguments, const std::string& prefix = "") {
-  const std::string command = "{ " + prefix + " " + TGR_PROGRAM + " " + arguments + "; } 2>&1";
+inline Outcome run_command(const std::string& command) {
   Outcome outcome;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
+  std::FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
   if (pipe == nullptr) return outcome;
   char block[4096];
   for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, pipe)) > 0;) {
@@ -26,6 +24,11 @@ inline Outcome run_program(const std::string& arguments, const std::string& pref
   const int status = ::pclose(pipe);
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
+}
+
+// `prefix` goes before the program's name: "ulimit -v 524288;" or "cat log |".
+inline Outcome run_program(const std::string& arguments, const std::string& prefix = "") {
+  return run_command(prefix + " " + TGR_PROGRAM + " " + arguments);
 }
 
 }  // namespace turbogr::test

@@ -78,8 +78,6 @@ TGR_HD To convert(From value) {
     return static_cast<To>(value);
   } else if constexpr (std::is_arithmetic_v<To>) {
     return static_cast<To>(static_cast<float>(value));
-  } else if constexpr (std::is_arithmetic_v<From>) {
-    return To(static_cast<float>(value));
   } else {
     return To(static_cast<float>(value));
   }

@@ -1,6 +1,7 @@
 // How a dropout mask is drawn: the definition that dropout and everything it is fused into share.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "turbogr/core/philox.h"
@@ -25,7 +26,7 @@ struct DropoutRow {
 };
 
 inline DropoutRow dropout_row(const DropoutOptions& options, std::int64_t row) {
-  const auto threshold = static_cast<std::uint32_t>(options.rate * 65536.0 + 0.5);
+  const auto threshold = static_cast<std::uint32_t>(std::lround(options.rate * 65536.0));
   return {
       .seed = options.seed,
       .row_key = options.row_keys.empty() ? static_cast<std::uint64_t>(row) : options.row_keys(row),

@@ -1,0 +1,56 @@
+// The program by itself: what it says of itself, and that an installed copy works.
+#include "tests/support/program.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "turbogr/core/simd_level.h"
+#include "turbogr/core/version.h"
+
+namespace turbogr {
+namespace {
+
+using test::run_command;
+using test::run_program;
+
+TEST(Program, SaysItsVersionAndCommit) {
+  const auto finished = run_program("--version");
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(finished.output,
+            "turbogr " + std::string(version()) + " (" + std::string(commit()) + ")\n");
+}
+
+TEST(Program, DoctorShowsMachineAndBuild) {
+  const auto finished = run_program("doctor");
+  EXPECT_EQ(finished.status, 0);
+  for (const std::string word : {"turbogr ", "compiler ", "oneDNN ", "processor ", "threads ",
+                                 "memory ", "bf16 ", "CUDA "}) {
+    EXPECT_NE(finished.output.find(word), std::string::npos) << word << "\n" << finished.output;
+  }
+  EXPECT_NE(finished.output.find("kernels    " + std::string(name_of(best_simd_level()))),
+            std::string::npos);
+}
+
+TEST(Program, ExplainsItselfWhenCalledWrongly) {
+  for (const char* arguments : {"", "nosuch", "bench", "doctor --nosuch"}) {
+    const auto finished = run_program(arguments);
+    EXPECT_NE(finished.status, 0) << arguments;
+    EXPECT_NE(finished.output.find("Usage: "), std::string::npos) << finished.output;
+  }
+}
+
+TEST(Program, WorksWhenInstalled) {
+  const auto prefix = std::filesystem::path(testing::TempDir()) / "tgr_installed";
+  std::filesystem::remove_all(prefix);
+  const auto installed =
+      run_command(TGR_CMAKE " --install " TGR_BUILD_DIR " --prefix " + prefix.string());
+  ASSERT_EQ(installed.status, 0) << installed.output;
+  const auto finished = run_command((prefix / "bin" / "turbogr").string() + " --version");
+  EXPECT_EQ(finished.status, 0) << finished.output;
+  EXPECT_EQ(finished.output, run_program("--version").output);
+  std::filesystem::remove_all(prefix);
+}
+
+}  // namespace
+}  // namespace turbogr

@@ -1,0 +1,293 @@
+// A step that has run once allocates nothing. This binary puts a counter in front of malloc, which
+// operator new and every library call too.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "bench/op_case.h"
+#include "tests/support/data.h"
+#include "turbogr/embedding/item_table.h"
+#include "turbogr/model/model.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/jagged.h"
+#include "turbogr/ops/linear.h"
+#include "turbogr/ops/silu.h"
+#include "turbogr/ops/top_k.h"
+#include "turbogr/optim/adamw.h"
+
+// Sanitizers bring an allocator of their own that must not be replaced.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kCounting = false;
+std::atomic<std::int64_t> num_allocations{0};
+#else
+constexpr bool kCounting = true;
+std::atomic<std::int64_t> num_allocations{0};
+
+extern "C" {
+// glibc's own, under the names it keeps for those who wrap them.
+void* __libc_malloc(std::size_t size);                           // NOLINT
+void* __libc_calloc(std::size_t count, std::size_t size);        // NOLINT
+void* __libc_realloc(void* old, std::size_t size);               // NOLINT
+void* __libc_memalign(std::size_t alignment, std::size_t size);  // NOLINT
+
+void* malloc(std::size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(count, size);
+}
+void* realloc(void* old, std::size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_realloc(old, size);
+}
+void* memalign(std::size_t alignment, std::size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_memalign(alignment, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) { return memalign(alignment, size); }
+int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
+  *result = memalign(alignment, size);
+  return *result == nullptr ? ENOMEM : 0;
+}
+}
+#endif
+
+namespace turbogr {
+namespace {
+
+using test::random_tensor;
+using test::view_of;
+
+// Allocations on any thread during a second call.
+std::int64_t warm_allocations(const std::function<void()>& call) {
+  call();
+  const std::int64_t before = num_allocations;
+  call();
+  return num_allocations - before;
+}
+
+class Allocation : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kCounting) GTEST_SKIP() << "a sanitizer's allocator cannot be counted";
+  }
+};
+
+TEST_F(Allocation, IsCountedOnEveryThread) {
+  ThreadPool pool(3);
+  const std::int64_t seen = warm_allocations([&] {
+    parallel_for(pool, 10, [](std::int64_t index, int) {
+      std::vector<int> some(static_cast<std::size_t>(index + 1));
+      void* volatile kept = some.data();
+      std::free(std::malloc(kept == nullptr ? 1 : 2));
+    });
+  });
+  EXPECT_GE(seen, 10);
+}
+
+// The cases `turbogr bench ops` measures cover the operators that have a rival.
+TEST_F(Allocation, IsNotMadeByAWarmOperator) {
+  const Context ctx({.threads = 3});
+  const bench::OpProblem problem{.lengths = {70, 1, 130, 99},
+                                 .max_length = 200,
+                                 .heads = 2,
+                                 .head_dim = 20,
+                                 .table_rows = 2000};
+  for (const bench::OpFamily& family : bench::all_families()) {
+    if (family.op == "linear") continue;
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      for (const bench::OpCase& op : family.make(ctx, problem, dtype)) {
+        EXPECT_EQ(warm_allocations(op.run), 0)
+            << op.op << " " << op.direction << " " << name_of(op.dtype);
+      }
+    }
+  }
+}
+
+template <class T>
+void check_other_operators() {
+  const Context ctx({.threads = 3, .workspace_bytes = 1 << 22});
+  constexpr std::int64_t kRows = 300;
+  constexpr std::int64_t kCols = 40;
+  const auto matrix = [](std::uint64_t seed) { return random_tensor<T>({kRows, kCols}, seed); };
+  const Tensor x = matrix(1);
+  const Tensor dy = matrix(2);
+  Tensor y = matrix(3);
+  Tensor z = matrix(4);
+  const Rows<const T> xs = std::as_const(x).template view<T, 2>();
+  const Rows<const T> dys = std::as_const(dy).template view<T, 2>();
+  const Rows<T> ys = y.view<T, 2>();
+  const auto nothing = [](const char* name, const std::function<void()>& call) {
+    EXPECT_EQ(warm_allocations(call), 0) << name << " " << name_of(dtype_of<T>());
+  };
+
+  nothing("silu", [&] { ops::silu<T>(ctx, xs, ys); });
+  nothing("silu_backward", [&] { ops::silu_backward<T>(ctx, xs, dys, ys); });
+
+  // A batch of 300 rows as 100 and 200 more, or the last 70.
+  const std::vector<std::int64_t> lengths = {100, 0, 200};
+  std::vector<std::int64_t> made(4), halves(4), doubled(4), last(4);
+  nothing("offsets", [&] {
+    ops::offsets_from_lengths(ctx, {lengths.data(), {3}}, view_of(made));
+    ops::last_k_offsets(ctx, view_of(made), 70, view_of(last));
+  });
+  halves = {0, 50, 50, 150};
+  nothing("concat_offsets",
+          [&] { ops::concat_offsets(ctx, view_of(halves), view_of(halves), view_of(doubled)); });
+  const Offsets whole = view_of(made);
+  const Offsets half = view_of(halves);
+  const Jagged<const T> batch = {xs, whole};
+  const Jagged<T> first = {{z.view<T, 2>().data, 150, kCols, kCols}, half};
+  const Jagged<T> second = {{z.view<T, 2>().data + 150 * kCols, 150, kCols, kCols}, half};
+  nothing("jagged_split", [&] { ops::jagged_split<T>(ctx, batch, first, second); });
+  nothing("jagged_concat", [&] { ops::jagged_concat<T>(ctx, first, second, {ys, whole}); });
+  const Jagged<T> end = {{z.view<T, 2>().data, 140, kCols, kCols}, view_of(last)};
+  nothing("last_k_rows", [&] { ops::last_k_rows<T>(ctx, batch, 70, end); });
+  nothing("last_k_rows_backward", [&] { ops::last_k_rows_backward<T>(ctx, end, 70, {ys, whole}); });
+  Tensor padded(dtype_of<T>(), {3, 200, kCols});
+  nothing("to_padded", [&] { ops::to_padded<T>(ctx, batch, padded.view<T, 3>()); });
+  nothing("from_padded", [&] {
+    ops::from_padded<T>(ctx, std::as_const(padded).template view<T, 3>(), {ys, whole});
+  });
+
+  std::vector<std::int64_t> ids(kRows);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * i % 97);
+  std::vector<std::int64_t> unique(kRows), groups(kRows + 1), ranks(kRows);
+  std::vector<std::int32_t> positions(kRows), inverse(kRows);
+  const ops::DedupOutput output = {view_of(unique), view_of(groups), view_of(positions),
+                                   view_of(inverse)};
+  const std::int64_t num_unique = ops::dedup_ids(ctx, view_of(ids), output);
+  Tensor table = random_tensor<Accum<T>>({100, kCols}, 5);
+  nothing("scatter_add_rows", [&] {
+    ops::scatter_add_rows<T>(ctx, dys, output.first(num_unique), table.view<Accum<T>, 2>());
+  });
+  ctx.workspace().reserve(ops::top_k_workspace_bytes(ctx, kRows, kCols, 0, 0));
+  nothing("rank_of_target", [&] {
+    ops::rank_of_target<T>(ctx, {.query = xs, .table = xs, .target = view_of(ids)}, view_of(ranks));
+  });
+}
+
+TEST_F(Allocation, IsNotMadeByTheOtherOperators) {
+  check_other_operators<float>();
+  check_other_operators<bf16>();
+}
+
+TEST_F(Allocation, IsNotMadeByAnUpdate) {
+  const Context ctx({.threads = 3, .workspace_bytes = 1 << 16});
+  std::vector<Tensor> parts;
+  for (std::uint64_t i = 0; i < 4; ++i) parts.push_back(random_tensor<float>({9000}, i));
+  const auto data = [&](std::size_t i) { return parts[i].view<float, 1>().data; };
+  const optim::AdamWSlice slice = {data(0), data(1), data(2), data(3), 9000};
+  std::memset(data(3), 0, parts[3].bytes());
+  EXPECT_EQ(warm_allocations([&] { optim::adamw(ctx, {&slice, 1}, {}); }), 0);
+  EXPECT_EQ(warm_allocations([&] { optim::squared_norm(ctx, {&slice, 1}); }), 0);
+
+  using embedding::SparseOptimiser;
+  const std::vector<std::int64_t> ids = {3, 5, 90};
+  const Tensor gradient = random_tensor<float>({3, 24}, 8);
+  for (const auto kind :
+       {SparseOptimiser::kAdamW, SparseOptimiser::kRowAdaGrad, SparseOptimiser::kSgd}) {
+    embedding::ItemTable table(100, 24, kind);
+    table.initialise(ctx, 1, 0.02);
+    EXPECT_EQ(warm_allocations([&] {
+                table.update(ctx, {ids.data(), {3}}, gradient.view<float, 2>(), {});
+              }),
+              0);
+  }
+}
+
+// Handles of operands and a map of arguments, made and freed inside oneDNN for each tile's product.
+constexpr std::int64_t kAllocationsPerProduct = 26;
+
+// One product with a weight, forward and backward, for `rows` rows.
+template <class T>
+std::int64_t linear_allocations(const Context& ctx, std::int64_t rows, std::int64_t inputs,
+                                std::int64_t outputs) {
+  const Tensor x = random_tensor<T>({rows, inputs}, 1);
+  const Tensor w = random_tensor<T>({inputs, outputs}, 2);
+  const Tensor dy = random_tensor<T>({rows, outputs}, 3);
+  Tensor y(dtype_of<T>(), {rows, outputs});
+  Tensor dx(dtype_of<T>(), {rows, inputs});
+  Tensor dw(DType::kF32, {inputs, outputs});
+  ops::PackedWeight<T> weight(ctx, inputs, outputs);
+  ctx.workspace().reserve(std::max(ops::linear_workspace_bytes(ctx, weight),
+                                   ops::linear_backward_workspace_bytes(ctx, weight, rows)));
+  weight.pack(ctx, w.view<T, 2>());
+  return warm_allocations([&] {
+    ops::linear<T>(ctx, x.view<T, 2>(), weight, {}, y.view<T, 2>());
+    ops::linear_backward<T>(ctx, x.view<T, 2>(), weight, dy.view<T, 2>(), {},
+                            {.dx = dx.view<T, 2>(), .dw = dw.view<float, 2>()});
+  });
+}
+
+TEST_F(Allocation, OfLinearIsBoundedByItsTiles) {
+  const Context ctx({.threads = 2});
+  const auto check = [&](auto zero) {
+    using T = decltype(zero);
+    for (const std::int64_t rows : {128, 256, 512, 1024}) {
+      // 128 rows by 256 columns a product; x W, dz W^T, and x^T dz in one piece of rows.
+      const std::int64_t products = rows / 128 * (3 + 1) + 3;
+      EXPECT_LE(linear_allocations<T>(ctx, rows, 200, 700), kAllocationsPerProduct * products)
+          << rows;
+    }
+  };
+  check(float());
+  check(bf16());
+}
+
+template <class T>
+void check_model(model::ModelKind kind) {
+  const Context ctx({.threads = 2});
+  const model::ModelOptions options = {.kind = kind,
+                                       .layers = 2,
+                                       .width = 48,
+                                       .heads = 3,
+                                       .dq = 16,
+                                       .dv = 16,
+                                       .feed_forward = 40,
+                                       .max_length = 150,
+                                       .norm_length = 150,
+                                       .dropout = 0.2};
+  const std::vector<std::int64_t> offsets = {0, 70, 70, 201, 300};
+  const std::int64_t n = offsets.back();
+  std::vector<std::int64_t> times(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<std::int64_t>(37 * i);
+  model::StepInput step;
+  step.offsets = view_of(offsets);
+  step.key_times = view_of(times);
+  step.query_times = view_of(times);
+  step.training = true;
+  model::Model<T> model(ctx, options, {.capacity = n});
+  model.initialise(ctx, 9);
+  const Tensor rows = random_tensor<T>({n, options.width}, 4, 0.1);
+  const Tensor dout = random_tensor<T>({n, options.width}, 5);
+  Tensor drows(dtype_of<T>(), {n, options.width});
+  const std::int64_t seen = warm_allocations([&] {
+    model.forward(ctx, step, rows.view<T, 2>());
+    model.backward(ctx, step, dout.view<T, 2>(), drows.view<T, 2>());
+  });
+  std::int64_t products = linear_allocations<T>(ctx, n, options.width, options.projection_width()) +
+                          linear_allocations<T>(ctx, n, options.mixed_width(), options.width);
+  if (kind == model::ModelKind::kFuxi) {
+    products += linear_allocations<T>(ctx, n, options.width, 2 * options.feed_forward) +
+                linear_allocations<T>(ctx, n, options.feed_forward, options.width);
+  }
+  EXPECT_EQ(seen, options.layers * products) << name_of(dtype_of<T>());
+}
+
+TEST_F(Allocation, OfAModelStepIsThatOfItsProducts) {
+  for (const auto kind : {model::ModelKind::kHstu, model::ModelKind::kFuxi}) {
+    check_model<float>(kind);
+    check_model<bf16>(kind);
+  }
+}
+
+}  // namespace
+}  // namespace turbogr
