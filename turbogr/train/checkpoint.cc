@@ -97,7 +97,7 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
 }
 
 std::string Checkpoint::read_listed_file(const json& files, const std::string& name) const {
-  const std::string content = read_file(folder_ + "/" + name);
+  std::string content = read_file(folder_ + "/" + name);
   if (sum_text(content) != files.at(name)) {
     refuse("'", name, "' is damaged: the checksum differs");
   }
@@ -219,6 +219,7 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   } catch (const Error&) {  // killed before the first one was announced: the newest step will do
   }
   std::vector<std::string> paths;
+  paths.reserve(found.size());
   for (auto& [step, path] : found) paths.push_back(std::move(path));
   const auto announced = std::find(paths.begin(), paths.end(), folder + "/" + latest);
   if (announced != paths.end()) std::rotate(paths.begin(), announced, announced + 1);

@@ -105,8 +105,8 @@ void TensorBoardEvents::write(const MetricRecord& record) {
   const std::string prefix = record.split.empty() ? "train" : record.split;
   for (const auto& [name, number] : record.values) {
     std::string value;
-    put_bytes(value, 1, prefix + "/" + name);  // tag
-    put_key(value, 2, kFixed32);               // simple_value
+    put_bytes(value, 1, fmt::format("{}/{}", prefix, name));  // tag
+    put_key(value, 2, kFixed32);                              // simple_value
     put_raw(value, static_cast<float>(number));
     put_bytes(summary, 1, value);
   }
