@@ -50,7 +50,7 @@ bool is_partial_folder(const fs::path& path) {
   return without_trailing_slash(path).filename().string().find(kMark) != std::string::npos;
 }
 
-PartialFolder::PartialFolder(fs::path target, bool replace)
+PartialFolder::PartialFolder(const fs::path& target, bool replace)
     : target_(without_trailing_slash(target)), replace_(replace) {
   TGR_CHECK(!target_.empty(), "the output folder has no name");
   TGR_CHECK(!is_partial_folder(target_), "'", target_.string(), "': names with '", kMark,

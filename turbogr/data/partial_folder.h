@@ -13,7 +13,7 @@ class PartialFolder {
  public:
   // Clears what dead writers of this target left, then makes the folder. Throws when the target
   // exists and may not be replaced.
-  explicit PartialFolder(std::filesystem::path target, bool replace = false);
+  explicit PartialFolder(const std::filesystem::path& target, bool replace = false);
   ~PartialFolder();
   PartialFolder(PartialFolder&& other) noexcept;
   PartialFolder& operator=(PartialFolder&&) = delete;
