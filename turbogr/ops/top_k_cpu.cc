@@ -121,7 +121,7 @@ class Scorer {
 
 // The excluded ids, sorted query by query.
 View<const std::int64_t, 1> sorted_exclusions(Cpu cpu, WorkspaceScope& scratch, Offsets offsets,
-                                        View<const std::int64_t, 1> excluded) {
+                                              View<const std::int64_t, 1> excluded) {
   if (offsets.data == nullptr) return {};
   const auto sorted = scratch.take<std::int64_t>(excluded.shape[0]);
   parallel_ranges(cpu.pool, offsets.shape[0] - 1, 16,
