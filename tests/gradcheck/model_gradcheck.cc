@@ -32,6 +32,8 @@ TEST_P(ModelGradient, MatchesCentralDifferences) {
   step.offsets = test::view_of(offsets);
   step.key_times = {key_times.data(), {8}};
   step.query_times = {query_times.data(), {8}};
+  const std::vector<std::uint32_t> signals = {0, 1, 5, 3, 7, 2, 0, 4};
+  step.signals = {signals.data(), {8}};
   step.training = true;
   step.seed = 3;
   step.step = 17;
@@ -87,6 +89,7 @@ std::vector<Case> cases() {
     options.alpha = 0.7;
     options.window = 1;
     options.bias = BiasKind::kTime;
+    options.actions = 3;
     all.push_back({name + "_options", options});
   }
   ModelOptions concat = small(ModelKind::kHstu);

@@ -135,6 +135,15 @@ TEST_F(Training, LeavesFiguresEvaluatesAndRecommends) {
   EXPECT_EQ(run_program("report " + root_ + "/run").status, 0);
 }
 
+TEST_F(Training, LearnsFromActionSignals) {
+  ASSERT_EQ(train("plain", "--train.steps=5").status, 0);
+  const Outcome trained = train("actions", "--train.steps=5 --model.actions=true");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_NE(model_bytes("plain"), model_bytes("actions"));
+  EXPECT_NE(model_bytes("actions").find("\"actions\""), std::string::npos);
+  EXPECT_EQ(run_program("recommend --user 1 --checkpoint " + root_ + "/actions").status, 0);
+}
+
 TEST_F(Training, SaysWhatIsWrong) {
   const auto fails_with = [&](const Outcome& outcome, const std::string& text) {
     EXPECT_NE(outcome.status, 0);

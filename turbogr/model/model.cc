@@ -28,6 +28,9 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
   if constexpr (!std::is_same_v<T, Accum<T>>) {
     position_rounded_ = Tensor(dtype_of<T>(), {options_.max_length, width});
   }
+  if (options_.actions > 0) {
+    actions_ = std::make_unique<ActionEmbedding<T>>(options_, memory.capacity, parameters_);
+  }
   const bool fuxi = options_.kind == ModelKind::kFuxi;
   for (int layer = 0; layer < options_.layers; ++layer) {
     AttentionBlock<T> attention(options_, layer, parameters_);
@@ -107,10 +110,12 @@ template <class T>
 Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& step, Rows<const T> rows) {
   check_step(step, rows);
   const std::int64_t n = rows.rows;
-  ops::combine_input<T>(ctx, {rows, step.offsets}, position_rows(),
-                        {.scale = std::sqrt(static_cast<double>(options_.width)),
-                         .dropout = step.dropout(options_.dropout, -1, 0)},
-                        first_rows<T>(inputs_[0], n));
+  ops::combine_input<T>(
+      ctx, {rows, step.offsets}, position_rows(),
+      {.scale = std::sqrt(static_cast<double>(options_.width)),
+       .extra = actions_ ? actions_->forward(ctx, parameters_, step) : Rows<const T>{},
+       .dropout = step.dropout(options_.dropout, -1, 0)},
+      first_rows<T>(inputs_[0], n));
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     forward_layer(ctx, step, layer, first_rows<T>(inputs_[layer + 1], n));
   }
@@ -147,13 +152,17 @@ void Model<T>::backward(const Context& ctx, const StepInput& step, Rows<const T>
       ctx, {dy, step.offsets},
       {.scale = std::sqrt(static_cast<double>(options_.width)),
        .dropout = step.dropout(options_.dropout, -1, 0)},
-      {.de = drows, .dp = parameters_.gradient(position_).template view<Accum<T>, 2>()});
+      {.de = drows,
+       .dp = parameters_.gradient(position_).template view<Accum<T>, 2>(),
+       .dextra = actions_ ? actions_->gradient_rows(n) : Rows<T>{}});
+  if (actions_) actions_->backward(ctx, parameters_, step);
 }
 
 template <class T>
 std::size_t Model<T>::activation_bytes() const {
   std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes();
   if (feed_forward_scratch_) total += feed_forward_scratch_->bytes();
+  if (actions_) total += actions_->bytes();
   for (const Saved& saved : saved_) {
     total += saved.attention.bytes() + saved.middle.bytes();
     if (saved.feed_forward) total += saved.feed_forward->bytes();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/model/action_embedding.h"
 #include "turbogr/model/attention_block.h"
 #include "turbogr/model/feed_forward.h"
 #include "turbogr/model/model_options.h"
@@ -72,6 +73,7 @@ class Model {
   ParameterSet<T> parameters_;
   int position_ = -1;
   Tensor position_rounded_;  // bf16 only
+  std::unique_ptr<ActionEmbedding<T>> actions_;
   std::vector<Layer> layers_;
   std::vector<Saved> saved_;
   std::vector<Tensor> inputs_;  // [N, D] of each layer, and the model's output last

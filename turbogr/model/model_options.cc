@@ -30,6 +30,8 @@ void check_model_options(const ModelOptions& o) {
   TGR_CHECK(o.norm_length > 0, "a norm_length of ", o.norm_length, "; it must be above 0");
   TGR_CHECK(o.dropout >= 0 && o.dropout < 1, "a dropout of ", o.dropout,
             "; it must be at least 0 and below 1");
+  TGR_CHECK(o.actions >= 0 && o.actions <= 32, o.actions,
+            " action signals in the input; there can be up to 32");
   TGR_CHECK(o.window >= 0, "an attention window of ", o.window, "; use 0 for none");
   TGR_CHECK(!(o.concat && o.kind == ModelKind::kFuxi),
             "concat is a variant of HSTU's output; FuXi has none: leave it out");

@@ -30,8 +30,9 @@ struct ModelOptions {
   BiasKind bias = BiasKind::kBoth;
   bool silu_on_all = true;  // else on U only
   bool affine_norms = false;
-  bool concat = false;      // [U, a, U * a] before the output projection; HSTU only
-  std::int64_t window = 0;  // 0: all of the history
+  bool concat = false;       // [U, a, U * a] before the output projection; HSTU only
+  std::int64_t actions = 0;  // action signals added to the input, at most 32; 0: none
+  std::int64_t window = 0;   // 0: all of the history
 
   bool position_bias() const { return bias == BiasKind::kPosition || bias == BiasKind::kBoth; }
   bool time_bias() const { return bias == BiasKind::kTime || bias == BiasKind::kBoth; }

@@ -13,6 +13,7 @@ struct StepInput {
   Offsets offsets;                          // [B + 1]
   View<const std::int64_t, 1> key_times;    // [N], when each event happened
   View<const std::int64_t, 1> query_times;  // [N], when the next one did
+  View<const std::uint32_t, 1> signals;     // [N], action bits; for models with actions
   View<const std::uint64_t, 1> row_keys;  // [N], tells tokens apart for dropout; empty: their index
   View<const std::int64_t, 1> num_prefix;   // [B] or empty
   View<const std::int64_t, 1> num_targets;  // [B] or empty

@@ -27,6 +27,7 @@ void append(const data::Store& store, const std::vector<HistoryEvent>& events, s
                                             : options.query_time.value_or(event.time);
     batch.items.push_back(event.item);
     batch.targets.push_back(0);  // unknown: that is what is asked
+    batch.signals.push_back(event.signals);
     batch.row_keys.push_back(static_cast<std::uint64_t>(i));
     if (store.has_times()) {
       batch.key_times.push_back(unit(event.time));
@@ -47,17 +48,20 @@ void history_batch(const data::Store& store, std::span<const std::int64_t> users
   clear(batch);
   std::vector<HistoryEvent> events;
   std::vector<std::int64_t> items;
+  std::vector<std::uint32_t> signals;
   for (const std::int64_t user : users) {
     const std::int64_t first = store.offsets()[static_cast<std::size_t>(user)];
     const std::int64_t count = store.offsets()[static_cast<std::size_t>(user) + 1] - first;
     TGR_CHECK(count > 0, "user ", store.user_ids().text(user), " has no events to recommend from");
     items.resize(static_cast<std::size_t>(count));
     store.read_items(first, items);
+    signals.resize(static_cast<std::size_t>(count));
+    store.read_signals(first, signals);
     events.clear();
     for (std::int64_t i = 0; i < count; ++i) {
-      events.push_back(
-          {items[static_cast<std::size_t>(i)],
-           store.has_times() ? store.times()[static_cast<std::size_t>(first + i)] : 0});
+      events.push_back({items[static_cast<std::size_t>(i)],
+                        store.has_times() ? store.times()[static_cast<std::size_t>(first + i)] : 0,
+                        signals[static_cast<std::size_t>(i)]});
     }
     append(store, events, user, options, batch);
   }

@@ -26,6 +26,7 @@ void history_batch(const data::Store& store, std::span<const std::int64_t> users
 struct HistoryEvent {
   std::int64_t item;
   std::int64_t time;
+  std::uint32_t signals = 0;
 };
 // One history that is in no store.
 void history_batch(const data::Store& store, const std::vector<HistoryEvent>& events,

@@ -101,6 +101,7 @@ model::StepInput RetrievalTrainer<T>::input_of(const Batch& batch, bool training
   input.offsets = batch.offsets_view();
   input.key_times = data::view_of(batch.key_times);
   input.query_times = data::view_of(batch.query_times);
+  input.signals = data::view_of(batch.signals);
   input.row_keys = data::view_of(batch.row_keys);
   input.training = training;
   input.seed = options_.seed;

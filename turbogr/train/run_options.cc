@@ -14,13 +14,14 @@ data::CollateOptions collate_options(const Config& config, const data::Store& st
   data::CollateOptions collate;
   collate.time_unit = config.model.time_unit == "milliseconds" ? data::TimeUnit::kMilliseconds
                                                                : data::TimeUnit::kSeconds;
+  collate.signals = config.model.actions;
   if (!store.has_times()) collate.time_unit = data::TimeUnit::kSeconds;
   return collate;
 }
 
 }  // namespace
 
-model::ModelOptions model_options(const Config& config) {
+model::ModelOptions model_options(const Config& config, const data::Store& store) {
   const ModelConfig& m = config.model;
   model::ModelOptions options;
   options.kind = model::model_kind_from_name(m.kind);
@@ -40,13 +41,14 @@ model::ModelOptions model_options(const Config& config) {
   options.affine_norms = m.affine;
   options.concat = m.concat;
   options.window = m.window;
+  if (m.actions) options.actions = static_cast<std::int64_t>(store.manifest().signals.size());
   return options;
 }
 
-RetrievalOptions retrieval_options(const Config& config, std::int64_t total_steps,
-                                   std::int64_t capacity) {
+RetrievalOptions retrieval_options(const Config& config, const data::Store& store,
+                                   std::int64_t total_steps, std::int64_t capacity) {
   RetrievalOptions options;
-  options.model = model_options(config);
+  options.model = model_options(config, store);
   options.memory = {.capacity = capacity, .recompute = config.train.recompute};
   options.temperature = config.model.temperature;
   options.negatives = config.negatives.count;
@@ -113,9 +115,9 @@ void check_run(const Config& config, const data::Store& store) {
             "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\"");
   TGR_CHECK(config.train.schedule == "serial", "train.schedule is \"", config.train.schedule,
             "\"; this build has serial only");
-  TGR_CHECK(!config.model.actions,
-            "model.actions is true; this build adds no action signals to the input: leave it out");
-  const model::ModelOptions model = model_options(config);
+  TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
+            store.folder().string(), "' has no action signals; leave it out");
+  const model::ModelOptions model = model_options(config, store);
   TGR_CHECK(!model.time_bias() || store.has_times(), "model.bias is \"", config.model.bias,
             "\" but the store '", store.folder().string(),
             "' has no times (order only); use model.bias = \"position\" or \"none\"");

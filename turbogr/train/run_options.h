@@ -10,11 +10,12 @@
 
 namespace turbogr::train {
 
-model::ModelOptions model_options(const Config& config);
+// The store says how many action signals there are.
+model::ModelOptions model_options(const Config& config, const data::Store& store);
 
 // `total_steps` is where a decaying learning rate ends; `capacity` the tokens of the largest batch.
-RetrievalOptions retrieval_options(const Config& config, std::int64_t total_steps,
-                                   std::int64_t capacity);
+RetrievalOptions retrieval_options(const Config& config, const data::Store& store,
+                                   std::int64_t total_steps, std::int64_t capacity);
 
 data::LoaderOptions train_loader_options(const Config& config, const data::Store& store);
 // Evaluation batches hold as many users as `capacity` tokens allow.

@@ -53,14 +53,15 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
            std::int64_t tokens, int threads, Weights weights)
       : ctx({.threads = threads}),
-        trainer(ctx, options_of(config, tokens), store.num_items()),
+        trainer(ctx, options_of(config, store, tokens), store.num_items()),
         items((load(checkpoint, store, weights), ctx), trainer.table()) {
     capacity = tokens;
   }
 
   // Only forward runs: one layer's buffers serve all layers.
-  static RetrievalOptions options_of(const Config& config, std::int64_t tokens) {
-    RetrievalOptions options = retrieval_options(config, /*total_steps=*/0, tokens);
+  static RetrievalOptions options_of(const Config& config, const data::Store& store,
+                                     std::int64_t tokens) {
+    RetrievalOptions options = retrieval_options(config, store, /*total_steps=*/0, tokens);
     options.memory.recompute = true;
     options.negatives = 1;
     options.accumulate = 1;

@@ -55,7 +55,7 @@ class TrainingRun {
     total_steps_ = total_steps();
     const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
     trainer_ = std::make_unique<RetrievalTrainer<T>>(
-        ctx_, retrieval_options(config, total_steps_, capacity), store_.num_items());
+        ctx_, retrieval_options(config, store_, total_steps_, capacity), store_.num_items());
     capacity_ = capacity;
   }
 

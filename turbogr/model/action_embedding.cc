@@ -1,0 +1,73 @@
+#include "turbogr/model/action_embedding.h"
+
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/model/buffers.h"
+
+namespace turbogr::model {
+
+template <class T>
+ActionEmbedding<T>::ActionEmbedding(const ModelOptions& options, std::int64_t capacity,
+                                    ParameterSet<T>& parameters)
+    : actions_(options.actions),
+      table_(parameters.add({.name = "actions",
+                             .shape = {options.actions, options.width},
+                             .init = Init::kTruncatedNormal,
+                             .scale = 0.02,
+                             .counted = false})),
+      rows_(dtype_of<T>(), {capacity, options.width}),
+      drows_(dtype_of<T>(), {capacity, options.width}) {}
+
+template <class T>
+void ActionEmbedding<T>::check(const StepInput& step) const {
+  TGR_CHECK(step.signals.shape[0] == step.tokens(), "action embedding: ", step.signals.shape[0],
+            " signals for ", step.tokens(), " tokens; give one mask a token");
+}
+
+template <class T>
+Rows<const T> ActionEmbedding<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
+                                          const StepInput& step) {
+  check(step);
+  using A = Accum<T>;
+  const View<const A, 2> table = parameters.value(table_).template view<A, 2>();
+  const Rows<T> rows = first_rows<T>(rows_, step.tokens());
+  parallel_ranges(ctx.pool(), rows.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t c = 0; c < rows.cols; ++c) {
+        A sum = 0;
+        for (std::int64_t bit = 0; bit < actions_; ++bit) {
+          if ((step.signals(r) >> bit & 1u) != 0) sum += table(bit, c);
+        }
+        rows(r, c) = convert<T>(sum);
+      }
+    }
+  });
+  return rows;
+}
+
+template <class T>
+Rows<T> ActionEmbedding<T>::gradient_rows(std::int64_t tokens) {
+  return first_rows<T>(drows_, tokens);
+}
+
+template <class T>
+void ActionEmbedding<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
+                                  const StepInput& step) {
+  check(step);
+  using A = Accum<T>;
+  const View<A, 2> dtable = parameters.gradient(table_).template view<A, 2>();
+  const Rows<const T> drows = first_rows<T>(std::as_const(drows_), step.tokens());
+  parallel_for(ctx.pool(), actions_, [&](std::int64_t bit, int) {
+    for (std::int64_t r = 0; r < drows.rows; ++r) {
+      if ((step.signals(r) >> bit & 1u) == 0) continue;
+      for (std::int64_t c = 0; c < drows.cols; ++c) dtable(bit, c) += convert<A>(drows(r, c));
+    }
+  });
+}
+
+template class ActionEmbedding<double>;
+template class ActionEmbedding<float>;
+template class ActionEmbedding<bf16>;
+
+}  // namespace turbogr::model
