@@ -4,6 +4,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/ops/adamw_coefficients.h"
 #include "turbogr/ops/update_simd.h"
 
 namespace turbogr::embedding {
@@ -56,15 +57,9 @@ void ItemTable::update(const Context& ctx, View<const std::int64_t, 1> ids,
             "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
             ids.shape[0], ", ", width(), "]");
   TGR_CHECK(options.step >= 1, "item table update: step is ", options.step, "; it counts from 1");
-  const auto step = static_cast<double>(options.step);
-  AdamWCoefficients adamw = {};
-  adamw.beta1 = static_cast<float>(options.beta1);
-  adamw.beta2 = static_cast<float>(options.beta2);
-  adamw.epsilon = static_cast<float>(options.epsilon);
-  adamw.step_size = static_cast<float>(options.rate / (1 - std::pow(options.beta1, step)));
-  adamw.second_scale = static_cast<float>(1 / (1 - std::pow(options.beta2, step)));
-  adamw.decay = static_cast<float>(options.rate * options.decay);
-  adamw.gradient_scale = static_cast<float>(options.gradient_scale);
+  const AdamWCoefficients adamw = adamw_coefficients(
+      {options.rate, options.beta1, options.beta2, options.epsilon, options.decay,
+       static_cast<double>(options.step), options.gradient_scale});
   const auto keep = static_cast<float>(1 - options.rate * options.decay);
   const UpdateTable& table = update_table(ctx.simd());
   float* weights = reinterpret_cast<float*>(weights_.data());

@@ -1,9 +1,9 @@
 #include "turbogr/optim/adamw.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "turbogr/core/workspace.h"
+#include "turbogr/ops/adamw_coefficients.h"
 #include "turbogr/ops/update_simd.h"
 
 namespace turbogr::optim {
@@ -30,22 +30,23 @@ void over_pieces(const Context& ctx, std::span<const AdamWSlice> slices, Body&& 
 
 void adamw(const Context& ctx, std::span<const AdamWSlice> slices, const AdamWOptions& options) {
   TGR_CHECK(options.step >= 1, "adamw: step is ", options.step, "; it counts from 1");
-  const auto step = static_cast<double>(options.step);
-  AdamWCoefficients k = {};
-  k.beta1 = static_cast<float>(options.beta1);
-  k.beta2 = static_cast<float>(options.beta2);
-  k.epsilon = static_cast<float>(options.epsilon);
-  k.step_size = static_cast<float>(options.rate / (1 - std::pow(options.beta1, step)));
-  k.second_scale = static_cast<float>(1 / (1 - std::pow(options.beta2, step)));
-  k.gradient_scale = static_cast<float>(options.gradient_scale);
+  const AdamWCoefficients k = adamw_coefficients(
+      {options.rate, options.beta1, options.beta2, options.epsilon, options.decay,
+       static_cast<double>(options.step), options.gradient_scale});
   const UpdateTable& table = update_table(ctx.simd());
   over_pieces(ctx, slices,
               [&](const AdamWSlice& slice, std::int64_t begin, std::int64_t count, std::int64_t) {
                 AdamWCoefficients own = k;
-                own.decay = static_cast<float>(options.rate * options.decay * slice.decay_factor);
+                own.decay *= static_cast<float>(slice.decay_factor);
                 table.adamw(own, slice.gradient + begin, count, slice.weight + begin,
                             slice.first_moment + begin, slice.second_moment + begin);
               });
+}
+
+std::size_t squared_norm_workspace_bytes(std::span<const AdamWSlice> slices) {
+  std::int64_t pieces = 0;
+  for (const AdamWSlice& slice : slices) pieces += pieces_of(slice);
+  return workspace_bytes_of<double>(pieces);
 }
 
 double squared_norm(const Context& ctx, std::span<const AdamWSlice> slices) {

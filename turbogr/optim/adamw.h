@@ -3,6 +3,7 @@
 //   w = w - rate * (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay * w)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -35,5 +36,6 @@ void adamw(const Context& ctx, std::span<const AdamWSlice> slices, const AdamWOp
 
 // Sum of squares over all gradients, in f64 and in fixed order; not finite when any of them is not.
 double squared_norm(const Context& ctx, std::span<const AdamWSlice> slices);
+std::size_t squared_norm_workspace_bytes(std::span<const AdamWSlice> slices);
 
 }  // namespace turbogr::optim

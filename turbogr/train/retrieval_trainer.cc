@@ -79,14 +79,11 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   group_positions_ = Tensor(DType::kI32, {n});
   group_inverse_ = Tensor(DType::kI32, {n});
 
-  std::size_t norm_pieces = 1;
-  for (const optim::AdamWSlice& slice : slices_) {
-    norm_pieces += static_cast<std::size_t>(slice.count / 32768 + 2);
-  }
-  norm_pieces += static_cast<std::size_t>(rows * width / 32768 + 2);
+  const optim::AdamWSlice touched_gradients = {.count = rows * width};
   ctx.workspace().reserve(
       std::max({ops::softmax_workspace_bytes(ctx, n, rows, width, options.shared_negatives ? 0 : r),
-                ops::dedup_ids_workspace_bytes(n), norm_pieces * sizeof(double) + 4096}));
+                ops::dedup_ids_workspace_bytes(n), optim::squared_norm_workspace_bytes(slices_),
+                optim::squared_norm_workspace_bytes({&touched_gradients, 1})}));
 }
 
 template <class T>

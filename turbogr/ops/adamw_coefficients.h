@@ -1,0 +1,27 @@
+// What AdamW's inner loop needs, from what people set. Apart from update_simd.h, whose includers
+// are compiled for several instruction sets and share no inline code.
+#pragma once
+
+#include <cmath>
+
+#include "turbogr/ops/update_simd.h"
+
+namespace turbogr {
+
+struct AdamWSettings {
+  double rate, beta1, beta2, epsilon, decay;
+  double step;  // counted from 1: corrects the moments' start at zero
+  double gradient_scale;
+};
+
+inline AdamWCoefficients adamw_coefficients(const AdamWSettings& s) {
+  return {.beta1 = static_cast<float>(s.beta1),
+          .beta2 = static_cast<float>(s.beta2),
+          .epsilon = static_cast<float>(s.epsilon),
+          .step_size = static_cast<float>(s.rate / (1 - std::pow(s.beta1, s.step))),
+          .second_scale = static_cast<float>(1 / (1 - std::pow(s.beta2, s.step))),
+          .decay = static_cast<float>(s.rate * s.decay),
+          .gradient_scale = static_cast<float>(s.gradient_scale)};
+}
+
+}  // namespace turbogr
