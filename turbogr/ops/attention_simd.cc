@@ -122,19 +122,18 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
                     next_rows, dq);
       pack_rows(head<T>(args.k, args.k_stride, key_row, column * dq), args.k_stride, tile.keys, dq,
                 s.key_rows, round_up(dq));
-      multiply_tile<T, Triangle::kVectorsFromRow>(
+      multiply_tile<T, Triangle::kVectorsFromRow, false>(
           tile, {tile.keys, tile.query_vectors, depth, s.key_rows, round_up(dq), 1,
-                 s.q_columns + h * dq * kTile, kTile, s.score, kStride, false});
+                 s.q_columns + h * dq * kTile, kTile, s.score, kStride});
       prefetch_rows(head<T>(args.v, args.v_stride, next_row, next_column * dv), args.v_stride,
                     next_rows, dv);
       weigh_tile<T>(args, tile, s.score, bias, s.weight_words);
       pack_lines(head<T>(args.v, args.v_stride, key_row, column * dv), args.v_stride, tile.keys, dv,
                  s.value_lines, line);
       const auto add_map = [&](std::int64_t map, const LeftSide& left) {
-        multiply_tile<T, Triangle::kDepthToRow>(
-            tile,
-            {tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row, left.depth,
-             s.value_lines, line, s.sum + (h * maps + map) * kTile * line, line, true});
+        multiply_tile<T, Triangle::kDepthToRow, true>(
+            tile, {tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row,
+                   left.depth, s.value_lines, line, s.sum + (h * maps + map) * kTile * line, line});
       };
       add_map(latent, by_query<T>(s.score, kStride, s.weight_words));
       if (args.separate_maps) {
@@ -216,14 +215,14 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
       if (!mask_tile(item, tile)) continue;
       const std::int64_t depth = words_of<T>(tile.queries);
       const auto add_dvalue = [&](std::int64_t map, const LeftSide& left) {
-        multiply_tile<T, Triangle::kDepthFromRow>(
+        multiply_tile<T, Triangle::kDepthFromRow, true>(
             tile, {tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
-                   dout_lines(map, block), v_line, s.dvalue, v_line, true});
+                   dout_lines(map, block), v_line, s.dvalue, v_line});
       };
       const auto make_dweight = [&](std::int64_t map) {
-        multiply_tile<T, Triangle::kVectorsFromRow>(
+        multiply_tile<T, Triangle::kVectorsFromRow, false>(
             tile, {tile.keys, tile.query_vectors, words_of<T>(dv), s.value_rows, v_line, 1,
-                   dout_columns(map, block), kTile, s.dweight, kStride, false});
+                   dout_columns(map, block), kTile, s.dweight, kStride});
       };
       float* dposition = item.dposition == nullptr
                              ? nullptr
@@ -262,24 +261,23 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
           bias = s.bias;
         }
       }
-      multiply_tile<T, Triangle::kVectorsFromRow>(
+      multiply_tile<T, Triangle::kVectorsFromRow, false>(
           tile, {tile.keys, tile.query_vectors, words_of<T>(dq), s.key_rows, q_line, 1,
-                 s.q_columns + block * dq * kTile, kTile, s.score, kStride, false});
+                 s.q_columns + block * dq * kTile, kTile, s.score, kStride});
       make_dweight(latent);
       weigh_tile_back<T>(args, tile,
                          {s.score, s.dweight, bias, s.weight_words, s.dscore_words, s.dscore_pairs,
                           args.separate_maps ? args.inverse_norm : 1.0f, bias_gradients});
       add_dvalue(latent, by_key<T>(s.score, kStride, s.weight_words));
       const LeftSide dscore_rows = by_key<T>(s.dweight, kStride, s.dscore_words);
-      multiply_tile<T, Triangle::kDepthFromRow>(
-          tile,
-          {tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row, dscore_rows.depth,
-           s.q_lines + block * kTile * q_line, q_line, s.dkey, q_line, true});
+      multiply_tile<T, Triangle::kDepthFromRow, true>(
+          tile, {tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row,
+                 dscore_rows.depth, s.q_lines + block * kTile * q_line, q_line, s.dkey, q_line});
       const LeftSide dscore_pairs = by_query<T>(s.dweight, kStride, s.dscore_pairs);
-      multiply_tile<T, Triangle::kDepthToRow>(
+      multiply_tile<T, Triangle::kDepthToRow, true>(
           tile, {tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
                  dscore_pairs.row, dscore_pairs.depth, s.key_lines, q_line,
-                 s.sum + block * kTile * q_line, q_line, true});
+                 s.sum + block * kTile * q_line, q_line});
       if (bias_gradients) {
         if (dposition != nullptr) add_diagonals(tile, s.dweight, dposition);
         if (item.dtime != nullptr) {

@@ -42,10 +42,10 @@ enum class Triangle {
 
 // The product, less what is known to be zero (or, of a result, not to be used), in steps of 16
 // rows.
-template <class T, Triangle kTriangle>
+template <class T, Triangle kTriangle, bool kAdd>
 inline void multiply_tile(const Tile& tile, const Product& product) {
   if (!tile.triangular) {
-    multiply<kPairs<T>>(product);
+    multiply<kPairs<T>, kAdd>(product);
     return;
   }
   for (std::int64_t r = 0; r < product.rows; r += kAttentionPad) {
@@ -66,7 +66,7 @@ inline void multiply_tile(const Tile& tile, const Product& product) {
       const std::int64_t needed = words_of<T>(r + kAttentionPad);
       part.depth = needed < product.depth ? needed : product.depth;
     }
-    multiply<kPairs<T>>(part);
+    multiply<kPairs<T>, kAdd>(part);
   }
 }
 
