@@ -37,6 +37,21 @@ inline void pack_head_columns(const T* source, std::int64_t stride, std::int64_t
   pack_columns(row_scratch, round_up(width), rows, words_of<T>(width), columns);
 }
 
+// Rows as a left side: where they lie if their elements are already words there, or packed.
+template <class T>
+inline LeftSide left_rows(const T* source, std::int64_t stride, std::int64_t rows,
+                          std::int64_t width, float* row_scratch) {
+  if constexpr (sizeof(T) == 4) {
+    return {source, stride, 1};
+  } else {
+    if (kPairs<T> && width % 2 == 0 && stride % 2 == 0) {
+      return {reinterpret_cast<const float*>(source), stride / 2, 1};
+    }
+    pack_rows(source, stride, rows, width, row_scratch, round_up(width));
+    return {row_scratch, round_up(width), 1};
+  }
+}
+
 // Rows of a head lie far apart, which no hardware prefetcher foresees.
 template <class T>
 inline void prefetch_rows(const T* source, std::int64_t stride, std::int64_t rows,
@@ -120,10 +135,10 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
       const std::int64_t next_rows = rows_left < kTile ? rows_left : kTile;
       prefetch_rows(head<T>(args.k, args.k_stride, next_row, next_column * dq), args.k_stride,
                     next_rows, dq);
-      pack_rows(head<T>(args.k, args.k_stride, key_row, column * dq), args.k_stride, tile.keys, dq,
-                s.key_rows, round_up(dq));
+      const LeftSide keys = left_rows(head<T>(args.k, args.k_stride, key_row, column * dq),
+                                      args.k_stride, tile.keys, dq, s.key_rows);
       multiply_tile<T, Triangle::kVectorsFromRow, false>(
-          tile, {tile.keys, tile.query_vectors, depth, s.key_rows, round_up(dq), 1,
+          tile, {tile.keys, tile.query_vectors, depth, keys.words, keys.row, keys.depth,
                  s.q_columns + h * dq * kTile, kTile, s.score, kStride});
       prefetch_rows(head<T>(args.v, args.v_stride, next_row, next_column * dv), args.v_stride,
                     next_rows, dv);
