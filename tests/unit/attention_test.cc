@@ -59,6 +59,14 @@ TYPED_TEST(AttentionOf, MatchesTheReferenceAtEveryHeadWidth) {
   }
 }
 
+// Backward takes some heads of a sequence at a time.
+TYPED_TEST(AttentionOf, MatchesTheReferenceWithManyHeads) {
+  for (const int heads : {4, 5, 9}) {
+    SCOPED_TRACE(heads);
+    this->check({.lengths = {20, 0, 70}, .heads = heads, .dq = 8, .dv = 6});
+  }
+}
+
 TYPED_TEST(AttentionOf, UsesTheTablesItIsGiven) {
   for (const bool position : {false, true}) {
     for (const bool time : {false, true}) {

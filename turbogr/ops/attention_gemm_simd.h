@@ -39,8 +39,8 @@ inline Floats multiply_add(Floats sum, Floats a, Floats b) {
   return sum + a * b;
 }
 
-// c [rows, vectors] (+)= a [rows, depth] b [depth, vectors]. a(r, k) is the word at r * a_row + k *
-// a_depth, so a transposed left side costs nothing.
+// c [rows, vectors] = or += a [rows, depth] b [depth, vectors]. a(r, k) is the word at r * a_row +
+// k * a_depth, so a transposed left side costs nothing.
 struct Product {
   std::int64_t rows, vectors, depth;
   const float* a;
@@ -49,25 +49,29 @@ struct Product {
   std::int64_t b_stride;
   float* c;
   std::int64_t c_stride;
-  bool add;
 };
 
-template <bool kPair, int kRows, int kVectors>
+// Without the unrolling gcc sends the sums through the stack before and after the loop. What c held
+// is added at the end, where the next block's first steps hide the loads.
+template <bool kPair, bool kAdd, int kRows, int kVectors>
 inline void multiply_block(const Product& p, const float* a, const float* b, float* c) {
   Floats sum[kRows][kVectors];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      sum[r][v] = p.add ? load(c + r * p.c_stride + v * kLanes) : Floats{};
-    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = Floats{};
   }
   const std::int64_t a_row = p.a_row;
   const std::int64_t a_depth = p.a_depth;
   const std::int64_t b_stride = p.b_stride;
   for (std::int64_t k = p.depth; k > 0; --k) {
     Floats right[kVectors];
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kLanes);
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Floats left = broadcast(a + r * a_row);
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         sum[r][v] = multiply_add<kPair>(sum[r][v], left, right[v]);
       }
@@ -75,8 +79,13 @@ inline void multiply_block(const Product& p, const float* a, const float* b, flo
     a += a_depth;
     b += b_stride;
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) store(c + r * p.c_stride + v * kLanes, sum[r][v]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* target = c + r * p.c_stride + v * kLanes;
+      store(target, kAdd ? load(target) + sum[r][v] : sum[r][v]);
+    }
   }
 }
 
@@ -84,40 +93,40 @@ inline void multiply_block(const Product& p, const float* a, const float* b, flo
 constexpr int kBlockRows = 6;
 constexpr int kBlockVectors = kLanes == 16 ? 4 : 2;
 
-template <bool kPair, int kVectors>
+template <bool kPair, bool kAdd, int kVectors>
 inline void multiply_columns(const Product& p, std::int64_t first_vector) {
   const float* b = p.b + first_vector * kLanes;
   float* c = p.c + first_vector * kLanes;
   std::int64_t r = 0;
   for (; r + kBlockRows <= p.rows; r += kBlockRows) {
-    multiply_block<kPair, kBlockRows, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
+    multiply_block<kPair, kAdd, kBlockRows, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
   }
   if (r + 4 <= p.rows) {
-    multiply_block<kPair, 4, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
+    multiply_block<kPair, kAdd, 4, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
     r += 4;
   }
   if (r + 2 <= p.rows) {
-    multiply_block<kPair, 2, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
+    multiply_block<kPair, kAdd, 2, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
     r += 2;
   }
   if (r < p.rows) {
-    multiply_block<kPair, 1, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
+    multiply_block<kPair, kAdd, 1, kVectors>(p, p.a + r * p.a_row, b, c + r * p.c_stride);
   }
 }
 
-template <bool kPair>
+template <bool kPair, bool kAdd>
 __attribute__((noinline)) void multiply(const Product& p) {
   std::int64_t v = 0;
   for (; v + kBlockVectors <= p.vectors; v += kBlockVectors) {
-    multiply_columns<kPair, kBlockVectors>(p, v);
+    multiply_columns<kPair, kAdd, kBlockVectors>(p, v);
   }
   if constexpr (kBlockVectors == 4) {
     if (v + 2 <= p.vectors) {
-      multiply_columns<kPair, 2>(p, v);
+      multiply_columns<kPair, kAdd, 2>(p, v);
       v += 2;
     }
   }
-  if (v < p.vectors) multiply_columns<kPair, 1>(p, v);
+  if (v < p.vectors) multiply_columns<kPair, kAdd, 1>(p, v);
 }
 
 }  // namespace

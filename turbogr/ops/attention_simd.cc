@@ -37,6 +37,21 @@ inline void pack_head_columns(const T* source, std::int64_t stride, std::int64_t
   pack_columns(row_scratch, round_up(width), rows, words_of<T>(width), columns);
 }
 
+// Rows as a left side: where they lie if their elements are already words there, or packed.
+template <class T>
+inline LeftSide left_rows(const T* source, std::int64_t stride, std::int64_t rows,
+                          std::int64_t width, float* row_scratch) {
+  if constexpr (sizeof(T) == 4) {
+    return {source, stride, 1};
+  } else {
+    if (kPairs<T> && width % 2 == 0 && stride % 2 == 0) {
+      return {reinterpret_cast<const float*>(source), stride / 2, 1};
+    }
+    pack_rows(source, stride, rows, width, row_scratch, round_up(width));
+    return {row_scratch, round_up(width), 1};
+  }
+}
+
 // Rows of a head lie far apart, which no hardware prefetcher foresees.
 template <class T>
 inline void prefetch_rows(const T* source, std::int64_t stride, std::int64_t rows,
@@ -120,21 +135,20 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
       const std::int64_t next_rows = rows_left < kTile ? rows_left : kTile;
       prefetch_rows(head<T>(args.k, args.k_stride, next_row, next_column * dq), args.k_stride,
                     next_rows, dq);
-      pack_rows(head<T>(args.k, args.k_stride, key_row, column * dq), args.k_stride, tile.keys, dq,
-                s.key_rows, round_up(dq));
-      multiply_tile<T, Triangle::kVectorsFromRow>(
-          tile, {tile.keys, tile.query_vectors, depth, s.key_rows, round_up(dq), 1,
-                 s.q_columns + h * dq * kTile, kTile, s.score, kStride, false});
+      const LeftSide keys = left_rows(head<T>(args.k, args.k_stride, key_row, column * dq),
+                                      args.k_stride, tile.keys, dq, s.key_rows);
+      multiply_tile<T, Triangle::kVectorsFromRow, false>(
+          tile, {tile.keys, tile.query_vectors, depth, keys.words, keys.row, keys.depth,
+                 s.q_columns + h * dq * kTile, kTile, s.score, kStride});
       prefetch_rows(head<T>(args.v, args.v_stride, next_row, next_column * dv), args.v_stride,
                     next_rows, dv);
       weigh_tile<T>(args, tile, s.score, bias, s.weight_words);
       pack_lines(head<T>(args.v, args.v_stride, key_row, column * dv), args.v_stride, tile.keys, dv,
                  s.value_lines, line);
       const auto add_map = [&](std::int64_t map, const LeftSide& left) {
-        multiply_tile<T, Triangle::kDepthToRow>(
-            tile,
-            {tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row, left.depth,
-             s.value_lines, line, s.sum + (h * maps + map) * kTile * line, line, true});
+        multiply_tile<T, Triangle::kDepthToRow, true>(
+            tile, {tile.queries, vectors_of(dv), words_of<T>(tile.keys), left.words, left.row,
+                   left.depth, s.value_lines, line, s.sum + (h * maps + map) * kTile * line, line});
       };
       add_map(latent, by_query<T>(s.score, kStride, s.weight_words));
       if (args.separate_maps) {
@@ -153,8 +167,16 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
   }
 }
 
-// One head of one sequence in one pass over its tiles, keys outside: dk and dv of a block of keys
-// are complete when its queries are through, dq is summed in scratch.
+// Memory of one of the heads that go through a sequence's tiles together.
+struct HeadScratch {
+  float *q_columns, *q_lines, *dout_columns, *dout_lines, *dq;  // of all blocks of queries
+  float *key_rows, *key_lines, *value_rows, *dkey, *dvalue;     // of one block of keys
+  float *dposition, *dtime, *time_bins;
+};
+
+// Some heads of one sequence in one pass over its tiles, keys outside: dk and dv of a block of keys
+// are complete when its queries are through, dq is summed in scratch. The heads share a tile's
+// mask, bias and time runs; no sum of one meets another's.
 template <class T>
 void backward_item(const AttentionArgs& args, const AttentionItem& item,
                    const AttentionScratch& s) {
@@ -170,30 +192,52 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
       !args.separate_maps && (item.dposition != nullptr || item.dtime != nullptr);
   Tile tile;
 
-  const auto dout_columns = [&](std::int64_t map, std::int64_t block) {
-    return s.dout_columns + (map * blocks + block) * dv * kTile;
+  const auto scratch_of = [&](std::int64_t h) {
+    const std::int64_t rows = blocks * kTile;
+    HeadScratch part;
+    part.q_columns = s.q_columns + h * rows * dq;
+    part.q_lines = s.q_lines + h * rows * q_line;
+    part.dout_columns = s.dout_columns + h * maps * rows * dv;
+    part.dout_lines = s.dout_lines + h * maps * rows * v_line;
+    part.dq = s.sum + h * rows * q_line;
+    part.key_rows = s.key_rows + h * kTile * q_line;
+    part.key_lines = s.key_lines + h * kTile * q_line;
+    part.value_rows = s.value_rows + h * kTile * v_line;
+    part.dkey = s.dkey + h * kTile * q_line;
+    part.dvalue = s.dvalue + h * kTile * v_line;
+    part.dposition = item.dposition == nullptr ? nullptr : item.dposition + h * 2 * item.length;
+    part.dtime = item.dtime == nullptr ? nullptr : item.dtime + h * kAttentionTimeBuckets;
+    part.time_bins = s.time_bins + h * kAttentionTimeBuckets * kAttentionPad;
+    return part;
   };
-  const auto dout_lines = [&](std::int64_t map, std::int64_t block) {
-    return s.dout_lines + (map * blocks + block) * kTile * v_line;
+  const auto dout_columns = [&](const HeadScratch& part, std::int64_t map, std::int64_t block) {
+    return part.dout_columns + (map * blocks + block) * dv * kTile;
   };
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    set_queries(tile, item, block);
-    const std::int64_t row = item.begin + tile.first_query;
-    const T* q = head<T>(args.q, args.q_stride, row, item.first_head * dq);
-    pack_head_columns(q, args.q_stride, tile.queries, dq, s.key_rows,
-                      s.q_columns + block * dq * kTile);
-    pack_lines(q, args.q_stride, tile.queries, dq, s.q_lines + block * kTile * q_line, q_line);
-    for (std::int64_t map = 0; map < maps; ++map) {
-      if (!map_used[map]) continue;
-      const T* dout = head<T>(args.dout, args.out_stride, row, (item.first_head * maps + map) * dv);
-      pack_head_columns(dout, args.out_stride, tile.queries, dv, s.value_rows,
-                        dout_columns(map, block));
-      pack_lines(dout, args.out_stride, tile.queries, dv, dout_lines(map, block), v_line);
+  const auto dout_lines = [&](const HeadScratch& part, std::int64_t map, std::int64_t block) {
+    return part.dout_lines + (map * blocks + block) * kTile * v_line;
+  };
+  for (std::int64_t h = 0; h < item.heads; ++h) {
+    const HeadScratch part = scratch_of(h);
+    const std::int64_t column = item.first_head + h;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      set_queries(tile, item, block);
+      const std::int64_t row = item.begin + tile.first_query;
+      const T* q = head<T>(args.q, args.q_stride, row, column * dq);
+      pack_head_columns(q, args.q_stride, tile.queries, dq, s.key_rows,
+                        part.q_columns + block * dq * kTile);
+      pack_lines(q, args.q_stride, tile.queries, dq, part.q_lines + block * kTile * q_line, q_line);
+      for (std::int64_t map = 0; map < maps; ++map) {
+        if (!map_used[map]) continue;
+        const T* dout = head<T>(args.dout, args.out_stride, row, (column * maps + map) * dv);
+        pack_head_columns(dout, args.out_stride, tile.queries, dv, s.value_rows,
+                          dout_columns(part, map, block));
+        pack_lines(dout, args.out_stride, tile.queries, dv, dout_lines(part, map, block), v_line);
+      }
     }
+    clear(part.dq, blocks * kTile * q_line);
+    clear(part.time_bins, kAttentionTimeBuckets * kAttentionPad);
+    if (part.dposition != nullptr) clear(part.dposition, 2 * item.length - 1);
   }
-  clear(s.sum, blocks * kTile * q_line);
-  clear(s.time_bins, kAttentionTimeBuckets * kAttentionPad);
-  if (item.dposition != nullptr) clear(item.dposition, 2 * item.length - 1);
   for (std::int64_t r = -1; r < kTile; ++r) {
     clear(s.dweight + r * kStride + kTile, kStride - kTile);
   }
@@ -203,54 +247,32 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
   for (std::int64_t key_block = 0; key_block < blocks; ++key_block) {
     set_keys(tile, item, key_block);
     const std::int64_t key_row = item.begin + tile.first_key;
-    const T* k = head<T>(args.k, args.k_stride, key_row, item.first_head * dq);
-    const T* v = head<T>(args.v, args.v_stride, key_row, item.first_head * dv);
-    pack_rows(k, args.k_stride, tile.keys, dq, s.key_rows, q_line);
-    pack_lines(k, args.k_stride, tile.keys, dq, s.key_lines, q_line);
-    pack_rows(v, args.v_stride, tile.keys, dv, s.value_rows, v_line);
-    clear(s.dkey, kTile * q_line);
-    clear(s.dvalue, kTile * v_line);
+    for (std::int64_t h = 0; h < item.heads; ++h) {
+      const HeadScratch part = scratch_of(h);
+      const T* k = head<T>(args.k, args.k_stride, key_row, (item.first_head + h) * dq);
+      const T* v = head<T>(args.v, args.v_stride, key_row, (item.first_head + h) * dv);
+      pack_rows(k, args.k_stride, tile.keys, dq, part.key_rows, q_line);
+      pack_lines(k, args.k_stride, tile.keys, dq, part.key_lines, q_line);
+      pack_rows(v, args.v_stride, tile.keys, dv, part.value_rows, v_line);
+      clear(part.dkey, kTile * q_line);
+      clear(part.dvalue, kTile * v_line);
+    }
 
     for (std::int64_t block = 0; block < blocks; ++block) {
       set_queries(tile, item, block);
       if (!mask_tile(item, tile)) continue;
       const std::int64_t depth = words_of<T>(tile.queries);
-      const auto add_dvalue = [&](std::int64_t map, const LeftSide& left) {
-        multiply_tile<T, Triangle::kDepthFromRow>(
-            tile, {tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
-                   dout_lines(map, block), v_line, s.dvalue, v_line, true});
-      };
-      const auto make_dweight = [&](std::int64_t map) {
-        multiply_tile<T, Triangle::kVectorsFromRow>(
-            tile, {tile.keys, tile.query_vectors, words_of<T>(dv), s.value_rows, v_line, 1,
-                   dout_columns(map, block), kTile, s.dweight, kStride, false});
-      };
-      float* dposition = item.dposition == nullptr
-                             ? nullptr
-                             : item.dposition + item.length - 1 + tile.first_query - tile.first_key;
       const float* bias = nullptr;
       if (args.separate_maps) {
         if (args.position != nullptr) {
           position_map(args, tile, s.bias);
           mask_values(tile, s.bias, kTile);
           map_rows<T>(tile, s.bias, s.map_words);
-          add_dvalue(0, by_key<T>(s.bias, kTile, s.map_words));
-          if (dposition != nullptr) {
-            make_dweight(0);
-            mask_values(tile, s.dweight, kStride);
-            add_diagonals(tile, s.dweight, dposition);
-          }
         }
         if (args.time != nullptr) {
-          time_map(args, item, tile, false, s.bias, runs);
-          mask_values(tile, s.bias, kTile);
-          map_rows<T>(tile, s.bias, s.map_words);
-          add_dvalue(1, by_key<T>(s.bias, kTile, s.map_words));
-          if (item.dtime != nullptr) {
-            make_dweight(1);
-            mask_values(tile, s.dweight, kStride);
-            add_time_runs(tile, s.dweight, runs, s.time_bins);
-          }
+          time_map(args, item, tile, false, s.time_map, runs);
+          mask_values(tile, s.time_map, kTile);
+          map_rows<T>(tile, s.time_map, s.time_map_words);
         }
       } else {
         if (args.position != nullptr) {
@@ -262,41 +284,81 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
           bias = s.bias;
         }
       }
-      multiply_tile<T, Triangle::kVectorsFromRow>(
-          tile, {tile.keys, tile.query_vectors, words_of<T>(dq), s.key_rows, q_line, 1,
-                 s.q_columns + block * dq * kTile, kTile, s.score, kStride, false});
-      make_dweight(latent);
-      weigh_tile_back<T>(args, tile,
-                         {s.score, s.dweight, bias, s.weight_words, s.dscore_words, s.dscore_pairs,
-                          args.separate_maps ? args.inverse_norm : 1.0f, bias_gradients});
-      add_dvalue(latent, by_key<T>(s.score, kStride, s.weight_words));
-      const LeftSide dscore_rows = by_key<T>(s.dweight, kStride, s.dscore_words);
-      multiply_tile<T, Triangle::kDepthFromRow>(
-          tile,
-          {tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row, dscore_rows.depth,
-           s.q_lines + block * kTile * q_line, q_line, s.dkey, q_line, true});
-      const LeftSide dscore_pairs = by_query<T>(s.dweight, kStride, s.dscore_pairs);
-      multiply_tile<T, Triangle::kDepthToRow>(
-          tile, {tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
-                 dscore_pairs.row, dscore_pairs.depth, s.key_lines, q_line,
-                 s.sum + block * kTile * q_line, q_line, true});
-      if (bias_gradients) {
-        if (dposition != nullptr) add_diagonals(tile, s.dweight, dposition);
-        if (item.dtime != nullptr) {
-          add_time_runs(tile, s.dweight, runs, s.time_bins);
+
+      for (std::int64_t h = 0; h < item.heads; ++h) {
+        const HeadScratch part = scratch_of(h);
+        float* dposition = part.dposition == nullptr ? nullptr
+                                                     : part.dposition + item.length - 1 +
+                                                           tile.first_query - tile.first_key;
+        const auto add_dvalue = [&](std::int64_t map, const LeftSide& left) {
+          multiply_tile<T, Triangle::kDepthFromRow, true>(
+              tile, {tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
+                     dout_lines(part, map, block), v_line, part.dvalue, v_line});
+        };
+        const auto make_dweight = [&](std::int64_t map) {
+          multiply_tile<T, Triangle::kVectorsFromRow, false>(
+              tile, {tile.keys, tile.query_vectors, words_of<T>(dv), part.value_rows, v_line, 1,
+                     dout_columns(part, map, block), kTile, s.dweight, kStride});
+        };
+        const auto add_bias_gradients = [&](float* position, const float* time) {
+          if (position != nullptr) add_diagonals(tile, s.dweight, position);
+          if (time != nullptr) add_time_runs(tile, s.dweight, runs, part.time_bins);
+        };
+        if (args.separate_maps && args.position != nullptr) {
+          add_dvalue(0, by_key<T>(s.bias, kTile, s.map_words));
+          if (dposition != nullptr) {
+            make_dweight(0);
+            mask_values(tile, s.dweight, kStride);
+            add_bias_gradients(dposition, nullptr);
+          }
         }
+        if (args.separate_maps && args.time != nullptr) {
+          add_dvalue(1, by_key<T>(s.time_map, kTile, s.time_map_words));
+          if (part.dtime != nullptr) {
+            make_dweight(1);
+            mask_values(tile, s.dweight, kStride);
+            add_bias_gradients(nullptr, part.dtime);
+          }
+        }
+        multiply_tile<T, Triangle::kVectorsFromRow, false>(
+            tile, {tile.keys, tile.query_vectors, words_of<T>(dq), part.key_rows, q_line, 1,
+                   part.q_columns + block * dq * kTile, kTile, s.score, kStride});
+        make_dweight(latent);
+        weigh_tile_back<T>(
+            args, tile,
+            {s.score, s.dweight, bias, s.weight_words, s.dscore_words, s.dscore_pairs,
+             args.separate_maps ? args.inverse_norm : 1.0f, bias_gradients});
+        add_dvalue(latent, by_key<T>(s.score, kStride, s.weight_words));
+        const LeftSide dscore_rows = by_key<T>(s.dweight, kStride, s.dscore_words);
+        multiply_tile<T, Triangle::kDepthFromRow, true>(
+            tile,
+            {tile.keys, vectors_of(dq), depth, dscore_rows.words, dscore_rows.row,
+             dscore_rows.depth, part.q_lines + block * kTile * q_line, q_line, part.dkey, q_line});
+        const LeftSide dscore_pairs = by_query<T>(s.dweight, kStride, s.dscore_pairs);
+        multiply_tile<T, Triangle::kDepthToRow, true>(
+            tile, {tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
+                   dscore_pairs.row, dscore_pairs.depth, part.key_lines, q_line,
+                   part.dq + block * kTile * q_line, q_line});
+        if (bias_gradients) add_bias_gradients(dposition, part.dtime);
       }
     }
-    write_rows(s.dkey, q_line, args.alpha * args.inverse_norm, tile.keys, dq,
-               head<T>(args.dk, args.dk_stride, key_row, item.first_head * dq), args.dk_stride);
-    write_rows(s.dvalue, v_line, args.separate_maps ? 1.0f : args.inverse_norm, tile.keys, dv,
-               head<T>(args.dv, args.dv_stride, key_row, item.first_head * dv), args.dv_stride);
+    for (std::int64_t h = 0; h < item.heads; ++h) {
+      const HeadScratch part = scratch_of(h);
+      const std::int64_t column = item.first_head + h;
+      write_rows(part.dkey, q_line, args.alpha * args.inverse_norm, tile.keys, dq,
+                 head<T>(args.dk, args.dk_stride, key_row, column * dq), args.dk_stride);
+      write_rows(part.dvalue, v_line, args.separate_maps ? 1.0f : args.inverse_norm, tile.keys, dv,
+                 head<T>(args.dv, args.dv_stride, key_row, column * dv), args.dv_stride);
+    }
   }
-  write_rows(s.sum, q_line, args.alpha * args.inverse_norm, item.length, dq,
-             head<T>(args.dq, args.dq_stride, item.begin, item.first_head * dq), args.dq_stride);
-  if (item.dtime != nullptr) {
+  for (std::int64_t h = 0; h < item.heads; ++h) {
+    const HeadScratch part = scratch_of(h);
+    write_rows(part.dq, q_line, args.alpha * args.inverse_norm, item.length, dq,
+               head<T>(args.dq, args.dq_stride, item.begin, (item.first_head + h) * dq),
+               args.dq_stride);
+    if (part.dtime == nullptr) continue;
     for (int bucket = 0; bucket < kAttentionTimeBuckets; ++bucket) {
-      item.dtime[bucket] = sum(load(s.time_bins + bucket * kAttentionPad));
+      part.dtime[bucket] = sum(load(part.time_bins + bucket * kAttentionPad));
     }
   }
 }

@@ -49,40 +49,41 @@ struct AttentionArgs {
   const std::uint8_t* time_first_bucket;
 };
 
-// Forward: a block of queries, some heads. Backward: one head of a sequence.
+// Forward: a block of queries, some heads. Backward: a sequence, some heads.
 struct AttentionItem {
   std::int64_t begin;  // first token of the sequence
   std::int64_t length, prefix, history_end, window;
   std::int64_t block;  // forward: queries block * 64 and on
   std::int64_t first_head, heads;
-  float* dposition;  // [2 * length - 1] by query - key + length - 1, or null; overwritten
-  float* dtime;      // [129], or null; overwritten
+  float* dposition;  // [heads][2 * length], 2 * length - 1 of them by query - key + length - 1, or
+                     // null; overwritten
+  float* dtime;      // [heads][129], or null; overwritten
 };
 
 // A worker's memory; attention_cpu.cc lays it out. Sizes in words; w(d) is d rounded up to a
 // vector.
 struct AttentionScratch {
-  float* q_columns;        // forward [heads][dq][64]; backward [blocks][dq][64]
-  float* q_lines;          // backward [blocks * 64][w(dq)]
-  float* dout_columns;     // backward [maps][blocks][dv][64]
-  float* dout_lines;       // backward [maps][blocks * 64][w(dv)]
-  float* sum;              // forward [heads][maps][64][w(dv)]; backward dq [blocks * 64][w(dq)]
-  float* key_rows;         // [64][dq]
-  float* key_lines;        // [64][w(dq)], backward
-  float* value_rows;       // [64][dv]
-  float* value_lines;      // [64][w(dv)], forward
-  float* dkey;             // [64][w(dq)], backward
-  float* dvalue;           // [64][w(dv)], backward
-  float* score;            // a tile with a margin before it
-  float* dweight;          // another, backward
-  float* weight_words;     // [64][64] the tile as bf16 pairs, or unused
-  float* dscore_words;     // [64][64]
-  float* dscore_pairs;     // [64][64]
-  float* bias;             // [64][64]
-  float* time_map;         // [64][64]
-  float* map_words;        // [64][64]
+  float* q_columns;     // forward [heads][dq][64]; backward [heads][blocks][dq][64]
+  float* q_lines;       // backward [heads][blocks * 64][w(dq)]
+  float* dout_columns;  // backward [heads][maps][blocks][dv][64]
+  float* dout_lines;    // backward [heads][maps][blocks * 64][w(dv)]
+  float* sum;           // forward [heads][maps][64][w(dv)]; backward dq [heads][blocks * 64][w(dq)]
+  float* key_rows;      // forward [64][w(dq)], backward [heads][64][w(dq)]
+  float* key_lines;     // backward [heads][64][w(dq)]
+  float* value_rows;    // backward [heads][64][w(dv)]
+  float* value_lines;   // forward [64][w(dv)]
+  float* dkey;          // backward [heads][64][w(dq)]
+  float* dvalue;        // backward [heads][64][w(dv)]
+  float* score;         // a tile with a margin before it
+  float* dweight;       // another, backward
+  float* weight_words;  // [64][64] the tile as bf16 pairs, or unused
+  float* dscore_words;  // [64][64]
+  float* dscore_pairs;  // [64][64]
+  float* bias;          // [64][64]
+  float* time_map;      // [64][64]
+  float* map_words;     // [64][64]
   float* time_map_words;   // [64][64]
-  float* time_bins;        // [129][16]
+  float* time_bins;        // backward [heads][129][16]
   AttentionTimeRun* runs;  // [64 * 64]
 };
 

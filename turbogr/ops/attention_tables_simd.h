@@ -43,35 +43,51 @@ inline std::uint64_t last_gap(const AttentionArgs& args, std::int64_t bucket) {
 // offsets from the earliest.
 struct TileTimes {
   bool narrow;
+  std::int64_t first_bucket, last_bucket;  // of any gap in the tile; only where narrow
   std::uint64_t earliest;
   std::uint32_t query_offsets[kTile];
   const std::int64_t* query_times;
   const std::int64_t* key_times;
 };
 
+struct TimeSpan {
+  std::int64_t first, last;
+};
+inline TimeSpan span_of(const std::int64_t* times, std::int64_t count) {
+  TimeSpan span = {times[0], times[0]};
+  for (std::int64_t i = 1; i < count; ++i) {
+    span.first = times[i] < span.first ? times[i] : span.first;
+    span.last = times[i] > span.last ? times[i] : span.last;
+  }
+  return span;
+}
+
 inline void prepare_times(const AttentionArgs& args, const AttentionItem& item, const Tile& tile,
                           TileTimes& times) {
   times.query_times = args.query_times + item.begin + tile.first_query;
   times.key_times = args.key_times + item.begin + tile.first_key;
-  std::int64_t low = times.query_times[0];
-  std::int64_t high = low;
-  for (std::int64_t i = 0; i < tile.queries; ++i) {
-    low = times.query_times[i] < low ? times.query_times[i] : low;
-    high = times.query_times[i] > high ? times.query_times[i] : high;
-  }
-  for (std::int64_t j = 0; j < tile.keys; ++j) {
-    low = times.key_times[j] < low ? times.key_times[j] : low;
-    high = times.key_times[j] > high ? times.key_times[j] : high;
-  }
+  const TimeSpan queries = span_of(times.query_times, tile.queries);
+  const TimeSpan keys = span_of(times.key_times, tile.keys);
+  const std::int64_t low = queries.first < keys.first ? queries.first : keys.first;
+  const std::int64_t high = queries.last > keys.last ? queries.last : keys.last;
   times.earliest = static_cast<std::uint64_t>(low);
   times.narrow = static_cast<std::uint64_t>(high) - times.earliest <= 0xffffffffu;
   if (!times.narrow) return;
+  const std::int64_t least = queries.first > keys.last   ? queries.first - keys.last
+                             : keys.first > queries.last ? keys.first - queries.last
+                                                         : 0;
+  const std::int64_t ahead = queries.last - keys.first;
+  const std::int64_t behind = keys.last - queries.first;
+  times.first_bucket = bucket_of(args, static_cast<std::uint64_t>(least));
+  times.last_bucket = bucket_of(args, static_cast<std::uint64_t>(ahead > behind ? ahead : behind));
   for (std::int64_t i = 0; i < kTile; ++i) {
     const std::int64_t time = times.query_times[i < tile.queries ? i : tile.queries - 1];
     times.query_offsets[i] =
         static_cast<std::uint32_t>(static_cast<std::uint64_t>(time) - times.earliest);
   }
 }
+
+constexpr std::int64_t kFewBuckets = 8;
 
 // The buckets of key r of the tile, each with its queries; returns how many. Nothing is assumed of
 // the order of times; in order, a bucket is a run of neighbours and there are few.
@@ -90,6 +106,23 @@ inline std::int64_t time_runs(const AttentionArgs& args, const Tile& tile, const
       std::memcpy(&query, times.query_offsets + v * kLanes, sizeof query);
       const Words gap = query > key ? query - key : key - query;
       std::memcpy(gaps + v * kLanes, &gap, sizeof gap);
+    }
+    if (times.last_bucket - times.first_bucket < kFewBuckets) {
+      // Bucket by bucket instead of query by query: no search, and no jumps that depend on it.
+      for (std::int64_t bucket = times.first_bucket; bucket < times.last_bucket; ++bucket) {
+        const Words last = splat_word(static_cast<std::uint32_t>(last_gap(args, bucket)));
+        std::uint64_t same = 0;
+        for (std::int64_t v = 0; v < vectors; ++v) {
+          Words gap;
+          std::memcpy(&gap, gaps + v * kLanes, sizeof gap);
+          same |= not_above(gap, last) << (v * kLanes);
+        }
+        runs[count] = {same & left, bucket};
+        count += (same & left) != 0 ? 1 : 0;
+        left &= ~same;
+      }
+      runs[count] = {left, times.last_bucket};
+      return count + (left != 0 ? 1 : 0);
     }
     while (left != 0) {
       const std::int64_t bucket = bucket_of(args, gaps[__builtin_ctzll(left)]);
@@ -130,12 +163,22 @@ inline std::int64_t time_runs(const AttentionArgs& args, const Tile& tile, const
   return count;
 }
 
-// The runs of every key of a tile. Keys of one time in a row share theirs: begin and end are equal.
+// The runs of every key of a tile. Neighbours whose runs are equal share them: so are begin and
+// end.
 struct TileRuns {
   AttentionTimeRun* runs;
   std::int32_t begin[kTile];
   std::int32_t end[kTile];
 };
+
+inline bool same_runs(const AttentionTimeRun* a, std::int64_t a_count, const AttentionTimeRun* b,
+                      std::int64_t b_count) {
+  if (a_count != b_count) return false;
+  for (std::int64_t i = 0; i < a_count; ++i) {
+    if (a[i].queries != b[i].queries || a[i].bucket != b[i].bucket) return false;
+  }
+  return true;
+}
 
 // map(key, query) (+)= time[bucket]. Keeps the runs for the gradient.
 inline void time_map(const AttentionArgs& args, const AttentionItem& item, const Tile& tile,
@@ -145,10 +188,14 @@ inline void time_map(const AttentionArgs& args, const AttentionItem& item, const
   std::int64_t begin = 0;
   std::int64_t end = 0;
   Floats values[kTile / kLanes];
+  const bool one_bucket = times.narrow && times.first_bucket == times.last_bucket;
   for (std::int64_t r = 0; r < tile.keys; ++r) {
-    if (r == 0 || times.key_times[r] != times.key_times[r - 1]) {
-      begin = end;
-      end = begin + time_runs(args, tile, times, r, runs.runs + begin);
+    if (r == 0 || (!one_bucket && times.key_times[r] != times.key_times[r - 1])) {
+      const std::int64_t count = time_runs(args, tile, times, r, runs.runs + end);
+      if (!same_runs(runs.runs + begin, end - begin, runs.runs + end, count)) {
+        begin = end;
+        end = begin + count;
+      }
       const Floats first = broadcast(args.time + runs.runs[begin].bucket);
       for (std::int64_t v = 0; v < tile.query_vectors; ++v) values[v] = first;
       for (std::int64_t run = begin + 1; run < end; ++run) {

@@ -153,16 +153,28 @@ inline Floats score_sigmoid(Floats x) {
 #endif
 }
 
+// Two vectors in bf16, one behind the other. (Subnormal numbers count as zero.)
+#if defined(__AVX512BF16__)
+typedef std::uint16_t Halves2 __attribute__((vector_size(kLanes * 4)));
+inline Halves2 join(Floats first, Floats second) {
+  return (Halves2)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+}
+#endif
+
 // Two rows as words: element l of `low` and of `high` side by side.
 inline Floats zip(Floats low, Floats high) {
 #if defined(__AVX512BF16__)
-  const Words a = __builtin_convertvector((Halves)_mm512_cvtneps_pbh((__m512)low), Words);
-  const Words b = __builtin_convertvector((Halves)_mm512_cvtneps_pbh((__m512)high), Words);
+  const Halves2 halves = join(low, high);
+  Halves2 order;
+  for (int i = 0; i < 2 * kLanes; ++i) {
+    order[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * kLanes);
+  }
+  return (Floats)__builtin_shuffle(halves, order);
 #else
   const Words a = __builtin_convertvector(to_halves(low), Words);
   const Words b = __builtin_convertvector(to_halves(high), Words);
-#endif
   return (Floats)(a | b << 16);
+#endif
 }
 
 inline void store_halves(float* row, std::int64_t vector, Floats value) {

@@ -42,10 +42,10 @@ enum class Triangle {
 
 // The product, less what is known to be zero (or, of a result, not to be used), in steps of 16
 // rows.
-template <class T, Triangle kTriangle>
+template <class T, Triangle kTriangle, bool kAdd>
 inline void multiply_tile(const Tile& tile, const Product& product) {
   if (!tile.triangular) {
-    multiply<kPairs<T>>(product);
+    multiply<kPairs<T>, kAdd>(product);
     return;
   }
   for (std::int64_t r = 0; r < product.rows; r += kAttentionPad) {
@@ -66,7 +66,7 @@ inline void multiply_tile(const Tile& tile, const Product& product) {
       const std::int64_t needed = words_of<T>(r + kAttentionPad);
       part.depth = needed < product.depth ? needed : product.depth;
     }
-    multiply<kPairs<T>>(part);
+    multiply<kPairs<T>, kAdd>(part);
   }
 }
 
@@ -129,50 +129,75 @@ struct BackwardTile {
   bool keep;
 };
 
+struct WeightAndGradient {
+  Floats weight, dscore;
+};
+
 template <class T, bool kBias, bool kMasked>
-void weigh_back(const AttentionArgs& args, const Tile& tile, const BackwardTile& t) {
-  const Floats alpha = splat(args.alpha);
-  const Floats weight_scale = splat(t.weight_scale);
-  // Leaves the weight and returns the gradient of the score.
-  const auto dscore = [&](std::int64_t r, std::int64_t v) {
-    float* score = t.score + r * kStride + v * kLanes;
-    float* dweight = t.dweight + r * kStride + v * kLanes;
-    Floats weight{}, result{};
-    if (!kMasked || lane_bits(tile.seen[r], v) != 0) {
-      Floats x = load(score) * alpha;
-      if constexpr (kBias) x += load(t.bias + r * kTile + v * kLanes);
-      const Floats s = score_sigmoid<false>(x);
-      const Floats silu_x = x * s;
-      const Floats slope = s + silu_x * (1.0f - s);
-      weight = masked<kMasked>(tile, r, v, kBias ? silu_x : silu_x * weight_scale);
-      result = masked<kMasked>(tile, r, v, load(dweight) * slope);
+inline WeightAndGradient weigh_vector_back(const AttentionArgs& args, const Tile& tile,
+                                           const BackwardTile& t, std::int64_t r, std::int64_t v) {
+  if (kMasked && lane_bits(tile.seen[r], v) == 0) return {Floats{}, Floats{}};
+  Floats x = load(t.score + r * kStride + v * kLanes) * splat(args.alpha);
+  if constexpr (kBias) x += load(t.bias + r * kTile + v * kLanes);
+  // The gradients of a bias are f32 sums of these; everything else is rounded to bf16.
+  const Floats s = score_sigmoid < kPairs<T> && !kBias > (x);
+  const Floats silu_x = x * s;
+  const Floats slope = s + silu_x * (1.0f - s);
+  const Floats dscore = load(t.dweight + r * kStride + v * kLanes) * slope;
+  const Floats weight = kBias ? silu_x : silu_x * splat(t.weight_scale);
+  return {masked<kMasked>(tile, r, v, weight), masked<kMasked>(tile, r, v, dscore)};
+}
+
+#if defined(__AVX512BF16__)
+// Two keys and two vectors of queries at a time: what the conversion to bf16 gives for a key is a
+// piece of its row, and two keys' pieces make the pairs.
+template <class T, bool kBias, bool kMasked>
+void weigh_back_in_pairs(const AttentionArgs& args, const Tile& tile, const BackwardTile& t) {
+  Halves2 first_pairs, second_pairs;
+  for (int i = 0; i < 2 * kLanes; ++i) {
+    first_pairs[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * 2 * kLanes);
+    second_pairs[i] = static_cast<std::uint16_t>(first_pairs[i] + kLanes);
+  }
+  const auto row = [&](std::int64_t r, std::int64_t v) -> Halves2 {
+    const auto a = weigh_vector_back<T, kBias, kMasked>(args, tile, t, r, v);
+    WeightAndGradient b = {};
+    if (v + 1 < tile.query_vectors) {
+      b = weigh_vector_back<T, kBias, kMasked>(args, tile, t, r, v + 1);
     }
-    if constexpr (kPairs<T>) {
-      store_halves(t.weight_rows + r * kRowWords, v, weight);
-      store_halves(t.dscore_rows + r * kRowWords, v, result);
-      if (t.keep) store(dweight, result);
-    } else {
-      store(score, weight);
-      store(dweight, result);
+    const Halves2 dscore = join(a.dscore, b.dscore);
+    store(t.weight_rows + r * kRowWords + v * kLanes / 2, (Floats)join(a.weight, b.weight));
+    store(t.dscore_rows + r * kRowWords + v * kLanes / 2, (Floats)dscore);
+    if (t.keep) {
+      store(t.dweight + r * kStride + v * kLanes, a.dscore);
+      if (v + 1 < tile.query_vectors) store(t.dweight + r * kStride + (v + 1) * kLanes, b.dscore);
     }
-    return result;
+    return dscore;
   };
-  std::int64_t r = 0;
-  if constexpr (kPairs<T>) {
-    for (; r + 2 <= tile.keys; r += 2) {
-      for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
-        const Floats low = dscore(r, v);
-        const Floats high = dscore(r + 1, v);
-        store(t.dscore_pairs + r / 2 * kTile + v * kLanes, zip(low, high));
-      }
+  for (std::int64_t r = 0; r < tile.keys; r += 2) {
+    for (std::int64_t v = 0; v < tile.query_vectors; v += 2) {
+      const Halves2 low = row(r, v);
+      const Halves2 high = r + 1 < tile.keys ? row(r + 1, v) : Halves2{};
+      float* pairs = t.dscore_pairs + r / 2 * kTile + v * kLanes;
+      store(pairs, (Floats)__builtin_shuffle(low, high, first_pairs));
+      store(pairs + kLanes, (Floats)__builtin_shuffle(low, high, second_pairs));
     }
   }
-  for (; r < tile.keys; ++r) {
+}
+#endif
+
+template <class T, bool kBias, bool kMasked>
+void weigh_back(const AttentionArgs& args, const Tile& tile, const BackwardTile& t) {
+#if defined(__AVX512BF16__)
+  if constexpr (kPairs<T>) {
+    weigh_back_in_pairs<T, kBias, kMasked>(args, tile, t);
+    return;
+  }
+#endif
+  for (std::int64_t r = 0; r < tile.keys; ++r) {
     for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
-      const Floats low = dscore(r, v);
-      if constexpr (kPairs<T>) {
-        store(t.dscore_pairs + r / 2 * kTile + v * kLanes, zip(low, Floats{}));
-      }
+      const auto [weight, dscore] = weigh_vector_back<T, kBias, kMasked>(args, tile, t, r, v);
+      store(t.score + r * kStride + v * kLanes, weight);
+      store(t.dweight + r * kStride + v * kLanes, dscore);
     }
   }
 }
