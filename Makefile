@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 
-.PHONY: all deps build test asan tsan bench format format-check layers lint install clean help
+.PHONY: all deps build demo test asan tsan bench format format-check layers lint install clean help
 
 all: build
 
@@ -20,6 +20,9 @@ build: deps ## build the program at build/turbogr
 
 test: build ## run every test
 	@ctest --preset cpu -j $(JOBS)
+
+demo: build ## make a small world, train on it, evaluate, recommend, report
+	@tools/demo build/turbogr demo
 
 asan: deps ## run the tests under address and undefined-behaviour sanitizers
 	@cmake --preset asan > /dev/null && cmake --build --preset asan -j $(JOBS) && ctest --preset asan -j $(JOBS) -LE slow

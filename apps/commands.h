@@ -23,6 +23,7 @@ void add_data_verify(CLI::App& data);
 
 void add_doctor(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_export(CLI::App& app);
 void add_recommend(CLI::App& app);
 void add_report(CLI::App& app);
 void add_train(CLI::App& app);

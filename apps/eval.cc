@@ -26,6 +26,7 @@ struct EvalOptions {
   std::string json;
   int threads = 0;
   bool popularity = false;
+  bool untrained = false;
 };
 
 // How often each item is trained on: what a ranking without a model goes by.
@@ -70,6 +71,11 @@ void run_eval(const EvalOptions& options) {
   };
   for (const data::Split split : splits) {
     report("model", split, model.evaluate(split, options.at));
+    if (options.untrained) {
+      train::TrainedModel fresh(checkpoint, store, options.threads,
+                                train::TrainedModel::Weights::kFresh);
+      report("untrained", split, fresh.evaluate(split, options.at));
+    }
     if (options.popularity) {
       data::Loader loader(store, train::eval_loader_options(config, store, split, 16384));
       const Context ctx({.threads = 1});
@@ -101,6 +107,7 @@ void add_eval(CLI::App& app) {
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->add_flag("--popularity", options->popularity, "Also rank by popularity, to compare");
+  command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([options] { run_eval(*options); });
 }

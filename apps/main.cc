@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   turbogr::apps::add_train(app);
   turbogr::apps::add_eval(app);
   turbogr::apps::add_recommend(app);
+  turbogr::apps::add_export(app);
   turbogr::apps::add_config(app);
   turbogr::apps::add_report(app);
   turbogr::apps::add_bench(app);

@@ -105,9 +105,11 @@ class Writer {
     }
   }
 
-  void write(const std::string& user, const std::vector<train::Recommendation>& list) {
+  // `recent` is shown to people only: the last items of the history, newest first.
+  void write(const std::string& user, const std::vector<std::string>& recent,
+             const std::vector<train::Recommendation>& list) {
     if (path_.empty()) {
-      fmt::print("user {}\n", user);
+      fmt::print("user {}, recently {}\n", user, fmt::join(recent, ", "));
       for (std::size_t i = 0; i < list.size(); ++i) {
         fmt::print("{:>4}  {:<20} {:.4f}\n", i + 1, store_.item_ids().text(list[i].item),
                    list[i].score);
@@ -147,6 +149,18 @@ class Writer {
   bool json_ = false;
 };
 
+// The newest items of sequence b, newest first.
+std::vector<std::string> recent_items(const data::Store& store, const data::Batch& batch,
+                                      std::size_t b) {
+  constexpr std::int64_t kShown = 5;
+  std::vector<std::string> recent;
+  for (std::int64_t i = batch.offsets[b + 1] - 1;
+       i >= batch.offsets[b] && i >= batch.offsets[b + 1] - kShown; --i) {
+    recent.push_back(store.item_ids().text(batch.items[static_cast<std::size_t>(i)]));
+  }
+  return recent;
+}
+
 void run_recommend(const RecommendOptions& options) {
   const int ways = static_cast<int>(!options.user.empty()) +
                    static_cast<int>(!options.users.empty()) +
@@ -166,7 +180,7 @@ void run_recommend(const RecommendOptions& options) {
   data::Batch batch;
   if (!options.history.empty()) {
     train::history_batch(store, read_history(options.history, store), history, batch);
-    writer.write("history", model.recommend(batch, k).front());
+    writer.write("history", recent_items(store, batch, 0), model.recommend(batch, k).front());
     writer.finish();
     return;
   }
@@ -179,7 +193,8 @@ void run_recommend(const RecommendOptions& options) {
     train::history_batch(store, std::span(users).subspan(first, count), history, batch);
     const auto lists = model.recommend(batch, k);
     for (std::size_t i = 0; i < lists.size(); ++i) {
-      writer.write(store.user_ids().text(users[first + i]), lists[i]);
+      writer.write(store.user_ids().text(users[first + i]), recent_items(store, batch, i),
+                   lists[i]);
     }
   }
   writer.finish();

@@ -51,10 +51,10 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   ItemVectors<T> items;
 
   ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
-           std::int64_t tokens, int threads)
+           std::int64_t tokens, int threads, Weights weights)
       : ctx({.threads = threads}),
         trainer(ctx, options_of(config, tokens), store.num_items()),
-        items((load(checkpoint, store), ctx), trainer.table()) {
+        items((load(checkpoint, store, weights), ctx), trainer.table()) {
     capacity = tokens;
   }
 
@@ -68,11 +68,12 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     return options;
   }
 
-  void load(const Checkpoint& checkpoint, const data::Store& store) {
+  void load(const Checkpoint& checkpoint, const data::Store& store, Weights weights) {
+    trainer.initialise(ctx);
+    if (weights == Weights::kFresh) return;
     std::vector<NamedTensor> dense = trainer.model_tensors();
     dense.erase(dense.begin());
     for (const NamedTensor& tensor : dense) checkpoint.read(tensor);
-    trainer.table().initialise(ctx, 1, 0.02);
     const std::int64_t known = read_known_rows(
         checkpoint, store, trainer.table().weight_tensor().template view<float, 2>());
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
@@ -146,16 +147,19 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 };
 
-TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads)
+TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
+                           Weights weights)
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
   config_.train.threads = threads;
   check_run(config_, store);
   const std::int64_t tokens = std::max(kTokensAtOnce, config_.data.max_length);
   if (config_.train.dtype == "bf16") {
-    scorer_ = std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads);
+    scorer_ =
+        std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads, weights);
   } else {
-    scorer_ = std::make_unique<ScorerOf<float>>(config_, checkpoint, store, tokens, threads);
+    scorer_ =
+        std::make_unique<ScorerOf<float>>(config_, checkpoint, store, tokens, threads, weights);
   }
 }
 

@@ -25,8 +25,11 @@ struct Recommendation {
 
 class TrainedModel {
  public:
+  enum class Weights { kTrained, kFresh };  // fresh: as a run starts, to compare with
+
   // Reads the weights; items are matched to the store's by id. `threads` 0: one a core.
-  TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads);
+  TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
+               Weights weights = Weights::kTrained);
   ~TrainedModel();
 
   const Config& config() const { return config_; }

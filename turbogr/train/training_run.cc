@@ -183,7 +183,7 @@ class TrainingRun {
     Progress progress(stderr, Progress::choose(config_.log.progress, stderr), total_steps_,
                       trainer_->steps_done());
     progress_ = &progress;
-    while (trainer_->steps_done() < total_steps_ && !data::interrupted()) {
+    while (!finished() && !data::interrupted()) {
       const double begin = seconds_now();
       const std::size_t parts = next_batches();
       if (parts == 0) {
@@ -203,6 +203,13 @@ class TrainingRun {
       return;
     }
     evaluate_all();
+  }
+
+  // The smaller of steps and epochs ends a run. With a token budget epochs differ by a step or two,
+  // so total_steps_ is what the progress and the learning rate go by, not the end.
+  bool finished() const {
+    return (config_.train.steps > 0 && trainer_->steps_done() >= config_.train.steps) ||
+           (config_.train.epochs > 0 && epoch_ >= config_.train.epochs);
   }
 
   // Fills up to `accumulate` batches; none at the end of an epoch.
@@ -243,8 +250,7 @@ class TrainingRun {
     if (step % config_.log.every == 0) log_window(result);
     const CheckpointConfig& checkpoint = config_.checkpoint;
     if (checkpoint.every > 0 && step % checkpoint.every == 0) save(std::nullopt);
-    if (config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 &&
-        step < total_steps_) {
+    if (config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 && !finished()) {
       evaluate_all();
     }
   }
@@ -272,7 +278,10 @@ class TrainingRun {
   }
 
   double epochs_done() const {
-    return static_cast<double>(trainer_->steps_done()) / static_cast<double>(steps_per_epoch_);
+    const data::LoaderState state = loader_.state();
+    return static_cast<double>(state.epoch) +
+           static_cast<double>(state.window) /
+               static_cast<double>(std::max<std::int64_t>(state.windows, 1));
   }
 
   void log_window(const StepResult& result) {
@@ -313,7 +322,7 @@ class TrainingRun {
     ++epoch_;
     const EvalConfig& eval = config_.eval;
     std::optional<double> score;
-    if (eval.every > 0 && epoch_ % eval.every == 0 && trainer_->steps_done() < total_steps_) {
+    if (eval.every > 0 && epoch_ % eval.every == 0 && !finished()) {
       score = evaluate_all();
     }
     const std::int64_t every = config_.checkpoint.every_epochs;

@@ -1,0 +1,90 @@
+// `turbogr export`: the vectors retrieval compares, for another system's nearest-neighbour search.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "turbogr/core/check.h"
+#include "turbogr/data/store.h"
+#include "turbogr/train/history.h"
+#include "turbogr/train/safetensors.h"
+#include "turbogr/train/trained_model.h"
+
+namespace turbogr::apps {
+namespace {
+
+struct ExportOptions {
+  std::string checkpoint;
+  std::string store;
+  std::string out;
+  bool users = false;
+  int threads = 0;
+};
+
+// Original ids, one a line, in the order of the rows.
+void write_ids(const std::string& path, const data::IdMap& ids) {
+  std::ofstream out(path);
+  for (std::int64_t i = 0; i < ids.size(); ++i) out << ids.text(i) << "\n";
+  out.close();
+  TGR_CHECK(!out.fail(), "cannot write '", path, "'; check that the folder exists and has room");
+}
+
+void run_export(const ExportOptions& options) {
+  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
+  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  train::TrainedModel model(checkpoint, store, options.threads);
+  Tensor items = model.item_vectors();
+  Tensor users;
+  std::vector<NamedTensor> tensors = {named("items", items)};
+  if (options.users) {
+    users = Tensor(DType::kF32, {store.num_users(), items.shape()[1]});
+    const train::HistoryOptions history = {.max_length = config.data.max_length,
+                                           .milliseconds = config.model.time_unit == "milliseconds",
+                                           .query_time = {}};
+    const std::int64_t at_once = std::max<std::int64_t>(1, 16384 / config.data.max_length);
+    data::Batch batch;
+    std::vector<std::int64_t> part;
+    for (std::int64_t first = 0; first < store.num_users(); first += at_once) {
+      part.clear();
+      for (std::int64_t u = first; u < std::min(first + at_once, store.num_users()); ++u)
+        part.push_back(u);
+      train::history_batch(store, part, history, batch);
+      const Tensor vectors = model.user_vectors(batch);
+      std::memcpy(users.data() + static_cast<std::size_t>(first) * users.bytes() /
+                                     static_cast<std::size_t>(store.num_users()),
+                  vectors.data(), vectors.bytes());
+    }
+    tensors.push_back(named("users", users));
+  }
+  write_safetensors(options.out, tensors, {});
+  write_ids(options.out + ".items.txt", store.item_ids());
+  if (options.users) write_ids(options.out + ".users.txt", store.user_ids());
+  fmt::print("{}: {} item vectors{} of width {}; ids in {}.items.txt\n", options.out,
+             store.num_items(),
+             options.users ? fmt::format(" and {} user vectors", store.num_users()) : "",
+             items.shape()[1], options.out);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand("export", "Write item (and user) vectors as safetensors");
+  command->add_option("--checkpoint", options->checkpoint, "Run folder or checkpoint")->required();
+  command->add_option("--store", options->store, "Store; default: the one it was trained on");
+  command->add_option("--out", options->out, "File to write, e.g. vectors.safetensors")->required();
+  command->add_flag("--users", options->users, "Also the vector of every user's whole history");
+  command->add_option("--threads", options->threads, "Threads; 0: one a core")
+      ->capture_default_str();
+  command->callback([options] { run_export(*options); });
+}
+
+}  // namespace turbogr::apps

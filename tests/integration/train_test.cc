@@ -1,0 +1,177 @@
+// The real program from a synthetic world to recommendations: training, resuming, evaluating.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace turbogr {
+namespace {
+
+using test::Outcome;
+using test::run_program;
+
+std::string contents_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Training : public ::testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  std::string root_ = folder_.path().string();
+  std::string store_ = root_ + "/store";
+
+  void SetUp() override {
+    const Outcome made = run_program(
+        "data synth --like kuairand27k --users 60 --items 80 --mean-length 30 "
+        "--max-length 60 --seed 3 --threads 1 --out " +
+        store_);
+    ASSERT_EQ(made.status, 0) << made.output;
+  }
+
+  Outcome train(const std::string& run, const std::string& more) {
+    return run_program(
+        "train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+        " --run.dir=" + root_ + "/" + run +
+        " --data.max_length=24 --model.width=16 --model.heads=2 --model.dq=8 --model.dv=8"
+        " --train.tokens=200 --train.threads=2 --negatives.count=8 --log.every=5"
+        " --log.progress=lines --train.peak_tflops=1 --eval.every=0"
+        " --checkpoint.every_epochs=0 --optim.warmup=2 " +
+        more);
+  }
+
+  std::string model_bytes(const std::string& run) {
+    const std::string checkpoints = root_ + "/" + run + "/checkpoints/";
+    std::string latest = contents_of(checkpoints + "latest");
+    while (!latest.empty() && latest.back() == '\n') latest.pop_back();
+    return contents_of(checkpoints + latest + "/model.safetensors") +
+           contents_of(checkpoints + latest + "/optimiser.safetensors");
+  }
+};
+
+TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const std::string options = " --train.dtype=" + dtype + " --train.epochs=4";
+    const Outcome whole = train("whole-" + dtype, options + " --train.steps=20");
+    ASSERT_EQ(whole.status, 0) << whole.output;
+    // A decaying rate depends on the total, so the first part is stopped by steps alone.
+    const std::string constant = " --optim.schedule=constant";
+    ASSERT_EQ(train("plain-" + dtype, options + " --train.steps=20" + constant).status, 0);
+    ASSERT_EQ(train("parts-" + dtype, options + " --train.steps=7" + constant).status, 0);
+    const Outcome resumed =
+        train("parts-" + dtype, options + " --train.steps=20 --run.resume=true" + constant);
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_EQ(model_bytes("plain-" + dtype), model_bytes("parts-" + dtype)) << dtype;
+    EXPECT_NE(model_bytes("plain-" + dtype), model_bytes("whole-" + dtype))
+        << "the schedule matters";
+  }
+}
+
+TEST_F(Training, GivesTheSameBitsForAnyNumberOfThreads) {
+  ASSERT_EQ(train("one", "--train.steps=6 --train.threads=1").status, 0);
+  ASSERT_EQ(train("three", "--train.steps=6 --train.threads=3").status, 0);
+  EXPECT_EQ(model_bytes("one"), model_bytes("three"));
+}
+
+TEST_F(Training, AccumulatingPartsIsCloseToOneBatch) {
+  const std::string options =
+      "--train.steps=5 --model.dropout=0 --negatives.set=token --train.tokens=0 "
+      "--train.batch=8 --log.every=1 ";
+  ASSERT_EQ(train("once", options).status, 0);
+  const Outcome parts = train("parts", options + "--train.accumulate=2");
+  ASSERT_EQ(parts.status, 0) << parts.output;
+  std::ifstream a(root_ + "/once/metrics.jsonl"), b(root_ + "/parts/metrics.jsonl");
+  for (int line = 0; line < 5; ++line) {
+    std::string x, y;
+    ASSERT_TRUE(std::getline(a, x) && std::getline(b, y));
+    EXPECT_NEAR(nlohmann::json::parse(x)["loss"].get<double>(),
+                nlohmann::json::parse(y)["loss"].get<double>(), 2e-4)
+        << line;
+  }
+}
+
+TEST_F(Training, LeavesFiguresEvaluatesAndRecommends) {
+  const Outcome trained = train("run", "--train.epochs=2");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  std::ifstream lines(root_ + "/run/metrics.jsonl");
+  bool training = false, validation = false, tested = false;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row.contains("split")) {
+      for (const char* key : {"hr@10", "ndcg@10", "hr@50", "hr@200", "mrr"})
+        EXPECT_TRUE(row.contains(key)) << key;
+      validation = validation || row["split"] == "validation";
+      tested = tested || row["split"] == "test";
+    } else {
+      training = true;
+      for (const char* key : {"step", "epoch", "loss", "lr", "grad_norm", "tokens_per_s",
+                              "mfu_causal", "mfu_paper"}) {
+        EXPECT_TRUE(row.contains(key)) << key;
+      }
+    }
+  }
+  EXPECT_TRUE(training && validation && tested);
+
+  const std::string checkpoint = " --checkpoint " + root_ + "/run";
+  const Outcome evaluated = run_program("eval --popularity --untrained" + checkpoint);
+  EXPECT_EQ(evaluated.status, 0) << evaluated.output;
+  EXPECT_NE(evaluated.output.find("popularity"), std::string::npos);
+  const Outcome one = run_program("recommend --user 1 --k 3" + checkpoint);
+  EXPECT_EQ(one.status, 0) << one.output;
+  EXPECT_NE(one.output.find("user 1, recently"), std::string::npos);
+  const Outcome all = run_program("recommend --all --k 2 --out " + root_ + "/all.csv" + checkpoint);
+  EXPECT_EQ(all.status, 0) << all.output;
+  EXPECT_EQ(contents_of(root_ + "/all.csv").rfind("user,place,item,score\n", 0), 0u);
+  const Outcome exported =
+      run_program("export --users --out " + root_ + "/v.safetensors" + checkpoint);
+  EXPECT_EQ(exported.status, 0) << exported.output;
+  EXPECT_EQ(run_program("report " + root_ + "/run").status, 0);
+}
+
+TEST_F(Training, SaysWhatIsWrong) {
+  const auto fails_with = [&](const Outcome& outcome, const std::string& text) {
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
+  };
+  std::filesystem::create_directories(root_ + "/full/x");
+  fails_with(train("full", "--train.steps=1"), "is not empty; go on with --run.resume=true");
+  fails_with(train("gpu", "--train.device=cuda"), "no CUDA");
+  fails_with(train("none", "--run.resume=true --train.steps=1"), "checkpoint");
+  fails_with(run_program("recommend --checkpoint " + root_ + "/nowhere --user 1"),
+             "no checkpoint at");
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  fails_with(train("run", "--train.steps=4 --run.resume=true --model.layers=3"),
+             "model.layers is 3, was 2");
+  fails_with(run_program("recommend --user nobody --checkpoint " + root_ + "/run"),
+             "no user 'nobody'");
+  fails_with(run_program("recommend --checkpoint " + root_ + "/run"), "recommend for whom?");
+}
+
+TEST_F(Training, ANewRunKeepsTheRowsOfItemsItKnows) {
+  ASSERT_EQ(train("run", "--train.steps=4").status, 0);
+  const std::string larger = root_ + "/larger";
+  ASSERT_EQ(
+      run_program(
+          "data synth --like kuairand27k --users 90 --items 120 --mean-length 30 --max-length 60 "
+          "--seed 3 --threads 1 --out " +
+          larger)
+          .status,
+      0);
+  store_ = larger;
+  const std::string from = contents_of(root_ + "/run/checkpoints/latest");
+  const Outcome started = train("next", "--train.steps=1 --run.start_from=" + root_ +
+                                            "/run/checkpoints/" + from.substr(0, from.find('\n')));
+  EXPECT_EQ(started.status, 0) << started.output;
+  EXPECT_NE(started.output.find("items known, the others new"), std::string::npos)
+      << started.output;
+}
+
+}  // namespace
+}  // namespace turbogr
