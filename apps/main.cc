@@ -1,20 +1,74 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <string_view>
 
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/version.h"
 
+namespace {
+
+// Wrong use of the command line; 1 is for everything that goes wrong later.
+constexpr int kUsageStatus = 2;
+
+// The parser turns a whole number of more than 64 bits into the largest there is, and a negative
+// one into a huge one where none is allowed: refuse both before it does.
+std::string check_whole_number(const std::string& text, bool negative_too) {
+  std::int64_t whole = 0;
+  std::uint64_t natural = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = negative_too ? std::from_chars(text.data(), end, whole)
+                                                     : std::from_chars(text.data(), end, natural);
+  if (result.ec == std::errc() && result.ptr == end) return "";
+  return fmt::format("'{}' is not a whole number{} of at most 64 bits", text,
+                     negative_too ? "" : " from 0 on");
+}
+
+void check_whole_numbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type != "INT" && type != "UINT") continue;
+    option->check([negative_too = type == "INT"](const std::string& text) {
+      return check_whole_number(text, negative_too);
+    });
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
+}
+
+// The help first: an error above a screen of it would scroll away.
+std::string usage_message(const CLI::App* app, const CLI::Error& error) {
+  return fmt::format("{}\nturbogr: {}\n", app->help(), error.what());
+}
+
+int fail(std::string_view what) {
+  fmt::print(stderr, "turbogr: {}\n", what);
+  return 1;
+}
+
+// Figures that never reached a full disk or a closed pipe must not look like success.
+int finish_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return fail(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("turbogr: trains generative recommenders on whole user histories", "turbogr");
   app.set_version_flag("--version",
                        fmt::format("turbogr {} ({})", turbogr::version(), turbogr::commit()));
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::help);
+  app.failure_message(usage_message);
   std::string level = "info";
   app.add_option("--log-level", level, "debug, info, warning, error or off")->capture_default_str();
   app.parse_complete_callback([&] { turbogr::log::set_up(level); });
@@ -28,16 +82,20 @@ int main(int argc, char** argv) {
   turbogr::apps::add_report(app);
   turbogr::apps::add_bench(app);
   turbogr::apps::add_doctor(app);
+  check_whole_numbers(app);
   try {
     app.parse(argc, argv);
+    return finish_output();
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    const int status = app.exit(error) == 0 ? 0 : kUsageStatus;
+    return status == 0 ? finish_output() : status;
   } catch (const turbogr::Error& error) {
-    fmt::print(stderr, "turbogr: {}\n", error.what());
-    return 1;
+    return fail(error.what());
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory; give it less to do at once, or more memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(fmt::format("'{}': {}", error.path1().string(), error.code().message()));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "turbogr: unexpected: {}\n", error.what());
-    return 1;
+    return fail(fmt::format("unexpected: {}", error.what()));
   }
-  return 0;
 }

@@ -35,9 +35,37 @@ TEST(Program, DoctorShowsMachineAndBuild) {
 TEST(Program, ExplainsItselfWhenCalledWrongly) {
   for (const char* arguments : {"", "nosuch", "bench", "doctor --nosuch"}) {
     const auto finished = run_program(arguments);
-    EXPECT_NE(finished.status, 0) << arguments;
+    EXPECT_EQ(finished.status, 2) << arguments;
     EXPECT_NE(finished.output.find("Usage: "), std::string::npos) << finished.output;
   }
+}
+
+TEST(Program, RefusesNumbersThatDoNotFitInsteadOfClampingThem) {
+  for (const char* arguments :
+       {"data synth --users 99999999999999999999 --out x", "data synth --users 1 --seed -1 --out x",
+        "data synth --users 1.5 --out x", "eval --checkpoint x --at 10 99999999999999999999"}) {
+    const auto finished = run_program(arguments);
+    EXPECT_EQ(finished.status, 2) << arguments;
+    EXPECT_NE(finished.output.find("is not a whole number"), std::string::npos) << finished.output;
+  }
+}
+
+TEST(Program, OutputThatCannotBeWrittenIsNoSuccess) {
+  for (const char* arguments : {"doctor > /dev/full", "config --keys > /dev/full"}) {
+    const auto finished = run_program(arguments);
+    EXPECT_EQ(finished.status, 1) << arguments;
+    EXPECT_NE(finished.output.find("No space left"), std::string::npos) << finished.output;
+  }
+}
+
+TEST(Program, TooManyThreadsAreAnErrorAndNoCrash) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const auto finished = run_program("data synth --users 1 --threads 4000 --out x",
+                                    "ulimit -v 2000000;");  // room for some of their stacks
+  EXPECT_EQ(finished.status, 1) << finished.output;
+  EXPECT_NE(finished.output.find("of 4000 threads could be started"), std::string::npos)
+      << finished.output;
+#endif
 }
 
 TEST(Program, WorksWhenInstalled) {

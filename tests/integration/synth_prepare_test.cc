@@ -2,37 +2,21 @@
 // program writes directly, byte for byte.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <string>
 
+#include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr {
 namespace {
 
+using test::Outcome;
 using test::read_file;
+using test::run_program;
 using test::TemporaryFolder;
-
-struct Outcome {
-  int status = 0;
-  std::string output;  // both streams
-};
-
-Outcome run(const std::string& arguments) {
-  const std::string command = std::string("'") + TGR_PROGRAM + "' " + arguments + " 2>&1";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return {.status = -1, .output = "cannot start " + command};
-  Outcome outcome;
-  char buffer[4096];
-  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-    outcome.output.append(buffer, got);
-  }
-  outcome.status = ::pclose(pipe);
-  return outcome;
-}
 
 std::map<std::string, std::string> bytes_of(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
@@ -53,7 +37,7 @@ TEST(SynthPrepare, PreparedLogsAreTheStoreMadeDirectly) {
             "/prepared_plain",
         "data prepare --format kuairand " + at + "/logs --out " + at + "/prepared_numbers",
         "data verify " + at + "/numbers"}) {
-    const Outcome outcome = run(step);
+    const Outcome outcome = run_program(step);
     ASSERT_EQ(outcome.status, 0) << step << "\n" << outcome.output;
   }
   EXPECT_EQ(data::Store(folder / "plain").num_users(), 60);
@@ -65,19 +49,36 @@ TEST(SynthPrepare, PreparedLogsAreTheStoreMadeDirectly) {
 TEST(SynthPrepare, SaysWhatIsMissingOrInTheWay) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();
-  const Outcome nowhere = run("data synth --users 5");
+  const Outcome nowhere = run_program("data synth --users 5");
   EXPECT_NE(nowhere.status, 0);
   EXPECT_NE(nowhere.output.find("--out STORE, --csv FOLDER, or both"), std::string::npos);
   const std::string command = "data synth --users 5 --mean-length 20 --out " + at + "/s";
-  EXPECT_EQ(run(command).status, 0);
-  const Outcome again = run(command);
+  EXPECT_EQ(run_program(command).status, 0);
+  const Outcome again = run_program(command);
   EXPECT_NE(again.status, 0);
   EXPECT_NE(again.output.find(at + "/s"), std::string::npos) << again.output;
-  EXPECT_EQ(run(command + " --overwrite").status, 0);
+  EXPECT_EQ(run_program(command + " --overwrite").status, 0);
+}
+
+TEST(SynthPrepare, LogsComeWholeOrNotAtAllAndNeverIntoAStore) {
+  TemporaryFolder folder;
+  const std::string at = folder.path().string();
+  const std::string command = "data synth --users 5 --mean-length 2000 ";
+  const Outcome full = run_program(command + "--csv " + at + "/logs", "ulimit -f 100;");
+  EXPECT_EQ(full.status, 1) << full.output;
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "logs")) << full.output;
+  const Outcome both = run_program(command + "--out " + at + "/s --csv " + at + "/s");
+  EXPECT_EQ(both.status, 1);
+  EXPECT_NE(both.output.find("is a store; give the logs a folder"), std::string::npos)
+      << both.output;
+  const Outcome file = run_program(command + "--csv " + at + "/s/manifest.json");
+  EXPECT_EQ(file.status, 1);
+  EXPECT_NE(file.output.find("cannot make the folder"), std::string::npos) << file.output;
 }
 
 TEST(BenchLoader, MeasuresAndChecksItsTokens) {
-  const Outcome outcome = run("bench loader --users 5 --max-length 64 --tokens 1000 --repeats 1");
+  const Outcome outcome =
+      run_program("bench loader --users 5 --max-length 64 --tokens 1000 --repeats 1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("M tokens/s"), std::string::npos) << outcome.output;
 }

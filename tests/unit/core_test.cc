@@ -167,6 +167,12 @@ TEST(ThreadPool, RethrowsAndStaysUsable) {
   EXPECT_EQ(count, 10);
 }
 
+TEST(ThreadPool, RefusesSizesThatCannotBe) {
+  EXPECT_NE(test::message_of([] { ThreadPool pool(-1); }).find("-1 threads"), std::string::npos);
+  EXPECT_NE(test::message_of([] { ThreadPool pool(100000); }).find("give 1 to 4096"),
+            std::string::npos);
+}
+
 TEST(ThreadPool, ANestedCallRunsInPlace) {
   ThreadPool pool(2);
   std::atomic<int> count = 0;

@@ -159,7 +159,55 @@ TEST_F(BadInput, SkipFailsPastTheMostAllowed) {
   expect_error(options, {"more than 2 bad rows", "line 3", "wrong number of columns"});
 }
 
+TEST_F(BadInput, AnInputGivenTwiceIsTold) {
+  PrepareOptions options = options_for("user,item\n1,2\n");
+  fs::create_symlink(options.inputs[0], folder_ / "link.csv");
+  const std::vector<fs::path> once = options.inputs;
+  for (const fs::path& again :
+       {options.inputs[0], folder_ / "." / "log.csv", folder_ / "link.csv"}) {
+    options.inputs = {once[0], again};
+    expect_error(options, {"are the same input", "name it once"});
+  }
+  options.inputs = {"-", "-"};
+  expect_error(options, {"are the same input"});
+}
+
+TEST_F(BadInput, ColumnsOfTheSameNameAreTold) {
+  expect_error(options_for("user,item,user\n1,2,3\n"),
+               {"two columns are named 'user'", "--user-column"});
+  expect_error(options_for("user,item,rating,rating\n1,2,3,4\n"),
+               {"column 'rating' would be kept twice"});
+  PrepareOptions options = options_for("user,item,user\n1,2,3\n");
+  options.columns.user = "3";
+  EXPECT_EQ(prepare(options).users, 1);
+}
+
+TEST_F(BadInput, TimesOfTwoSpellingsAndNoNumbersAreTold) {
+  expect_error(options_for("user,item,time\n1,2,3\n1,2,4\n1,2,2020-01-01\n"),
+               {"line 4", "not a time: '2020-01-01'; the other times are numbers"});
+  expect_error(options_for("user,item,time\n1,2,2020-01-01\n1,3,7\n1,2,2020-01-02\n"),
+               {"line 3", "not a time: '7'; the other times are dates"});
+  expect_error(options_for("user,item,time\n1,2,1.5\n1,3,nan\n"), {"not a time: 'nan'"});
+  expect_error(options_for("user,item,is_click\n1,2,nan\n"), {"not a number: 'nan'"});
+}
+
+TEST_F(BadInput, MessagesHoldNoControlCharacters) {
+  for (const char* text : {"\x1b[2J\x07", "\x1b[2J,\x07\x01,\x7f"}) {
+    const PrepareOptions options = options_for(text);
+    const std::string message = test::message_of([&] { prepare(options); });
+    EXPECT_NE(message.find("?[2J"), std::string::npos) << message;
+    for (const char c : message) EXPECT_GE(c, ' ') << static_cast<int>(c);
+  }
+}
+
 TEST_F(BadInput, WrongWordsAreTold) {
+  PrepareOptions plain = options_for("user,item\n1,2\n");
+  plain.keep_signal = "is_click";
+  expect_error(plain, {"--keep-signal is_click", "has no signal columns", "--signal-columns"});
+  plain.keep_signal.clear();
+  plain.bad_rows = {.skip = true, .max_bad = -1};
+  expect_error(plain, {"--max-bad is -1"});
+
   PrepareOptions options = options_for("user,item\n1,2\n");
   options.ids = "letters";
   expect_error(options, {"--ids is auto, integer or string, not 'letters'"});

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tests/support/messages.h"
+#include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/data/progress.h"
 #include "turbogr/data/stats.h"
@@ -62,6 +64,31 @@ TEST(Progress, ShowsShareRateAndTimeLeft) {
   EXPECT_EQ(Progress::line("reading", 5'000, -1, "B", 1.0), "reading    5 kB  5 kB/s");
   EXPECT_EQ(Progress::line("sorting", 0, 10, "rows", 0.0),
             "sorting    [                        ]   0 %  0 rows/s  0:00 left");
+}
+
+TEST(Stats, ADamagedStoreIsToldAndNotCounted) {
+  test::TemporaryFolder folder;
+  const auto damaged = [&](const char* file, std::size_t at, char byte) {
+    std::filesystem::remove_all(folder / "s");
+    test::write_numbered_store(folder / "s", {3, 4, 5});
+    std::string bytes = test::read_file(folder / "s" / file);
+    bytes[at] = byte;
+    test::write_file(folder / "s" / file, bytes);
+    return test::message_of([&] { stats_of(Store(folder / "s")); });
+  };
+  EXPECT_NE(damaged("items.bin", 5, 1).find("names item 257, and there are 12"), std::string::npos);
+  EXPECT_NE(damaged("items.bin", 7, '\xff').find("turbogr data verify"), std::string::npos);
+  EXPECT_NE(damaged("user_offsets.bin", 8, 100).find("offsets of user 0 are damaged"),
+            std::string::npos);
+  EXPECT_NE(damaged("user_offsets.bin", 16, 1).find("offsets of user 1 are damaged"),
+            std::string::npos);
+  std::filesystem::remove(folder / "s" / "items.bin");
+  EXPECT_NE(test::message_of([&] { Store store(folder / "s"); }).find("is missing"),
+            std::string::npos);
+  std::filesystem::remove(folder / "s" / "manifest.json");
+  std::filesystem::create_directory(folder / "s" / "manifest.json");
+  EXPECT_NE(test::message_of([&] { Store store(folder / "s"); }).find("no manifest.json"),
+            std::string::npos);
 }
 
 }  // namespace

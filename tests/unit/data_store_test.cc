@@ -212,7 +212,7 @@ TEST(Store, NoticesAChangedManifestAndShortOrMissingFiles) {
   write_file(folder / "s" / "items.bin", items.substr(1));
   EXPECT_TRUE(has(message_of([&] { Store(folder / "s"); }), "has 19 bytes, the manifest says 20"));
   fs::remove(folder / "s" / "items.bin");
-  EXPECT_TRUE(has(message_of([&] { Store(folder / "s"); }), "cannot open"));
+  EXPECT_TRUE(has(message_of([&] { Store(folder / "s"); }), "is missing"));
 }
 
 TEST(Store, VerifyFindsOneChangedBitInAnyFile) {

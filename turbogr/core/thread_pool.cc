@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace {
 
 // Set while this thread works inside a pool, so that a nested call runs in place.
 thread_local int current_worker = -1;
+
+constexpr int kMostThreads = 4096;
 
 }  // namespace
 
@@ -49,6 +52,16 @@ struct ThreadPool::Shared {
     current_worker = -1;
   }
 
+  void stop() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    wake.notify_all();
+    for (std::thread& helper : helpers) helper.join();
+    helpers.clear();
+  }
+
   void helper_loop(int worker) {
     std::uint64_t seen = 0;
     for (;;) {
@@ -66,23 +79,23 @@ struct ThreadPool::Shared {
 };
 
 ThreadPool::ThreadPool(int num_threads) : shared_(std::make_unique<Shared>()) {
-  TGR_CHECK(num_threads >= 0, "a thread pool of ", num_threads,
-            " threads was asked for; give 1 or more, or 0 for one a core");
+  TGR_CHECK(num_threads >= 0 && num_threads <= kMostThreads, "a thread pool of ", num_threads,
+            " threads was asked for; give 1 to ", kMostThreads, ", or 0 for one a core");
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   num_threads_ = num_threads != 0 ? num_threads : (cores > 0 ? cores : 1);
-  for (int worker = 1; worker < num_threads_; ++worker) {
-    shared_->helpers.emplace_back([this, worker] { shared_->helper_loop(worker); });
+  try {
+    for (int worker = 1; worker < num_threads_; ++worker) {
+      shared_->helpers.emplace_back([this, worker] { shared_->helper_loop(worker); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = shared_->helpers.size() + 1;
+    shared_->stop();
+    detail::throw_error("only ", started, " of ", num_threads_, " threads could be started (",
+                        error.code().message(), "); ask for fewer");
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    shared_->stopping = true;
-  }
-  shared_->wake.notify_all();
-  for (std::thread& helper : shared_->helpers) helper.join();
-}
+ThreadPool::~ThreadPool() { shared_->stop(); }
 
 void ThreadPool::run(std::int64_t count, Body body, void* state) {
   if (count <= 0) return;

@@ -3,22 +3,9 @@
 #include <fmt/format.h>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/field.h"
 
 namespace turbogr::data {
-namespace {
-
-// As much of a field as fits on a line, without control characters.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 60;
-  std::string result;
-  for (const char c : text.substr(0, kMost)) {
-    result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  }
-  return text.size() > kMost ? result + "..." : result;
-}
-
-}  // namespace
-
 std::string_view name_of(BadRow kind) {
   switch (kind) {
     case BadRow::kColumns:
@@ -42,8 +29,8 @@ void BadRows::add(BadRow kind, std::string_view file, std::int64_t line, std::st
   const std::string place = column.empty()
                                 ? fmt::format("'{}', line {}", file, line)
                                 : fmt::format("'{}', line {}, column {}", file, line, column);
-  const std::string what = fmt::format("{}: {}: '{}'{}{}", place, name_of(kind), shown(text),
-                                       remark.empty() ? "" : "; ", remark);
+  const std::string what = fmt::format("{}: {}: '{}'{}{}", place, name_of(kind),
+                                       printable(text, 60), remark.empty() ? "" : "; ", remark);
   TGR_CHECK(policy_.skip, what, " (--on-error skip leaves such rows out)");
   const auto slot = static_cast<std::size_t>(kind);
   ++total_;

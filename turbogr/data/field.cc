@@ -89,6 +89,15 @@ FieldError parse_iso(std::string_view text, std::int64_t& value) {
 
 }  // namespace
 
+std::string printable(std::string_view text, std::size_t most) {
+  std::string result;
+  for (const char c : text.substr(0, most)) {
+    const auto byte = static_cast<unsigned char>(c);
+    result += byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return text.size() > most ? result + "..." : result;
+}
+
 FieldError parse_float(std::string_view text, float& value) {
   if (text.empty()) {
     value = std::numeric_limits<float>::quiet_NaN();
@@ -127,6 +136,7 @@ FieldError parse_signal_slow(std::string_view text, bool& value) {
   }
   float number = 0;
   const FieldError error = parse_float(text, number);
+  if (std::isnan(number)) return FieldError::kNotANumber;  // neither set nor not
   value = number != 0;
   return error;
 }
@@ -147,6 +157,7 @@ FieldError parse_time(std::string_view text, TimeSpelling spelling, std::int64_t
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error == std::errc::result_out_of_range) return FieldError::kTooLarge;
   if (error != std::errc() || end != text.data() + text.size()) return FieldError::kBadTime;
+  if (std::isnan(seconds)) return FieldError::kBadTime;
   if (!(std::abs(seconds) < static_cast<double>(kLargestTime) / 1000)) return FieldError::kTooLarge;
   value = std::llround(seconds * 1000);
   return FieldError::kNone;

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "turbogr/data/manifest.h"
 
 namespace turbogr::data {
+
+// At most so many bytes of text from a file, fit for a message: no control characters.
+std::string printable(std::string_view text, std::size_t most);
 
 enum class FieldError : std::uint8_t { kNone, kEmpty, kNotANumber, kTooLarge, kBadTime };
 

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -104,7 +105,15 @@ struct Loader::Shared {
 
   void start() {
     stopping = false;
-    for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      const std::size_t started = threads.size();
+      stop();
+      detail::throw_error("loader: only ", started, " of ", options.threads,
+                          " threads could be started (", error.code().message(),
+                          "); ask for fewer");
+    }
   }
 
   void stop() {

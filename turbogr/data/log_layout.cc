@@ -41,9 +41,10 @@ std::string spelled_out(const std::string& delimiter) {
   return delimiter;
 }
 
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 80;
-  return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+std::string shown(std::string_view text) { return printable(text, 80); }
+
+std::string listed(const std::vector<std::string>& names) {
+  return printable(fmt::format("{}", fmt::join(names, ", ")), 600);
 }
 
 std::string guess_delimiter(std::string_view line, const std::string& file) {
@@ -96,7 +97,7 @@ int find_asked(const LogLayout& layout, const std::string& asked, const std::str
                         "'; number the columns from 1, or give --header yes");
   }
   detail::throw_error("'", file, "': there is no column '", asked,
-                      "'; it has: ", fmt::format("{}", fmt::join(layout.names, ", ")));
+                      "'; it has: ", listed(layout.names));
 }
 
 bool header_guess(LogFormat format, const ColumnMap& map, const std::vector<std::string>& first) {
@@ -116,7 +117,7 @@ bool header_guess(LogFormat format, const ColumnMap& map, const std::vector<std:
 void check_found(const LogLayout& layout, const char* what, int column, const std::string& file,
                  const ColumnMap& map) {
   if (column >= 0) return;
-  const std::string columns = fmt::format("{}", fmt::join(layout.names, ", "));
+  const std::string columns = listed(layout.names);
   if (layout.num_columns == 1) {
     detail::throw_error("'", file, "': split at '", layout.dialect.delimiter,
                         "' the first line is one column, '", shown(columns),
@@ -129,6 +130,16 @@ void check_found(const LogLayout& layout, const char* what, int column, const st
   }
   detail::throw_error("'", file, "': no ", what, " column; give --", what,
                       "-column; it has: ", columns);
+}
+
+// A name that two columns have says nothing about which one is meant.
+void check_unique(const LogLayout& layout, const char* what, int column, const std::string& asked,
+                  const std::string& file) {
+  if (column < 0 || !layout.header || all_digits(asked)) return;
+  const std::string& name = layout.names[static_cast<std::size_t>(column)];
+  TGR_CHECK(std::count(layout.names.begin(), layout.names.end(), name) == 1, "'", file,
+            "': two columns are named '", shown(name), "'; give --", what,
+            "-column with the number, from 1, of the one wanted");
 }
 
 template <class Pick>
@@ -147,7 +158,13 @@ void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const N
       columns.push_back(static_cast<int>(i));
     }
   }
-  for (const int column : columns) names.push_back(layout.names[static_cast<std::size_t>(column)]);
+  for (const int column : columns) {
+    const std::string& name = layout.names[static_cast<std::size_t>(column)];
+    TGR_CHECK(std::find(names.begin(), names.end(), name) == names.end(), "'", file, "': column '",
+              shown(name), "' would be kept twice; name each column once, or rename one of two ",
+              "with the same name");
+    names.push_back(name);
+  }
 }
 
 }  // namespace
@@ -213,6 +230,9 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
   }
   check_found(layout, "user", layout.user, file, map);
   check_found(layout, "item", layout.item, file, map);
+  check_unique(layout, "user", layout.user, map.user, file);
+  check_unique(layout, "item", layout.item, map.item, file);
+  check_unique(layout, "time", layout.time, map.time, file);
   TGR_CHECK(layout.user != layout.item, "'", file, "': user and item are the same column");
   for (std::size_t i = 0; !layout.header && i < layout.num_columns; ++i) {
     layout.names[i] = "column " + std::to_string(i + 1);

@@ -144,6 +144,8 @@ void copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
 PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
+  TGR_CHECK(options.bad_rows.max_bad >= 0, "--max-bad is ", options.bad_rows.max_bad,
+            "; give 0 or more");
   const std::int64_t begin_ns = Trace::now_ns();
   const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
   PrepareReport report;

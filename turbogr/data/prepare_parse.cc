@@ -9,6 +9,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
+#include "turbogr/data/log_inputs.h"
 
 namespace turbogr::data {
 namespace {
@@ -16,42 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostNumbers = 64;
-
-// A folder stands for the files of the format in it, in order of their names.
-std::vector<fs::path> expand_inputs(const PrepareOptions& options) {
-  std::vector<fs::path> files;
-  for (const fs::path& input : options.inputs) {
-    if (options.format != LogFormat::kKuaiRand || !fs::is_directory(input)) {
-      files.push_back(input);
-      continue;
-    }
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(input)) {
-      const std::string name = entry.path().filename().string();
-      const bool wanted = name.starts_with("log_standard") || name.starts_with("log_random") ||
-                          name.starts_with("user_features") ||
-                          name.starts_with("video_features_basic");
-      if (wanted && name.find(".csv") != std::string::npos) found.push_back(entry.path());
-    }
-    TGR_CHECK(!found.empty(), "'", input.string(),
-              "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
-    std::sort(found.begin(), found.end());
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  TGR_CHECK(!files.empty(), "no input file is given");
-  return files;
-}
-
-std::int64_t total_bytes(const std::vector<fs::path>& files) {
-  std::int64_t total = 0;
-  for (const fs::path& file : files) {
-    std::error_code error;
-    const auto bytes = fs::file_size(file, error);
-    if (error) return -1;
-    total += static_cast<std::int64_t>(bytes);
-  }
-  return total;
-}
 
 class Parser {
  public:
@@ -65,7 +30,7 @@ class Parser {
         bad_(options.bad_rows) {}
 
   ParsedLog run() {
-    const std::vector<fs::path> files = expand_inputs(options_);
+    const std::vector<fs::path> files = log_inputs(options_);
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
     return finish();
@@ -80,6 +45,7 @@ class Parser {
   void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
   void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
               const std::string& file);
+  std::string_view time_remark(std::string_view text) const;
   void settle_time(ParsedLog& log);
   ParsedLog finish();
 
@@ -179,6 +145,8 @@ void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
   if (options_.keep_signal.empty()) return;
   const auto& names = layout.signal_names;
   const auto at = std::find(names.begin(), names.end(), options_.keep_signal);
+  TGR_CHECK(!names.empty(), "--keep-signal ", options_.keep_signal, ": '", file,
+            "' has no signal columns; name them with --signal-columns");
   TGR_CHECK(at != names.end(), "--keep-signal ", options_.keep_signal,
             " is not among the signals: ", fmt::format("{}", fmt::join(names, ", ")));
   keep_mask_ = std::uint32_t{1} << (at - names.begin());
@@ -220,6 +188,15 @@ void Parser::read_file(const fs::path& path) {
   report_.input_bytes = bytes_before + *input.consumed;
 }
 
+// A date among numbers, or a number among dates, is a time and yet the wrong thing here.
+std::string_view Parser::time_remark(std::string_view text) const {
+  std::int64_t time = 0;
+  const TimeSpelling spelling = guess_time_spelling(text);
+  if (!spelling_ || parse_time(text, spelling, time) != FieldError::kNone) return "";
+  return *spelling_ == TimeSpelling::kIso ? "the other times are dates"
+                                          : "the other times are numbers";
+}
+
 void Parser::reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
                     const std::string& file) {
   ++report_.bad_rows;
@@ -232,7 +209,7 @@ void Parser::reject(FieldError error, const CsvReader& reader, const LogLayout& 
     bad_.add(BadRow::kTooLarge, file, reader.line(), name, text,
              column == layout.time ? "times are seconds or milliseconds" : "");
   } else if (error == FieldError::kBadTime || column == layout.time) {
-    bad_.add(BadRow::kBadTime, file, reader.line(), name, text);
+    bad_.add(BadRow::kBadTime, file, reader.line(), name, text, time_remark(text));
   } else {
     const bool id = column == layout.user || column == layout.item;
     bad_.add(BadRow::kNotANumber, file, reader.line(), name, text,

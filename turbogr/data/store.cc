@@ -29,7 +29,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
             "' is what an interrupted run left; prepare the store again");
   const std::filesystem::path path = folder / "manifest.json";
   std::ifstream in(path, std::ios::binary);
-  TGR_CHECK(in, "'", folder.string(), "' is not a sequence store: it has no manifest.json");
+  TGR_CHECK(in && std::filesystem::is_regular_file(path), "'", folder.string(),
+            "' is not a sequence store: it has no manifest.json");
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   return Manifest::from_json(text, path);
 }
@@ -39,6 +40,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
 Store::Store(const std::filesystem::path& folder)
     : folder_(folder), manifest_(read_manifest(folder)) {
   for (const FileEntry& entry : manifest_.columns) {
+    TGR_CHECK(std::filesystem::exists(folder_ / entry.file), "'", (folder_ / entry.file).string(),
+              "', which the manifest lists, is missing: the store is damaged; prepare it again");
     MappedFile file(folder_ / entry.file);
     TGR_CHECK(static_cast<std::int64_t>(file.size()) == entry.bytes, "'",
               (folder_ / entry.file).string(), "' has ", file.size(), " bytes, the manifest says ",

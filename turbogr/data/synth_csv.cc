@@ -1,7 +1,11 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "turbogr/core/check.h"
@@ -53,6 +57,29 @@ std::array<std::int64_t, kAllDays> day_names(const SynthPreset& preset) {
   return names;
 }
 
+// Logs carry their names once they are whole: a log cut short reads as a shorter one.
+class PartialLogs {
+ public:
+  explicit PartialLogs(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  PartialLogs(const PartialLogs&) = delete;
+  PartialLogs& operator=(const PartialLogs&) = delete;
+  ~PartialLogs() {
+    std::error_code ignored;
+    for (const char* name : kFiles) std::filesystem::remove(path(name), ignored);
+  }
+
+  std::filesystem::path path(const std::string& name) const {
+    return folder_ / (name + ".partial");
+  }
+
+  void publish() const {
+    for (const char* name : kFiles) std::filesystem::rename(path(name), folder_ / name);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
 struct CsvSlot {
   SynthHistory history;
   std::array<std::vector<char>, kFiles.size()> text;
@@ -65,12 +92,20 @@ void write_synth_csv(const SynthWorld& world, ThreadPool& pool, const std::files
   const SynthPreset& preset = world.preset();
   TGR_CHECK(preset.days == kAllDays, "synth: raw logs are in KuaiRand's format, which '",
             preset.name, "' does not fit; use --like kuairand27k, or --out for a store");
-  std::filesystem::create_directories(folder);
-  std::vector<FileWriter> files;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  TGR_CHECK(std::filesystem::is_directory(folder), "cannot make the folder '", folder.string(),
+            "': ", error ? error.message() : "it is a file", "; choose another name");
+  TGR_CHECK(!std::filesystem::exists(folder / "manifest.json"), "'", folder.string(),
+            "' is a store; give the logs a folder of their own");
   for (const char* name : kFiles) {
     TGR_CHECK(!std::filesystem::exists(folder / name), "'", (folder / name).string(),
               "' exists; remove it or choose another folder");
-    files.emplace_back(folder / name, std::size_t{1} << 20);
+  }
+  PartialLogs partial(folder);
+  std::vector<FileWriter> files;
+  for (const char* name : kFiles) {
+    files.emplace_back(partial.path(name), std::size_t{1} << 20);
     files.back().append(kHeader.data(), kHeader.size());
   }
   const std::array<std::int64_t, kAllDays> dates = day_names(preset);
@@ -117,6 +152,7 @@ void write_synth_csv(const SynthWorld& world, ThreadPool& pool, const std::files
     if (progress) progress(events);
   });
   for (FileWriter& file : files) file.close(false);
+  partial.publish();
 }
 
 }  // namespace turbogr::data

@@ -1,0 +1,18 @@
+// Which files `prepare` reads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "turbogr/data/prepare.h"
+
+namespace turbogr::data {
+
+// A folder stands for the files of the format in it, in order of their names. Throws when there are
+// none, or when two of them are the same file.
+std::vector<std::filesystem::path> log_inputs(const PrepareOptions& options);
+
+std::int64_t total_bytes(const std::vector<std::filesystem::path>& files);  // -1 when unknown
+
+}  // namespace turbogr::data
