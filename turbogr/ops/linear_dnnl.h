@@ -79,7 +79,7 @@ class PackedProduct {
 // C [k, n] += A^T B over rows: A [rows, k], B [rows, n] and C dense, C f32; tile by tile.
 class GradientProduct {
  public:
-  static constexpr std::int64_t kMaxRows = 4096;  // of one run; longer sums are several
+  static constexpr std::int64_t kMaxRows = 2048;  // of one run; longer sums are several
   static constexpr std::int64_t kMinRows = 128;   // shorter ones are padded with zero rows
 
   GradientProduct(DType compute, std::int64_t k, std::int64_t n);
@@ -91,7 +91,7 @@ class GradientProduct {
            std::byte* scratch) const;
 
  private:
-  static constexpr int kSizes = 6;  // 128, 256, ... 4096 rows
+  static constexpr int kSizes = 5;  // 128, 256, ... 2048 rows
   static std::int64_t tiles_of(std::int64_t size, std::int64_t tile) {
     return (size + tile - 1) / tile;
   }
