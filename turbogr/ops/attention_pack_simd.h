@@ -74,6 +74,21 @@ inline void pack_rows(const T* source, std::int64_t source_stride, std::int64_t 
   }
 }
 
+#if defined(__AVX512BF16__)
+typedef std::uint16_t Halves2 __attribute__((vector_size(kLanes * 4)));
+
+// Words of two rows, element by element side by side.
+inline void store_pairs(float* words, Halves2 low, Halves2 high) {
+  Halves2 first, second;
+  for (int i = 0; i < 2 * kLanes; ++i) {
+    first[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * 2 * kLanes);
+    second[i] = static_cast<std::uint16_t>(first[i] + kLanes);
+  }
+  store(words, (Floats)__builtin_shuffle(low, high, first));
+  store(words + kLanes, (Floats)__builtin_shuffle(low, high, second));
+}
+#endif
+
 // Right side that sums over the rows: lines(r, c) = element c of row r (of rows 2r and 2r + 1).
 template <class T>
 inline void pack_lines(const T* source, std::int64_t source_stride, std::int64_t rows,
@@ -83,7 +98,16 @@ inline void pack_lines(const T* source, std::int64_t source_stride, std::int64_t
     if constexpr (kPairs<T>) {
       const T* low = source + 2 * r * source_stride;
       const bool alone = 2 * r + 1 == rows;
-      for (std::int64_t c = 0; c < width; c += kLanes) {
+      std::int64_t c = 0;
+#if defined(__AVX512BF16__)
+      for (; !alone && c + 2 * kLanes <= width; c += 2 * kLanes) {
+        Halves2 first, second;
+        std::memcpy(&first, low + c, sizeof first);
+        std::memcpy(&second, low + source_stride + c, sizeof second);
+        store_pairs(target + c, first, second);
+      }
+#endif
+      for (; c < width; c += kLanes) {
         // An f32 load of a bf16 has its bits in the upper half.
         const Words first = (Words)load_row(low, c, width) >> 16;
         const Words second = alone ? Words{} : (Words)load_row(low + source_stride, c, width);

@@ -155,7 +155,6 @@ inline Floats score_sigmoid(Floats x) {
 
 // Two vectors in bf16, one behind the other. (Subnormal numbers count as zero.)
 #if defined(__AVX512BF16__)
-typedef std::uint16_t Halves2 __attribute__((vector_size(kLanes * 4)));
 inline Halves2 join(Floats first, Floats second) {
   return (Halves2)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
 }

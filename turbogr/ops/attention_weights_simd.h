@@ -153,33 +153,42 @@ inline WeightAndGradient weigh_vector_back(const AttentionArgs& args, const Tile
 // piece of its row, and two keys' pieces make the pairs.
 template <class T, bool kBias, bool kMasked>
 void weigh_back_in_pairs(const AttentionArgs& args, const Tile& tile, const BackwardTile& t) {
-  Halves2 first_pairs, second_pairs;
-  for (int i = 0; i < 2 * kLanes; ++i) {
-    first_pairs[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * 2 * kLanes);
-    second_pairs[i] = static_cast<std::uint16_t>(first_pairs[i] + kLanes);
-  }
-  const auto row = [&](std::int64_t r, std::int64_t v) -> Halves2 {
+  // Left to itself gcc calls this and loads every constant anew.
+  const auto row = [&](std::int64_t r, std::int64_t v, bool two) __attribute__((always_inline))
+                       ->Halves2 {
     const auto a = weigh_vector_back<T, kBias, kMasked>(args, tile, t, r, v);
     WeightAndGradient b = {};
-    if (v + 1 < tile.query_vectors) {
-      b = weigh_vector_back<T, kBias, kMasked>(args, tile, t, r, v + 1);
-    }
+    if (two) b = weigh_vector_back<T, kBias, kMasked>(args, tile, t, r, v + 1);
     const Halves2 dscore = join(a.dscore, b.dscore);
     store(t.weight_rows + r * kRowWords + v * kLanes / 2, (Floats)join(a.weight, b.weight));
     store(t.dscore_rows + r * kRowWords + v * kLanes / 2, (Floats)dscore);
     if (t.keep) {
       store(t.dweight + r * kStride + v * kLanes, a.dscore);
-      if (v + 1 < tile.query_vectors) store(t.dweight + r * kStride + (v + 1) * kLanes, b.dscore);
+      if (two) store(t.dweight + r * kStride + (v + 1) * kLanes, b.dscore);
     }
     return dscore;
   };
-  for (std::int64_t r = 0; r < tile.keys; r += 2) {
+  const auto pair = [&](std::int64_t r, std::int64_t v, Halves2 low, Halves2 high) {
+    float* pairs = t.dscore_pairs + r / 2 * kTile + v * kLanes;
+    store_pairs(pairs, low, high);
+  };
+  const std::int64_t whole_keys = tile.keys / 2 * 2;
+  const std::int64_t whole_vectors = tile.query_vectors / 2 * 2;
+  for (std::int64_t r = 0; r < whole_keys; r += 2) {
+    for (std::int64_t v = 0; v < whole_vectors; v += 2) {
+      const Halves2 low = row(r, v, true);
+      pair(r, v, low, row(r + 1, v, true));
+    }
+  }
+  if (whole_vectors < tile.query_vectors) {
+    for (std::int64_t r = 0; r < whole_keys; r += 2) {
+      const Halves2 low = row(r, whole_vectors, false);
+      pair(r, whole_vectors, low, row(r + 1, whole_vectors, false));
+    }
+  }
+  if (whole_keys < tile.keys) {
     for (std::int64_t v = 0; v < tile.query_vectors; v += 2) {
-      const Halves2 low = row(r, v);
-      const Halves2 high = r + 1 < tile.keys ? row(r + 1, v) : Halves2{};
-      float* pairs = t.dscore_pairs + r / 2 * kTile + v * kLanes;
-      store(pairs, (Floats)__builtin_shuffle(low, high, first_pairs));
-      store(pairs + kLanes, (Floats)__builtin_shuffle(low, high, second_pairs));
+      pair(whole_keys, v, row(whole_keys, v, v + 1 < tile.query_vectors), Halves2{});
     }
   }
 }
