@@ -43,6 +43,9 @@ std::vector<float> popularity_of(const Config& config, const data::Store& store)
 }
 
 void run_eval(const EvalOptions& options) {
+  for (const std::int64_t k : options.at) {
+    TGR_CHECK(k >= 1, "--at ", k, "; K of HR@K and NDCG@K is at least 1");
+  }
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store(options.store.empty() ? config.data.store : options.store);

@@ -5,16 +5,21 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/data/field.h"
 #include "turbogr/data/store.h"
 #include "turbogr/train/history.h"
 #include "turbogr/train/trained_model.h"
@@ -37,9 +42,26 @@ struct RecommendOptions {
 
 constexpr std::int64_t kTokensAtOnce = 16384;
 
+// The lines of a text file that are not empty, with their numbers from 1.
+std::vector<std::pair<std::int64_t, std::string>> lines_of(const std::string& path,
+                                                           const char* wanted) {
+  std::ifstream in(path);
+  TGR_CHECK(in.good() && !std::filesystem::is_directory(path), "cannot read '", path,
+            "'; give a file with ", wanted);
+  std::vector<std::pair<std::int64_t, std::string>> lines;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (++number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // byte-order mark
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.emplace_back(number, line);
+  }
+  return lines;
+}
+
 std::int64_t user_index(const data::Store& store, const std::string& id) {
   const std::optional<std::int64_t> index = store.user_ids().find(std::string_view(id));
-  TGR_CHECK(index.has_value(), "no user '", id, "' in the store '", store.folder().string(), "'");
+  TGR_CHECK(index.has_value(), "no user '", data::printable(id, 80), "' in the store '",
+            store.folder().string(), "'");
   return *index;
 }
 
@@ -53,11 +75,8 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
       }
     }
   } else if (!options.users.empty()) {
-    std::ifstream in(options.users);
-    TGR_CHECK(in.good(), "cannot read '", options.users, "'; give a file with one user id a line");
-    for (std::string line; std::getline(in, line);) {
-      if (!line.empty() && line.back() == '\r') line.pop_back();
-      if (!line.empty()) users.push_back(user_index(store, line));
+    for (const auto& [number, line] : lines_of(options.users, "one user id a line")) {
+      users.push_back(user_index(store, line));
     }
     TGR_CHECK(!users.empty(), "'", options.users, "' names no user; give one id a line");
   } else {
@@ -66,28 +85,31 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
   return users;
 }
 
-// Lines "item" or "item,time", oldest first.
+// Lines "item" or "item,time", oldest first; all of them with a time or none.
 std::vector<train::HistoryEvent> read_history(const std::string& path, const data::Store& store) {
-  std::ifstream in(path);
-  TGR_CHECK(in.good(), "cannot read '", path,
-            "'; give a file with one 'item' or 'item,time' a line");
   std::vector<train::HistoryEvent> events;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
+  bool timed = false;
+  for (const auto& [number, line] : lines_of(path, "one 'item' or 'item,time' a line")) {
     const std::size_t comma = line.find(',');
     const std::string item = line.substr(0, comma);
     const auto index = store.item_ids().find(std::string_view(item));
-    TGR_CHECK(index.has_value(), path, ":", number, ": no item '", item, "' in the store");
+    TGR_CHECK(index.has_value(), path, ":", number, ": no item '", data::printable(item, 80),
+              "' in the store");
+    const bool has_time = comma != std::string::npos;
+    TGR_CHECK(events.empty() || has_time == timed, path, ":", number, ": '",
+              data::printable(line, 80), "' has ", has_time ? "a" : "no",
+              " time, unlike the lines before it; give every line one, or none");
+    timed = has_time;
     std::int64_t time = events.empty() ? 0 : events.back().time;
-    if (comma != std::string::npos) {
+    if (has_time) {
       const char* begin = line.data() + comma + 1;
       const char* end = line.data() + line.size();
       const auto result = std::from_chars(begin, end, time);
       TGR_CHECK(result.ec == std::errc() && result.ptr == end, path, ":", number, ": time '",
-                line.substr(comma + 1), "' is not a whole number in the store's unit");
+                data::printable(std::string_view(line).substr(comma + 1), 80),
+                "' is not a whole number in the store's unit");
+      TGR_CHECK(events.empty() || time >= events.back().time, path, ":", number, ": time ", time,
+                " comes before the one above it; list the oldest event first");
     }
     events.push_back({*index, time});
   }
@@ -176,6 +198,10 @@ void run_recommend(const RecommendOptions& options) {
                                          .milliseconds = config.model.time_unit == "milliseconds",
                                          .query_time = options.at};
   const std::int64_t k = std::min(options.k, store.num_items());
+  if (k < options.k) {
+    log::warn("--k {} is more than the {} items of the store: all of them are ranked", options.k,
+              k);
+  }
   Writer writer(options.out, store);
   data::Batch batch;
   if (!options.history.empty()) {

@@ -163,6 +163,85 @@ TEST_F(Training, SaysWhatIsWrong) {
   fails_with(run_program("recommend --checkpoint " + root_ + "/run"), "recommend for whom?");
 }
 
+TEST_F(Training, WarnsWhenNoCheckpointCanBeTheBest) {
+  const auto warned = [&](const std::string& run, const std::string& more,
+                          const std::string& text) {
+    const Outcome outcome = train(run, "--train.steps=1 --checkpoint.keep_best=1 " + more);
+    EXPECT_EQ(outcome.status, 0) << more;
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
+  };
+  warned("a", "--eval.at=[5]", "eval.metric = \"ndcg@10\", and an evaluation gives hr@5, ndcg@5");
+  warned("b", "--eval.metric=loss", "no checkpoint will be the best");
+}
+
+TEST_F(Training, RefusesBeforeTrainingWhatWouldFailAfterIt) {
+  const auto refused = [&](const std::string& more, const std::string& text) {
+    const Outcome outcome = train("refused", "--train.steps=1 " + more);
+    EXPECT_EQ(outcome.status, 1) << more;
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
+    EXPECT_FALSE(std::filesystem::exists(root_ + "/refused/config.toml")) << more;
+  };
+  refused("--data.holdout=time:9000000000000000 --checkpoint.keep_best=0",
+          "no user with enough events for the test split");
+  refused("--model.kind=fuxi --model.ffn=1e30", "is the most");
+  refused("--negatives.count=1000000000000000000", "negatives.count");
+  refused("--run.start_from=" + root_ + "/nowhere", "no checkpoint at");
+}
+
+TEST_F(Training, TheLastCheckpointHasAScoreAndKeepsItThroughAResume) {
+  ASSERT_EQ(train("run", "--train.steps=6 --checkpoint.keep_best=1").status, 0);
+  const auto score = [&] {
+    return nlohmann::json::parse(
+        contents_of(root_ + "/run/checkpoints/step-000000006/manifest.json"))["score"];
+  };
+  EXPECT_TRUE(score().is_number());
+  EXPECT_EQ(contents_of(root_ + "/run/checkpoints/best"), "step-000000006\n");
+  const std::string config = contents_of(root_ + "/run/config.toml");
+  const std::string metrics = contents_of(root_ + "/run/metrics.jsonl");
+  const Outcome seed = train("run", "--train.steps=8 --run.resume=true --run.seed=9");
+  EXPECT_NE(seed.output.find("run.seed is 9, was 1"), std::string::npos) << seed.output;
+  EXPECT_EQ(contents_of(root_ + "/run/config.toml"), config);  // a refused run changes nothing
+  // Nothing is left to do: the same figures again, written once.
+  ASSERT_EQ(train("run", "--train.steps=6 --run.resume=true --checkpoint.keep_best=0").status, 0);
+  EXPECT_TRUE(score().is_number());
+  EXPECT_EQ(contents_of(root_ + "/run/metrics.jsonl"), metrics);
+}
+
+TEST_F(Training, RecommendAndEvalSayWhatIsWrongWithWhatTheyAreGiven) {
+  ASSERT_EQ(train("run", "--train.steps=1").status, 0);
+  const std::string recommend = "recommend --checkpoint " + root_ + "/run ";
+  const auto history = [&](const std::string& text) {
+    test::write_file(folder_ / "history", text);
+    return run_program(recommend + "--history " + root_ + "/history");
+  };
+  const Outcome good = history("1,10\n2,20\n");
+  EXPECT_EQ(good.status, 0) << good.output;
+  EXPECT_EQ(history("\xef\xbb\xbf"
+                    "1,10\r\n\r\n2,20\r\n")
+                .output,
+            good.output);
+  for (const auto& [text, part] : {std::pair{"1,10\n2\n", ":2: '2' has no time, unlike"},
+                                   {"1,10\n2,9\n", "oldest event first"},
+                                   {"1,10,11\n", "time '10,11' is not"},
+                                   {"\x1b[2J\n", "no item '?[2J'"},
+                                   {"", "history is empty"}}) {
+    const Outcome outcome = history(text);
+    EXPECT_EQ(outcome.status, 1) << text;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+  }
+  for (const auto& [arguments, part] :
+       {std::pair{recommend + "--history " + root_, "cannot read"},
+        {recommend + "--users " + root_, "cannot read"},
+        {"eval --at 0 --checkpoint " + root_ + "/run", "is at least 1"}}) {
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+  }
+  const Outcome many = run_program(recommend + "--user 1 --k 100000");
+  EXPECT_EQ(many.status, 0);
+  EXPECT_NE(many.output.find("--k 100000 is more than"), std::string::npos) << many.output;
+}
+
 TEST_F(Training, ANewRunKeepsTheRowsOfItemsItKnows) {
   ASSERT_EQ(train("run", "--train.steps=4").status, 0);
   const std::string larger = root_ + "/larger";
@@ -175,11 +254,14 @@ TEST_F(Training, ANewRunKeepsTheRowsOfItemsItKnows) {
       0);
   store_ = larger;
   const std::string from = contents_of(root_ + "/run/checkpoints/latest");
-  const Outcome started = train("next", "--train.steps=1 --run.start_from=" + root_ +
-                                            "/run/checkpoints/" + from.substr(0, from.find('\n')));
-  EXPECT_EQ(started.status, 0) << started.output;
-  EXPECT_NE(started.output.find("items known, the others new"), std::string::npos)
-      << started.output;
+  for (const std::string& path :
+       {root_ + "/run", root_ + "/run/checkpoints/" + from.substr(0, from.find('\n'))}) {
+    std::filesystem::remove_all(root_ + "/next");
+    const Outcome started = train("next", "--train.steps=1 --run.start_from=" + path);
+    EXPECT_EQ(started.status, 0) << started.output;
+    EXPECT_NE(started.output.find("items known, the others new"), std::string::npos)
+        << started.output;
+  }
 }
 
 }  // namespace

@@ -72,6 +72,20 @@ TEST(JsonLines, ResumeCutsATornLineAndWhatWillComeAgain) {
   EXPECT_EQ(read_json_lines(folder / "other").size(), 1u);
 }
 
+TEST(JsonLines, AnEvaluationThatComesAgainAfterAResumeIsWrittenOnce) {
+  const TempFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  const MetricRecord test = {.step = 20, .epoch = 1, .split = "test", .values = {{"mrr", 0.5}}};
+  JsonLines(path, std::nullopt).write(test);
+  JsonLines resumed(path, 20);
+  resumed.write(test);
+  EXPECT_EQ(read_json_lines(path).size(), 1u);
+  MetricRecord other = test;
+  other.values[0].second = 0.25;
+  resumed.write(other);
+  EXPECT_EQ(read_json_lines(path).size(), 2u);
+}
+
 TEST(JsonLines, ReadingSkipsAndCountsWhatIsNoRecord) {
   const TempFolder folder;
   std::ofstream(folder / "m") << "{\"step\":1,\"note\":\"x\",\"loss\":1}\n\nnonsense\n[1]\n"

@@ -191,7 +191,7 @@ std::vector<ConfigKey> make_keys() {
               "decoupled weight decay of the rows touched"),
       TGR_KEY(embedding, init, positive(), "standard deviation of fresh rows (truncated normal)"),
 
-      TGR_KEY(negatives, count, at_least(1), "negatives R a token, or in the shared set"),
+      TGR_KEY(negatives, count, between(1, 1 << 24), "negatives R a token, or in the shared set"),
       TGR_KEY(negatives, set, one_of({"token", "batch"}),
               "a set of its own for each token, or one a batch"),
       TGR_KEY(negatives, sampler, one_of({"uniform"}), "how negatives are drawn"),

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 
 #include "turbogr/core/check.h"
@@ -43,6 +45,19 @@ std::size_t bytes_to_keep(std::string_view text, std::int64_t resume_step) {
   return text.size();
 }
 
+std::set<std::string> lines_of_step(std::string_view text, std::int64_t step) {
+  std::set<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(line_end(text, begin), text.size());
+    const json line = json::parse(text.substr(begin, end - begin), nullptr, false);
+    if (line.is_object() && line.value("step", json()) == step) {
+      lines.emplace(text.substr(begin, end - begin));
+    }
+    begin = end;
+  }
+  return lines;
+}
+
 }  // namespace
 
 JsonLines::JsonLines(std::string path, std::optional<std::int64_t> resume_step)
@@ -54,6 +69,7 @@ JsonLines::JsonLines(std::string path, std::optional<std::int64_t> resume_step)
               "' is there already; resume that run or choose another run.dir");
     const std::string text = read_file(path_);
     const std::size_t keep = bytes_to_keep(text, *resume_step);
+    kept_ = lines_of_step(std::string_view(text).substr(0, keep), *resume_step);
     if (keep < text.size()) {
       log::info("{}: cutting off {} bytes logged after step {}", path_, text.size() - keep,
                 *resume_step);
@@ -76,7 +92,8 @@ void JsonLines::write(const MetricRecord& record) {
   line["epoch"] = record.epoch;
   if (!record.split.empty()) line["split"] = record.split;
   for (const auto& [name, value] : record.values) line[name] = value;
-  append_all(descriptor_, path_, line.dump() + "\n");
+  const std::string text = line.dump() + "\n";
+  if (!kept_.contains(text)) append_all(descriptor_, path_, text);
 }
 
 std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t* skipped) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,8 @@ class MetricSink {
 class JsonLines : public MetricSink {
  public:
   // A new run wants no file or an empty one. A resumed run goes on after `resume_step`: a torn last
-  // line and what a killed run logged past that step are cut off, since they will come again.
+  // line and what a killed run logged past that step are cut off, since they will come again. What
+  // it logged of that step stays and is not written twice: an evaluation may come again too.
   JsonLines(std::string path, std::optional<std::int64_t> resume_step);
   ~JsonLines() override;
   JsonLines(const JsonLines&) = delete;
@@ -42,6 +44,7 @@ class JsonLines : public MetricSink {
 
  private:
   std::string path_;
+  std::set<std::string> kept_;  // lines of the step resumed from
   int descriptor_ = -1;
 };
 

@@ -19,11 +19,14 @@ RunFolder open_run_folder(const Config& config) {
             "' is not empty; go on with --run.resume=true, or name another folder");
   fs::create_directories(folder.path, error);
   TGR_CHECK(!error, "cannot make the run folder '", folder.path, "': ", error.message());
+  return folder;
+}
+
+void write_run_config(const RunFolder& folder, const Config& config) {
   std::ofstream out(folder.config());
   out << config_text(config);
   out.close();
   TGR_CHECK(!out.fail(), "cannot write '", folder.config(), "'; is the disk full?");
-  return folder;
 }
 
 }  // namespace turbogr::train

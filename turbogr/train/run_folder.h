@@ -19,8 +19,10 @@ struct RunFolder {
   std::string tensorboard() const { return path + "/tensorboard"; }
 };
 
-// Makes the folder and writes the resolved config. A new run wants it absent or empty; a resumed
-// one wants a checkpoint in it.
+// Makes the folder. A new run wants it absent or empty; a resumed one wants a checkpoint in it.
 RunFolder open_run_folder(const Config& config);
+
+// The resolved config; once the run is sure to start, so that one refused changes nothing.
+void write_run_config(const RunFolder& folder, const Config& config);
 
 }  // namespace turbogr::train

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/train/evaluate.h"
 
 namespace turbogr::train {
 namespace {
 
 constexpr std::int64_t kDefaultBatch = 128;
+constexpr std::int64_t kWidestFeedForward = 1 << 20;
 
 data::CollateOptions collate_options(const Config& config, const data::Store& store) {
   data::CollateOptions collate;
@@ -30,8 +34,11 @@ model::ModelOptions model_options(const Config& config, const data::Store& store
   options.heads = static_cast<int>(m.heads);
   options.dq = m.dq;
   options.dv = m.dv;
-  options.feed_forward =
-      std::max<std::int64_t>(1, std::llround(m.ffn * static_cast<double>(m.width)));
+  const double feed_forward = m.ffn * static_cast<double>(m.width);
+  TGR_CHECK(feed_forward <= kWidestFeedForward, "model.ffn = ", m.ffn,
+            " makes a feed-forward of width ", feed_forward, "; ", kWidestFeedForward,
+            " is the most");
+  options.feed_forward = std::max<std::int64_t>(1, std::llround(feed_forward));
   options.max_length = config.data.max_length;
   options.norm_length = static_cast<double>(m.norm_length);
   options.alpha = m.alpha;
@@ -108,6 +115,32 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
   options.plan.budget = data::BatchBudget::tokens(std::max(capacity, config.data.max_length));
   options.plan.shuffle = false;
   return options;
+}
+
+std::vector<data::Split> held_out(const Config& config) {
+  if (config.data.holdout != "validation_test") return {data::Split::kTest};
+  return {data::Split::kValidation, data::Split::kTest};
+}
+
+void check_evaluation(const Config& config, const data::Store& store) {
+  for (const data::Split split : held_out(config)) {
+    const data::LoaderOptions options =
+        eval_loader_options(config, store, split, config.data.max_length);
+    TGR_CHECK(!data::make_windows(store, options.windows).empty(), "'", config.data.store,
+              "' has no user with enough events for the ", name_of(split),
+              " split of data.holdout = \"", config.data.holdout, '"');
+  }
+  if (config.checkpoint.keep_best == 0) return;
+  std::string known;
+  for (const auto& [name, value] : RankingMetrics(config.eval.at).figures()) {
+    if (name == config.eval.metric) return;
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  log::warn(
+      "checkpoint.keep_best goes by eval.metric = \"{}\", and an evaluation gives {}: no "
+      "checkpoint "
+      "will be the best; choose one of these, or add its K to eval.at",
+      config.eval.metric, known);
 }
 
 void check_run(const Config& config, const data::Store& store) {

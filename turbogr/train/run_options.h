@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "turbogr/data/loader.h"
 #include "turbogr/train/config.h"
@@ -21,6 +22,11 @@ data::LoaderOptions train_loader_options(const Config& config, const data::Store
 // Evaluation batches hold as many users as `capacity` tokens allow.
 data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
                                         data::Split split, std::int64_t capacity);
+
+std::vector<data::Split> held_out(const Config& config);  // what a run is evaluated on
+
+// Throws when a held-out split is empty, and warns when no figure can pick the best checkpoint.
+void check_evaluation(const Config& config, const data::Store& store);
 
 // Throws when the config asks for what this build or this store does not have.
 void check_run(const Config& config, const data::Store& store);

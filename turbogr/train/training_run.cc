@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/trained_model.h"
 
 namespace turbogr::train {
 namespace {
@@ -62,12 +64,14 @@ class TrainingRun {
   void run() {
     print_plan();
     if (config_.run.dry_run) return;
+    check_evaluation(config_, store_);
     folder_ = open_run_folder(config_);
     const data::InterruptGuard guard;
     std::optional<std::int64_t> resumed;
     trainer_->initialise(ctx_);
     if (config_.run.resume) resumed = resume();
     if (!config_.run.start_from.empty() && !resumed) start_from();
+    write_run_config(folder_, config_);
     lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed);
     if (config_.log.tensorboard) {
       events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
@@ -111,8 +115,9 @@ class TrainingRun {
   }
 
   std::int64_t total_steps() const {
-    const std::int64_t by_epochs =
-        config_.train.epochs > 0 ? config_.train.epochs * steps_per_epoch_ : 0;
+    const std::int64_t most =
+        std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(steps_per_epoch_, 1);
+    const std::int64_t by_epochs = std::min(config_.train.epochs, most) * steps_per_epoch_;
     if (config_.train.steps == 0) return by_epochs;
     return by_epochs == 0 ? config_.train.steps : std::min(by_epochs, config_.train.steps);
   }
@@ -147,7 +152,8 @@ class TrainingRun {
     const Checkpoint saved =
         open_newest_checkpoint(folder_.checkpoints(), config_.checkpoint.fall_back);
     const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
-    for (const char* section : {"model.", "data.holdout", "data.max_length", "train.dtype"}) {
+    for (const char* section : {"model.", "data.holdout", "data.max_length", "data.history",
+                                "data.shuffle", "train.dtype", "run.seed"}) {
       const std::vector<std::string> differences = config_differences(was, config_, section);
       TGR_CHECK(differences.empty(), "cannot go on from checkpoint '", saved.folder(),
                 "': ", differences.front(), "; a resumed run keeps its model and data");
@@ -159,12 +165,13 @@ class TrainingRun {
     trainer_->refresh(ctx_);
     loader_.restore(data::LoaderState::from_json(saved.state().at("loader").get<std::string>()));
     epoch_ = saved.state().at("epoch").get<std::int64_t>();
+    last_saved_ = saved.step();  // saving it again without its score would lose that
     log::info("resumed from {} at step {}", saved.folder(), saved.step());
     return saved.step();
   }
 
   void start_from() {
-    const Checkpoint saved(config_.run.start_from);
+    const Checkpoint saved = open_checkpoint(config_.run.start_from);
     const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
     const std::vector<std::string> differences = config_differences(was, config_, "model.");
     TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
@@ -202,7 +209,8 @@ class TrainingRun {
       log::info("stopped at step {}; go on with --run.resume=true", trainer_->steps_done());
       return;
     }
-    evaluate_all();
+    save_scored(evaluate_all());
+    writer_->wait();
   }
 
   // The smaller of steps and epochs ends a run. With a token budget epochs differ by a step or two,
@@ -251,7 +259,7 @@ class TrainingRun {
     const CheckpointConfig& checkpoint = config_.checkpoint;
     if (checkpoint.every > 0 && step % checkpoint.every == 0) save(std::nullopt);
     if (config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 && !finished()) {
-      evaluate_all();
+      save_scored(evaluate_all());
     }
   }
 
@@ -334,10 +342,7 @@ class TrainingRun {
   std::optional<double> evaluate_all() {
     if (progress_ != nullptr) progress_->pause();
     std::optional<double> score;
-    std::vector<Split> splits = {Split::kTest};
-    if (config_.data.holdout == "validation_test")
-      splits.insert(splits.begin(), Split::kValidation);
-    for (const Split split : splits) {
+    for (const Split split : held_out(config_)) {
       data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_));
       const RankingMetrics metrics =
           evaluate(ctx_, *trainer_, loader, config_.eval.at, config_.eval.max_users);
@@ -360,6 +365,10 @@ class TrainingRun {
     }
     if (progress_ != nullptr) progress_->resume();
     return score;
+  }
+
+  void save_scored(std::optional<double> score) {
+    if (score && config_.checkpoint.keep_best > 0) save(score);
   }
 
   void save(std::optional<double> score) {
