@@ -46,4 +46,4 @@ install: build ## install the program under PREFIX (default /usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 clean: ## remove every build folder
-	@rm -rf build build-asan build-tsan
+	@rm -rf build build-asan build-tsan build-cuda

@@ -1,0 +1,69 @@
+// The backward kernel: barriers, roles, launch. What the consumers do is in attention_backward.cuh
+// and, for width 256, attention_backward_wide.cuh.
+#pragma once
+
+#include "turbogr/cuda/attention_backward.cuh"
+#include "turbogr/cuda/attention_backward_wide.cuh"
+
+namespace turbogr::cuda {
+
+template <int D, class Config, bool kBias>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    backward_kernel(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ char raw[];
+  char* k_tile = raw + (-static_cast<int>(shared_address(raw)) & 1023);
+  char* v_tile = k_tile + Config::kKeyBytes;
+  char* q_tiles = v_tile + Config::kKeyBytes;
+  char* dout_tiles = q_tiles + Config::kStages * Config::kQueryBytes;
+  char* score_tiles = dout_tiles + Config::kStages * Config::kQueryBytes;
+  __shared__ BackwardBarriers bar;
+  __shared__ float time_bins[kBias ? kTimeBuckets : 1];
+  if constexpr (kBias) {
+    if (threadIdx.x < kTimeBuckets) time_bins[threadIdx.x] = 0;
+  }
+  if (threadIdx.x == 0) {
+    barrier_init(&bar.k_full, 1);
+    barrier_init(&bar.v_full, 1);
+    barrier_init(&bar.k_empty, 2);
+    barrier_init(&bar.v_empty, 2);
+    for (int i = 0; i < Config::kStages; ++i) {
+      barrier_init(&bar.q_full[i], 1);
+      barrier_init(&bar.dout_full[i], 1);
+      barrier_init(&bar.q_empty[i], 2);
+      barrier_init(&bar.dout_empty[i], 2);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (threadIdx.x >= 256) {
+    give_registers<24>();
+    if (threadIdx.x == 256) {
+      backward_produce<D, Config>(args, k_tile, v_tile, q_tiles, dout_tiles, bar);
+    }
+  } else {
+    take_registers<240>();
+    if constexpr (Config::kWide) {
+      wide_backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles,
+                                              score_tiles, bar, time_bins);
+    } else {
+      backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles, score_tiles,
+                                         bar, time_bins);
+    }
+    if constexpr (kBias) {
+      named_barrier(1, 256);
+      if (args.bias.dtime != nullptr && threadIdx.x < kTimeBuckets) {
+        atomicAdd(args.bias.dtime + threadIdx.x, time_bins[threadIdx.x] * args.bias.gradient_scale);
+      }
+    }
+  }
+}
+
+template <int D, class Config, bool kBias>
+void launch_backward(const AttentionArgs& args, cudaStream_t stream) {
+  const auto kernel = backward_kernel<D, Config, kBias>;
+  static const int blocks = resident_blocks(kernel, Config::kThreads, Config::kSharedBytes);
+  kernel<<<blocks, Config::kThreads, Config::kSharedBytes, stream>>>(args);
+  check(cudaGetLastError(), "attention backward");
+}
+
+}  // namespace turbogr::cuda
