@@ -38,7 +38,7 @@ KernelSet pick_kernels(const AttentionParams& p) {
 struct Layout {
   std::size_t bytes = 0;
   std::size_t counters, forward_items, backward_items, dq_tiles;
-  std::size_t usable, key_times, query_times, dq_sums;
+  std::size_t usable, key_times, query_times, time_bins, dq_sums;
   std::size_t num_dq_tiles, dq_bytes;
 
   std::size_t take(std::size_t size) {
@@ -66,6 +66,7 @@ struct Layout {
     query_times = take(times);
     dq_bytes = num_dq_tiles * kPaddedRows * heads * static_cast<std::size_t>(kernels.width) *
                sizeof(float);
+    time_bins = take(backward ? kMaxBlocks * 129 * sizeof(float) : 0);
     dq_sums = take(backward ? dq_bytes : 0);
   }
 };
@@ -131,6 +132,10 @@ BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
   BiasArgs bias{};
   // The kernels' score gradients are twice too large (silu_parts).
   bias.gradient_scale = static_cast<float>(0.5 / p.norm_length);
+  if (p.position != nullptr || p.time != nullptr) {
+    TGR_CHECK(p.alpha != 0, "attention: a bias needs alpha other than 0");
+    bias.weight_scale = static_cast<float>(1 / p.alpha);
+  }
   if (p.position != nullptr) {
     bias.position = p.position + p.position_length - 1;
     bias.position_length = static_cast<int>(p.position_length);
@@ -241,6 +246,7 @@ void attention_backward(const AttentionParams& p) {
   args.dv = p.dv;
   args.dk_stride = p.dk_stride;
   args.dv_stride = p.dv_stride;
+  args.bias.time_bins = at<float>(p, layout.time_bins);
   args.dq_sums = at<float>(p, layout.dq_sums);
   args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
   args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);

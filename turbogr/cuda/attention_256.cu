@@ -6,7 +6,7 @@
 namespace turbogr::cuda {
 namespace {
 
-using Forward = ForwardConfig<256, 2, 64, 2, 1>;
+using Forward = ForwardConfig<256, 2, 80, 2, 1>;
 using Backward = WideBackwardConfig<256>;
 
 }  // namespace

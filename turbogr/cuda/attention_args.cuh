@@ -10,6 +10,9 @@
 
 namespace turbogr::cuda {
 
+// The most blocks that a backward grid has.
+inline constexpr int kMaxBlocks = 1024;
+
 // Rows of a tile of dq sums and of the padded time arrays: sequence b starts at padded row
 // kPaddedRows * (offset / kPaddedRows + b), so that no two sequences share a tile.
 inline constexpr int kPaddedRows = 64;
@@ -35,6 +38,8 @@ struct BiasArgs {
   const std::int64_t* exact_query_times;
   float* dposition;  // entry of offset 0
   float* dtime;
+  float* time_bins;    // [blocks, 129], not initialised
+  float weight_scale;  // 1 / alpha: the bias is added before the products are scaled
   float gradient_scale;
 };
 

@@ -23,6 +23,8 @@ struct BackwardConfig {
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
+  static constexpr int kBufferBytes = kScoreBytes;
+  static constexpr int kGradientOffset = 0;
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 2 * kScoreBytes;
 };
@@ -43,18 +45,18 @@ __device__ __forceinline__ SiluParts silu_parts(float h) {
   return {fmaf(h, t, h), fmaf(h, fmaf(-t, t, 1.f), 1.f + t)};
 }
 
-// From halved scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
+// From scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
 // are keys: the thread's first row is seen in columns first up to end, the second 8 further in.
 template <int N>
 __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
-                                               std::uint32_t (&weights)[N / 4], bool masked,
-                                               int first, int end) {
+                                               std::uint32_t (&weights)[N / 4], float half_alpha,
+                                               bool masked, int first, int end) {
   first -= 2 * (threadIdx.x % 4);
   end -= 2 * (threadIdx.x % 4);
   TGR_UNROLL
   for (int i = 0; i < N / 2; i += 2) {
-    SiluParts a = silu_parts(scores[i]);
-    SiluParts b = silu_parts(scores[i + 1]);
+    SiluParts a = silu_parts(half_alpha * scores[i]);
+    SiluParts b = silu_parts(half_alpha * scores[i + 1]);
     if (masked) {
       const int column = i / 4 * 8;
       const int start = first + i / 2 % 2 * 8;
@@ -121,11 +123,36 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
   source.finish();
 }
 
+// The idle warps beside the producer: they sum the gradients of the position table.
+template <class Config>
+__device__ __forceinline__ void backward_help(const AttentionArgs& args, const char* score_tiles,
+                                              BackwardBarriers& bar) {
+  const int thread = static_cast<int>(threadIdx.x) - 288;
+  std::uint32_t tile = shared_address(score_tiles) + Config::kGradientOffset;
+  int phase = 0;
+  int buffer = 0;
+  for (;;) {
+    barrier_wait(&bar.k_full, phase);
+    phase ^= 1;
+    const AttentionItem item = bar.item;
+    if (item.length < 0) break;
+    const int queries = item.length - item.block * Config::kKeys;
+    for (int offset = 0; offset < queries; offset += Config::kQueries) {
+      named_barrier(1, Config::kThreads - 32);
+      if (args.bias.dposition != nullptr) {
+        add_position_gradient<Config::kKeys>(args.bias, tile + buffer * Config::kBufferBytes,
+                                             thread, offset);
+      }
+      buffer ^= 1;
+    }
+  }
+}
+
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char* k_tile,
                                                  char* v_tile, char* q_tiles, char* dout_tiles,
                                                  char* score_tiles, BackwardBarriers& bar,
-                                                 float* time_bins) {
+                                                 const ShortGapTables& tables) {
   using Shape = PanelShape<D>;
   constexpr int kQueries = Config::kQueries;
   constexpr int kPanelBytes = kQueries * Shape::kLineBytes;
@@ -155,8 +182,8 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
   RingPlace<Config::kStages> place;
   int phase = 0;
   int buffer = 0;
-  [[maybe_unused]] TimeGradient time_gradient(time_bins);
 
+  float scores[kQueries / 2];
   float dk[D / 2];
   float dv[D / 2];
 
@@ -176,6 +203,9 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
     TGR_UNROLL
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
 
+    if constexpr (kBias) {
+      fill_bias<false, kQueries>(scores, args.bias, tables, item, first_key + thread_row, tile_key);
+    }
     for (int query = tile_key; query < item.length; query += kQueries) {
       // The second half of the keys is seen by no query of the first block.
       constexpr bool both = true;
@@ -185,7 +215,6 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       barrier_wait(&bar.dout_full[place.index], place.phase);
       const int stage = place.index * Config::kQueryBytes;
       if (active) {
-        float scores[kQueries / 2];
         float dweights[kQueries / 2];
         std::uint32_t weights[kQueries / 4];
         wgmma_fence();
@@ -193,7 +222,7 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         for (int step = 0; step < D / 16; ++step) {
           Wgmma<kQueries>::template ss<0, 0>(
               scores, k_operand.at(column_step<D, Config::kKeys>(step)),
-              q_operand.at(stage + column_step<D, kQueries>(step)), step != 0);
+              q_operand.at(stage + column_step<D, kQueries>(step)), kBias || step != 0);
         }
         wgmma_commit();
         TGR_UNROLL
@@ -206,16 +235,9 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         wgmma_wait<1>();
         pin(scores);
 
-        if constexpr (kBias) {
-          add_bias<false, kQueries>(scores, args.half_alpha, args.bias, item,
-                                    first_key + thread_row, query);
-        } else {
-          TGR_UNROLL
-          for (int i = 0; i < kQueries / 2; ++i) scores[i] *= args.half_alpha;
-        }
         const bool masked = query < first_key + 63 || query + kQueries > item.length;
-        weigh_backward<kQueries>(scores, weights, masked, first_key + thread_row - query,
-                                 item.length - query);
+        weigh_backward<kQueries>(scores, weights, args.half_alpha, masked,
+                                 first_key + thread_row - query, item.length - query);
         pin(weights);
         wgmma_fence();
         TGR_UNROLL
@@ -239,7 +261,7 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         }
         fence_async_proxy();
       }
-      named_barrier(1, 256);
+      named_barrier(1, kBias ? Config::kThreads - 32 : 256);
 
       float share[kShare / 2];
       const int score_at = buffer * Config::kScoreBytes;
@@ -263,20 +285,18 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         wgmma_fence();
         TGR_UNROLL
         for (int step = 0; step < kQueries / 16; ++step) {
-          Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)),
-                                   1);
+          if constexpr (kBias) {
+            // From shared memory, to have registers for the bias.
+            Wgmma<D>::template ss<0, 1>(dk,
+                                        score_operand.at(score_at + group * 64 * 128 + 32 * step),
+                                        q_operand.at(stage + row_step<D>(step)), 1);
+          } else {
+            Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)),
+                                     1);
+          }
         }
       }
       wgmma_commit();
-      if constexpr (kBias) {
-        if (args.bias.dposition != nullptr) {
-          add_position_gradient<kQueries>(grads, args.bias, first_key + thread_row, query);
-        }
-        if (args.bias.dtime != nullptr) {
-          add_time_gradient<kQueries>(grads, args.bias, item, first_key + thread_row, query,
-                                      time_gradient);
-        }
-      }
       wgmma_wait<1>();
       pin(share);
       pin(dv);
@@ -287,13 +307,23 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
                    share[4 * i + 3]);
       }
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
+      if constexpr (kBias) {
+        if (args.bias.dtime != nullptr) {
+          add_time_gradient<kQueries>(grads, args.bias, tables, item, first_key + thread_row,
+                                      query);
+        }
+        // The next block's, while the tensor cores are busy.
+        if (query + kQueries < item.length) {
+          fill_bias<false, kQueries>(scores, args.bias, tables, item, first_key + thread_row,
+                                     query + kQueries);
+        }
+      }
       wgmma_wait<0>();
       pin(dk);
       if (leader) barrier_arrive(&bar.q_empty[place.index]);
       place.advance();
       buffer ^= 1;
     }
-    if constexpr (kBias) time_gradient.go_to(-1, -1);
     if (leader) {
       barrier_arrive(&bar.v_empty);
       barrier_arrive(&bar.k_empty);

@@ -17,9 +17,12 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   char* dout_tiles = q_tiles + Config::kStages * Config::kQueryBytes;
   char* score_tiles = dout_tiles + Config::kStages * Config::kQueryBytes;
   __shared__ BackwardBarriers bar;
-  __shared__ float time_bins[kBias ? kTimeBuckets : 1];
+  __shared__ ShortGapTables tables;
   if constexpr (kBias) {
-    if (threadIdx.x < kTimeBuckets) time_bins[threadIdx.x] = 0;
+    tables.fill(args.bias.time, args.bias.weight_scale, static_cast<int>(threadIdx.x),
+                Config::kThreads);
+    if (threadIdx.x < kTimeBuckets) __stcg(block_time_bins(args.bias) + threadIdx.x, 0.f);
+    __threadfence();
   }
   if (threadIdx.x == 0) {
     barrier_init(&bar.k_full, 1);
@@ -40,19 +43,24 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     if (threadIdx.x == 256) {
       backward_produce<D, Config>(args, k_tile, v_tile, q_tiles, dout_tiles, bar);
     }
+    if constexpr (kBias) {
+      if (threadIdx.x >= 288) backward_help<Config>(args, score_tiles, bar);
+    }
   } else {
     take_registers<240>();
     if constexpr (Config::kWide) {
       wide_backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles,
-                                              score_tiles, bar, time_bins);
+                                              score_tiles, bar, tables);
     } else {
       backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles, score_tiles,
-                                         bar, time_bins);
+                                         bar, tables);
     }
     if constexpr (kBias) {
-      named_barrier(1, 256);
+      __threadfence();
+      named_barrier(2, 256);
       if (args.bias.dtime != nullptr && threadIdx.x < kTimeBuckets) {
-        atomicAdd(args.bias.dtime + threadIdx.x, time_bins[threadIdx.x] * args.bias.gradient_scale);
+        atomicAdd(args.bias.dtime + threadIdx.x,
+                  __ldcg(block_time_bins(args.bias) + threadIdx.x) * args.bias.gradient_scale);
       }
     }
   }

@@ -18,7 +18,9 @@ struct WideBackwardConfig {
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  // Weights and gradients, two buffers of each.
+  // Weights, then gradients; two buffers of both.
+  static constexpr int kBufferBytes = 2 * kScoreBytes;
+  static constexpr int kGradientOffset = kScoreBytes;
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 4 * kScoreBytes;
 };
@@ -27,7 +29,7 @@ template <int D, class Config, bool kBias>
 __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args, char* k_tile,
                                                       char* v_tile, char* q_tiles, char* dout_tiles,
                                                       char* score_tiles, BackwardBarriers& bar,
-                                                      float* time_bins) {
+                                                      const ShortGapTables& tables) {
   using Shape = PanelShape<D>;
   constexpr int kPanelBytes = 64 * Shape::kLineBytes;
   constexpr int kShare = D / 2;  // columns of one warpgroup
@@ -54,8 +56,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
   RingPlace<Config::kStages> place;
   int phase = 0;
   int buffer = 0;
-  [[maybe_unused]] TimeGradient time_gradient(time_bins);
 
+  float scores[kHalf / 2];
   float dk[kShare / 2];
   float dv[kShare / 2];
 
@@ -72,19 +74,24 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                 (group * 128 + thread) * 4;
     TGR_UNROLL
     for (int i = 0; i < kShare / 2; ++i) dk[i] = dv[i] = 0;
+    if constexpr (kBias) {
+      fill_bias<false, kHalf>(scores, args.bias, tables, item, first_key + thread_row,
+                              first_key + group * kHalf);
+    }
     int release = -1;  // stage that the products in flight still read
 
     for (int query = first_key; query < item.length; query += Config::kQueries) {
-      float scores[kHalf / 2];
       float dweights[kHalf / 2];
       const int stage = place.index * Config::kQueryBytes;
       barrier_wait(&bar.q_full[place.index], place.phase);
       barrier_wait(&bar.dout_full[place.index], place.phase);
+      if constexpr (kBias) pin(scores);
       wgmma_fence();
       TGR_UNROLL
       for (int step = 0; step < D / 16; ++step) {
         Wgmma<kHalf>::template ss<0, 0>(scores, k_operand.at(column_step<D, 64>(step)),
-                                        q_operand.at(stage + column_step<D, 64>(step)), step != 0);
+                                        q_operand.at(stage + column_step<D, 64>(step)),
+                                        kBias || step != 0);
       }
       wgmma_commit();
       TGR_UNROLL
@@ -103,17 +110,10 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         barrier_arrive(&bar.dout_empty[release]);
       }
       const int first_query = query + group * kHalf;
-      if constexpr (kBias) {
-        add_bias<false, kHalf>(scores, args.half_alpha, args.bias, item, first_key + thread_row,
-                               first_query);
-      } else {
-        TGR_UNROLL
-        for (int i = 0; i < kHalf / 2; ++i) scores[i] *= args.half_alpha;
-      }
       const bool masked = first_query < first_key + 63 || first_query + kHalf > item.length;
       std::uint32_t weights[kHalf / 4];
-      weigh_backward<kHalf>(scores, weights, masked, first_key + thread_row - first_query,
-                            item.length - first_query);
+      weigh_backward<kHalf>(scores, weights, args.half_alpha, masked,
+                            first_key + thread_row - first_query, item.length - first_query);
       wgmma_wait<0>();
       pin(dweights);
       TGR_UNROLL
@@ -132,7 +132,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         store_blocks(line_address + grad_at + piece, grads + 4 * step);
       }
       fence_async_proxy();
-      named_barrier(1, 256);
+      named_barrier(1, kBias ? Config::kThreads - 32 : 256);
 
       float share[kShare / 2];
       wgmma_fence();
@@ -153,15 +153,6 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                                          q_share.at(stage + row_step<D>(step)), 1);
       }
       wgmma_commit();
-      if constexpr (kBias) {
-        if (args.bias.dposition != nullptr) {
-          add_position_gradient<kHalf>(grads, args.bias, first_key + thread_row, first_query);
-        }
-        if (args.bias.dtime != nullptr) {
-          add_time_gradient<kHalf>(grads, args.bias, item, first_key + thread_row, first_query,
-                                   time_gradient);
-        }
-      }
       wgmma_wait<1>();
       pin(share);
       TGR_UNROLL
@@ -170,11 +161,21 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                    share[4 * i + 3]);
       }
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
+      if constexpr (kBias) {
+        if (args.bias.dtime != nullptr) {
+          add_time_gradient<kHalf>(grads, args.bias, tables, item, first_key + thread_row,
+                                   first_query);
+        }
+        // The next block's, while the tensor cores are busy.
+        if (query + Config::kQueries < item.length) {
+          fill_bias<false, kHalf>(scores, args.bias, tables, item, first_key + thread_row,
+                                  first_query + Config::kQueries);
+        }
+      }
       release = place.index;
       place.advance();
       buffer ^= 1;
     }
-    if constexpr (kBias) time_gradient.go_to(-1, -1);
     wgmma_wait<0>();
     pin(dk);
     pin(dv);

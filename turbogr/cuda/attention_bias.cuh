@@ -10,35 +10,39 @@
 
 namespace turbogr::cuda {
 
-// Adds half the position weights to half the scaled scores. `row` is the thread's first row in the
-// sequence, `first_column` the tile's. Offsets that no table holds belong to masked elements.
+// Fills the tile with position weights. `row` is the thread's first row in the sequence,
+// `first_column` the tile's first column. Offsets that the table does not hold belong to masked
+// elements.
 template <bool kRowsAreQueries, int N>
-__device__ __forceinline__ void add_position_bias(float (&scores)[N / 2], const BiasArgs& bias,
-                                                  int row, int first_column) {
+__device__ __forceinline__ void fill_position(float (&scores)[N / 2], const BiasArgs& bias, int row,
+                                              int first_column) {
   constexpr int kSign = kRowsAreQueries ? 1 : -1;
-  const int column = first_column + 2 * (threadIdx.x % 4);
-  const int base = kSign * (column - row);
+  const int base = kSign * (first_column + 2 * static_cast<int>(threadIdx.x % 4) - row);
   const int low = kRowsAreQueries ? base - 8 : base - N + 7;
   const int high = kRowsAreQueries ? base + N - 7 : base + 8;
-  const auto add = [&](auto load) {
-    float before[2] = {load(base - kSign * 8), load(base - kSign * 8 + kSign)};
+  // Element (row + 8, column + 8) has the weight of (row, column): half the loads serve both rows.
+  const auto fill = [&](auto load) {
+    scores[2] = load(base - kSign * 8);
+    scores[3] = load(base - kSign * 7);
     TGR_UNROLL
     for (int group = 0; group < N / 8; ++group) {
-      const int at = base + kSign * 8 * group;
-      const float here[2] = {load(at), load(at + kSign)};
-      scores[4 * group] += here[0];
-      scores[4 * group + 1] += here[1];
-      scores[4 * group + 2] += before[0];
-      scores[4 * group + 3] += before[1];
-      before[0] = here[0];
-      before[1] = here[1];
+      const float even = load(base + kSign * 8 * group);
+      const float odd = load(base + kSign * (8 * group + 1));
+      scores[4 * group] = even;
+      scores[4 * group + 1] = odd;
+      if (group + 1 < N / 8) {
+        scores[4 * group + 6] = even;
+        scores[4 * group + 7] = odd;
+      }
     }
   };
   if (__all_sync(~0u, low > -bias.position_length && high <= 0)) {
-    add([&](int offset) { return 0.5f * __ldg(bias.position + offset); });
+    const float* at = bias.position + base;
+    fill([&](int offset) { return bias.weight_scale * __ldg(at + (offset - base)); });
   } else {
-    add([&](int offset) {
-      return 0.5f * __ldg(bias.position + min(max(offset, 1 - bias.position_length), 0));
+    fill([&](int offset) {
+      return bias.weight_scale *
+             __ldg(bias.position + min(max(offset, 1 - bias.position_length), 0));
     });
   }
 }
@@ -62,48 +66,145 @@ struct TileTimes {
   __device__ __forceinline__ std::uint32_t gap(int half, std::uint32_t column_time) const {
     return kRowsAreQueries ? rows[half] - column_time : column_time - rows[half];
   }
+  // The column time from which on (rows are keys) or below which (queries) the gap is `least` or
+  // more.
+  __device__ __forceinline__ std::uint32_t boundary(int half, std::uint32_t least) const {
+    if (kRowsAreQueries) return rows[half] >= least ? rows[half] - least + 1 : 0;
+    return least <= ~rows[half] ? rows[half] + least : ~0u;
+  }
+  __device__ __forceinline__ bool beyond(std::uint32_t column_time, std::uint32_t boundary) const {
+    return kRowsAreQueries ? column_time < boundary : column_time >= boundary;
+  }
+  // The bucket at a column; an element that lies in the future, masked, counts as no gap.
+  __device__ __forceinline__ int bucket(const ShortGapTables& tables, int half, int column) const {
+    const std::uint32_t time = __ldg(columns + min(column, last));
+    const std::uint32_t later = kRowsAreQueries ? rows[half] : time;
+    const std::uint32_t earlier = kRowsAreQueries ? time : rows[half];
+    return tables.bucket(later > earlier ? later - earlier : 0);
+  }
+  // Two neighbouring columns of this thread in a group of eight.
+  __device__ __forceinline__ uint2 pair(int group) const {
+    return __ldg(reinterpret_cast<const uint2*>(columns + 8 * group + 2 * (threadIdx.x % 4)));
+  }
 };
 
-// The buckets between which the thread's two rows move in a range of columns, and how many steps
-// the longest way of the warp has.
+// The buckets that each of the thread's two rows passes through in a range of columns.
 struct BucketRange {
   int low[2];
   int high[2];
-  int steps;
+
+  // Whether a row of the warp passes through more than `count` boundaries.
+  __device__ __forceinline__ bool exceeds(int count) const {
+    return __any_sync(~0u, max(high[0] - low[0], high[1] - low[1]) > count);
+  }
 };
 
-template <bool kRowsAreQueries>
-__device__ __forceinline__ BucketRange bucket_range(const TileTimes<kRowsAreQueries>& times,
-                                                    int first_column, int last_column) {
+// More boundaries than this in one range are not worth a compare each.
+inline constexpr int kMaxBoundaries = 3;
+
+template <bool kRowsAreQueries, int N>
+__device__ __forceinline__ BucketRange tile_range(const TileTimes<kRowsAreQueries>& times,
+                                                  const ShortGapTables& tables) {
   // Each lane of four finds one of the four buckets.
-  const bool want_high = threadIdx.x & 1;
-  const bool second = threadIdx.x & 2;
-  const int near = kRowsAreQueries ? last_column : first_column;
-  const int far = kRowsAreQueries ? first_column : last_column;
-  const std::uint32_t column_time = __ldg(times.columns + min(want_high ? far : near, times.last));
-  const std::uint32_t row_time = second ? times.rows[1] : times.rows[0];
-  const std::uint32_t later = kRowsAreQueries ? row_time : column_time;
-  const std::uint32_t earlier = kRowsAreQueries ? column_time : row_time;
-  // A masked element may lie in the future.
-  const int bucket = short_gap_bucket(later > earlier ? later - earlier : 0);
+  const bool want_last = ((threadIdx.x & 1) != 0) != kRowsAreQueries;
+  const int half = threadIdx.x / 2 % 2;
+  const int bucket = times.bucket(tables, half, want_last ? N - 1 : 0);
   const int quad = threadIdx.x & 28;
-  BucketRange range;
-  range.low[0] = __shfl_sync(~0u, bucket, quad);
-  range.high[0] = __shfl_sync(~0u, bucket, quad + 1);
-  range.low[1] = __shfl_sync(~0u, bucket, quad + 2);
-  range.high[1] = __shfl_sync(~0u, bucket, quad + 3);
-  range.steps =
-      __reduce_max_sync(~0u, max(range.high[0] - range.low[0], range.high[1] - range.low[1]));
-  return range;
+  return {{__shfl_sync(~0u, bucket, quad), __shfl_sync(~0u, bucket, quad + 2)},
+          {__shfl_sync(~0u, bucket, quad + 1), __shfl_sync(~0u, bucket, quad + 3)}};
+}
+
+// The ranges of all parts of 16 columns. A part's range reaches to the first column of the next.
+template <bool kRowsAreQueries, int N>
+struct PartRanges {
+  int found[N / 32 + 1];  // by this lane: boundaries 2 i + lane % 2 of row lane / 2
+
+  __device__ __forceinline__ PartRanges(const TileTimes<kRowsAreQueries>& times,
+                                        const ShortGapTables& tables) {
+    TGR_UNROLL
+    for (int i = 0; i <= N / 32; ++i) {
+      const int boundary = 2 * i + static_cast<int>(threadIdx.x % 2);
+      found[i] =
+          times.bucket(tables, threadIdx.x / 2 % 2, boundary < N / 16 ? 16 * boundary : N - 1);
+    }
+  }
+  __device__ __forceinline__ BucketRange range(int part) const {
+    const int quad = threadIdx.x & 28;
+    BucketRange range;
+    TGR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int left = __shfl_sync(~0u, found[part / 2], quad + 2 * half + part % 2);
+      const int right = __shfl_sync(~0u, found[(part + 1) / 2], quad + 2 * half + (part + 1) % 2);
+      range.low[half] = kRowsAreQueries ? right : left;
+      range.high[half] = kRowsAreQueries ? left : right;
+    }
+    return range;
+  }
+};
+
+// Adds the time weights to columns 8 * kGroup up to 8 * (kGroup + kGroups), which pass through
+// few boundaries: what changes at a boundary is added to the elements beyond it.
+template <bool kRowsAreQueries, int kGroup, int kGroups, int R>
+__device__ __forceinline__ void add_few_times(float (&scores)[R],
+                                              const TileTimes<kRowsAreQueries>& times,
+                                              const ShortGapTables& tables,
+                                              const BucketRange& range) {
+  float weight[2] = {tables.weight[range.low[0]], tables.weight[range.low[1]]};
+  TGR_UNROLL
+  for (int i = 4 * kGroup; i < 4 * (kGroup + kGroups); ++i) scores[i] += weight[i / 2 % 2];
+#pragma unroll 1
+  for (int step = 1; step <= kMaxBoundaries && range.exceeds(step - 1); ++step) {
+    std::uint32_t start[2];
+    float change[2];
+    TGR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int bucket = range.low[half] + step;
+      const float next = tables.weight[bucket];
+      start[half] = times.boundary(half, tables.first_gap[bucket]);
+      change[half] = next - weight[half];
+      weight[half] = next;
+    }
+    TGR_UNROLL
+    for (int group = kGroup; group < kGroup + kGroups; ++group) {
+      const uint2 pair = times.pair(group);
+      TGR_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (times.beyond(pair.x, start[half])) scores[4 * group + 2 * half] += change[half];
+        if (times.beyond(pair.y, start[half])) scores[4 * group + 2 * half + 1] += change[half];
+      }
+    }
+  }
+}
+
+template <bool kRowsAreQueries, int N, int kPart>
+__device__ __forceinline__ void add_part_times(float (&scores)[N / 2],
+                                               const TileTimes<kRowsAreQueries>& times,
+                                               const ShortGapTables& tables,
+                                               const PartRanges<kRowsAreQueries, N>& parts) {
+  const BucketRange range = parts.range(kPart);
+  if (!range.exceeds(kMaxBoundaries)) {
+    add_few_times<kRowsAreQueries, 2 * kPart, 2>(scores, times, tables, range);
+  } else {
+    TGR_UNROLL
+    for (int group = 2 * kPart; group < 2 * kPart + 2; ++group) {
+      const uint2 pair = times.pair(group);
+      TGR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
+        scores[4 * group + i] += tables.weight[bucket];
+      }
+    }
+  }
+  if constexpr (kPart + 1 < N / 16) {
+    add_part_times<kRowsAreQueries, N, kPart + 1>(scores, times, tables, parts);
+  }
 }
 
 template <bool kRowsAreQueries, int N>
 __device__ __forceinline__ void add_time_bias(float (&scores)[N / 2], const BiasArgs& bias,
+                                              const ShortGapTables& tables,
                                               const AttentionItem& item, int row,
                                               int first_column) {
-  const auto weight = [&](int bucket) {
-    return 0.5f * __ldg(bias.time + min(bucket, kTimeBuckets - 1));
-  };
   if (!__ldg(bias.usable + item.sequence)) {
     const std::int64_t* row_times =
         (kRowsAreQueries ? bias.exact_query_times : bias.exact_key_times) + item.first_row;
@@ -113,66 +214,35 @@ __device__ __forceinline__ void add_time_bias(float (&scores)[N / 2], const Bias
     TGR_UNROLL
     for (int i = 0; i < N / 2; ++i) {
       const int column = first_column + i / 4 * 8 + i % 2 + 2 * (threadIdx.x % 4);
-      scores[i] += weight(any_gap_bucket(__ldg(row_times + min(row + i / 2 % 2 * 8, end)),
-                                         __ldg(column_times + min(column, end))));
+      const int bucket = any_gap_bucket(__ldg(row_times + min(row + i / 2 % 2 * 8, end)),
+                                        __ldg(column_times + min(column, end)));
+      scores[i] += bias.weight_scale * __ldg(bias.time + bucket);
     }
     return;
   }
   const TileTimes<kRowsAreQueries> times(bias, item, row, first_column);
-  const BucketRange whole = bucket_range(times, 0, N - 1);
-  if (whole.steps == 0) {
-    const float w[2] = {weight(whole.low[0]), weight(whole.low[1])};
-    TGR_UNROLL
-    for (int i = 0; i < N / 2; ++i) scores[i] += w[i / 2 % 2];
-    return;
-  }
-  TGR_UNROLL
-  for (int part = 0; part < N / 16; ++part) {
-    const BucketRange range = bucket_range(times, 16 * part, 16 * part + 15);
-    float w[8];
-    TGR_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const float start = weight(range.low[half]);
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) w[i / 2 * 4 + 2 * half + i % 2] = start;
-    }
-    if (range.steps > 0) {
-      const std::uint32_t* at = times.columns + 16 * part + 2 * (threadIdx.x % 4);
-      const auto near = __ldg(reinterpret_cast<const uint2*>(at));
-      const auto far = __ldg(reinterpret_cast<const uint2*>(at + 8));
-      const std::uint32_t column_times[4] = {near.x, near.y, far.x, far.y};
-#pragma unroll 1
-      for (int step = 1; step <= range.steps; ++step) {
-        TGR_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int bucket = range.low[half] + step;
-          const std::uint32_t start = __ldg(kTimeBucketTables.first_short_gap + bucket);
-          const float here = weight(bucket);
-          TGR_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            float& to = w[i / 2 * 4 + 2 * half + i % 2];
-            to = times.gap(half, column_times[i]) >= start ? here : to;
-          }
-        }
-      }
-    }
-    TGR_UNROLL
-    for (int i = 0; i < 8; ++i) scores[8 * part + i] += w[i];
+  const BucketRange range = tile_range<kRowsAreQueries, N>(times, tables);
+  if (!range.exceeds(kMaxBoundaries)) {
+    add_few_times<kRowsAreQueries, 0, N / 8>(scores, times, tables, range);
+  } else {
+    const PartRanges<kRowsAreQueries, N> parts(times, tables);
+    add_part_times<kRowsAreQueries, N, 0>(scores, times, tables, parts);
   }
 }
 
-// From products to half the biased scores.
+// Fills a tile of scores with the bias over alpha, for the products to be added to.
 template <bool kRowsAreQueries, int N>
-__device__ __forceinline__ void add_bias(float (&scores)[N / 2], float half_alpha,
-                                         const BiasArgs& bias, const AttentionItem& item, int row,
-                                         int first_column) {
-  TGR_UNROLL
-  for (int i = 0; i < N / 2; ++i) scores[i] *= half_alpha;
+__device__ __forceinline__ void fill_bias(float (&scores)[N / 2], const BiasArgs& bias,
+                                          const ShortGapTables& tables, const AttentionItem& item,
+                                          int row, int first_column) {
   if (bias.position != nullptr) {
-    add_position_bias<kRowsAreQueries, N>(scores, bias, row, first_column);
+    fill_position<kRowsAreQueries, N>(scores, bias, row, first_column);
+  } else {
+    TGR_UNROLL
+    for (int i = 0; i < N / 2; ++i) scores[i] = 0;
   }
   if (bias.time != nullptr) {
-    add_time_bias<kRowsAreQueries, N>(scores, bias, item, row, first_column);
+    add_time_bias<kRowsAreQueries, N>(scores, bias, tables, item, row, first_column);
   }
 }
 

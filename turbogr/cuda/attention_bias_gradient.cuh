@@ -10,76 +10,58 @@ __device__ __forceinline__ float unpack_bf16(const std::uint32_t* packed, int i)
   return __uint_as_float(i % 2 == 0 ? packed[i / 2] << 16 : packed[i / 2] & 0xffff0000u);
 }
 
-// Sums along the diagonals. A thread's elements lie on N / 8 + 1 diagonals for either parity of
-// column; eight rows of a warp are folded onto the first by moving two rows up and two columns
-// left, then four and four; what is left goes to the table, one add a warp and diagonal.
-template <int N>
-__device__ __forceinline__ void add_position_gradient(const std::uint32_t (&grads)[N / 4],
-                                                      const BiasArgs& bias, int row,
-                                                      int first_column) {
-  constexpr int kGroups = N / 8 + 2;  // from two groups of 8 columns left of the tile
-  const int lane = threadIdx.x % 32;
-  const int quarter = lane % 4;
-  float sums[kGroups][2];
+// Sums of a tile of score gradients along its diagonals, added to the table: the work of the three
+// warps that the producer leaves idle. The tile is [kKeys][64 queries] of bf16, lines of 128
+// swizzled bytes. Thread t takes the diagonals query - key = e - 1, e, e + 1, e = 2 t - kKeys, so
+// that every load brings two elements it wants. `offset`: query minus key of the tile's first
+// element.
+template <int kKeys>
+__device__ __forceinline__ void add_position_gradient(const BiasArgs& bias, std::uint32_t tile,
+                                                      int thread, int offset) {
+  const int even = 2 * thread - kKeys;
+  if (even >= 64) return;
+  float sums[3] = {0, 0, 0};
   TGR_UNROLL
-  for (int g = 0; g < kGroups; ++g) {
+  for (int part = 0; part < 8; ++part) {
+    // Columns 8 k + 2 (part / 2), in the row on which the diagonal meets them or the one below.
+    const int row = 2 * (part / 2) + part % 2 - even;
+    const std::uint32_t line = (tile + row * 128 + 4 * (part / 2)) ^ (row & 7) << 4;
     TGR_UNROLL
-    for (int odd = 0; odd < 2; ++odd) {
-      const int group = g - 2;
-      float sum = 0;
-      if (group >= 0) sum += unpack_bf16(grads, 4 * group + odd);
-      if (group + 1 >= 0 && group + 1 < N / 8) sum += unpack_bf16(grads, 4 * (group + 1) + 2 + odd);
-      sums[g][odd] = sum;
-    }
-  }
-  TGR_UNROLL
-  for (int shift = 1; shift <= 2; ++shift) {
-    const int source = (lane / 4 + 2 * shift) % 8 * 4 + (quarter + shift) % 4;
-    TGR_UNROLL
-    for (int g = 0; g < kGroups; ++g) {
-      TGR_UNROLL
-      for (int odd = 0; odd < 2; ++odd) {
-        // What the receiver, `shift` pairs of columns to the left, calls group g.
-        const float next = g + 1 < kGroups ? sums[g + 1][odd] : 0.f;
-        const float sent = quarter < shift ? next : sums[g][odd];
-        sums[g][odd] += __shfl_sync(~0u, sent, source);
+    for (int k = 0; k < 8; ++k) {
+      if (static_cast<unsigned>(row + 8 * k) < kKeys) {
+        std::uint32_t two;
+        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(two) : "r"((line ^ k << 4) + k * 1024));
+        sums[1 - part % 2] += __uint_as_float(two << 16);
+        sums[2 - part % 2] += __uint_as_float(two & 0xffff0000u);
       }
     }
   }
-  // Rows 0 and 1 hold all; row 1 onto row 0, whose columns 0 to 3 then have one pair of diagonals
-  // each.
   TGR_UNROLL
-  for (int g = 0; g < kGroups; ++g) {
-    const float even = __shfl_down_sync(~0u, sums[g][1], 4);
-    const float next = g + 1 < kGroups ? sums[g + 1][0] : 0.f;
-    const float odd = __shfl_sync(~0u, quarter == 0 ? next : sums[g][0], 4 + ((quarter + 1) & 3));
-    if (lane < 4) {
-      // Query minus key.
-      const int offset = first_column - row + 8 * (g - 2) + 2 * quarter;
-      const float scale = bias.gradient_scale;
-      const float a = (sums[g][0] + even) * scale;
-      const float b = (sums[g][1] + odd) * scale;
-      if (offset >= 0 && offset < bias.position_length) atomicAdd(bias.dposition - offset, a);
-      if (offset + 1 >= 0 && offset + 1 < bias.position_length) {
-        atomicAdd(bias.dposition - offset - 1, b);
-      }
+  for (int i = 0; i < 3; ++i) {
+    const int at = offset + even + i - 1;
+    if (sums[i] != 0 && at >= 0 && at < bias.position_length) {
+      atomicAdd(bias.dposition - at, sums[i] * bias.gradient_scale);
     }
   }
 }
 
+// Sums over time buckets of this block, in global memory because shared memory has no f32 add.
+__device__ __forceinline__ float* block_time_bins(const BiasArgs& bias) {
+  return bias.time_bins + blockIdx.x * kTimeBuckets;
+}
+
 // Running sums of the thread's two rows in the buckets they are in. Along a row the bucket only
-// grows, so a sum moves to the block's bins a few dozen times for a whole row of the batch.
+// grows.
 struct TimeGradient {
-  float* bins;  // [kTimeBuckets], shared memory
-  int bucket[2] = {0, 0};
+  float* bins;
+  int bucket[2] = {-1, -1};
   float sum[2] = {0, 0};
 
-  __device__ explicit TimeGradient(float* shared_bins) : bins(shared_bins) {}
+  __device__ explicit TimeGradient(float* block_bins) : bins(block_bins) {}
 
-  // All lanes together: moves on to `next`, if that is another bucket.
+  // All lanes together: moves on to the next buckets, where they are others.
   __device__ __forceinline__ void go_to(int next0, int next1) {
-    const bool moves = next0 != bucket[0] || next1 != bucket[1];
-    if (__any_sync(~0u, moves)) {
+    if (__any_sync(~0u, next0 != bucket[0] || next1 != bucket[1])) {
       TGR_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int next = half == 0 ? next0 : next1;
@@ -95,10 +77,75 @@ struct TimeGradient {
   }
 };
 
+template <int kGroup, int kGroups, int R>
+__device__ __forceinline__ void add_few_time_gradients(const std::uint32_t (&grads)[R],
+                                                       const TileTimes<false>& times,
+                                                       const ShortGapTables& tables,
+                                                       const BucketRange& range,
+                                                       TimeGradient& state) {
+  state.go_to(range.low[0], range.low[1]);
+  float above[2] = {0, 0};  // sum of the elements in this bucket or a later one
+  TGR_UNROLL
+  for (int i = 4 * kGroup; i < 4 * (kGroup + kGroups); ++i) {
+    above[i / 2 % 2] += unpack_bf16(grads, i);
+  }
+#pragma unroll 1
+  for (int step = 1; step <= kMaxBoundaries && range.exceeds(step - 1); ++step) {
+    const std::uint32_t start[2] = {times.boundary(0, tables.first_gap[range.low[0] + step]),
+                                    times.boundary(1, tables.first_gap[range.low[1] + step])};
+    float sum[2] = {0, 0};
+    TGR_UNROLL
+    for (int group = kGroup; group < kGroup + kGroups; ++group) {
+      const uint2 pair = times.pair(group);
+      TGR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float x = unpack_bf16(grads, 4 * group + i);
+        if (times.beyond(i % 2 == 0 ? pair.x : pair.y, start[i / 2])) sum[i / 2] += x;
+      }
+    }
+    state.sum[0] += above[0] - sum[0];
+    state.sum[1] += above[1] - sum[1];
+    above[0] = sum[0];
+    above[1] = sum[1];
+    state.go_to(min(range.low[0] + step, range.high[0]), min(range.low[1] + step, range.high[1]));
+  }
+  state.sum[0] += above[0];
+  state.sum[1] += above[1];
+}
+
+template <int N, int kPart>
+__device__ __forceinline__ void add_part_time_gradients(const std::uint32_t (&grads)[N / 4],
+                                                        const TileTimes<false>& times,
+                                                        const ShortGapTables& tables,
+                                                        const PartRanges<false, N>& parts,
+                                                        TimeGradient& state) {
+  const BucketRange range = parts.range(kPart);
+  if (!range.exceeds(kMaxBoundaries)) {
+    add_few_time_gradients<2 * kPart, 2>(grads, times, tables, range, state);
+  } else {
+    TGR_UNROLL
+    for (int group = 2 * kPart; group < 2 * kPart + 2; ++group) {
+      const uint2 pair = times.pair(group);
+      TGR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float x = unpack_bf16(grads, 4 * group + i);
+        const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
+        if (x != 0) atomicAdd(state.bins + bucket, x);
+      }
+    }
+  }
+  if constexpr (kPart + 1 < N / 16) {
+    add_part_time_gradients<N, kPart + 1>(grads, times, tables, parts, state);
+  }
+}
+
 template <int N>
 __device__ __forceinline__ void add_time_gradient(const std::uint32_t (&grads)[N / 4],
-                                                  const BiasArgs& bias, const AttentionItem& item,
-                                                  int row, int first_column, TimeGradient& state) {
+                                                  const BiasArgs& bias,
+                                                  const ShortGapTables& tables,
+                                                  const AttentionItem& item, int row,
+                                                  int first_column) {
+  TimeGradient state(block_time_bins(bias));
   if (!__ldg(bias.usable + item.sequence)) {
     const std::int64_t* row_times = bias.exact_key_times + item.first_row;
     const std::int64_t* column_times = bias.exact_query_times + item.first_row;
@@ -116,47 +163,14 @@ __device__ __forceinline__ void add_time_gradient(const std::uint32_t (&grads)[N
     return;
   }
   const TileTimes<false> times(bias, item, row, first_column);
-  const BucketRange whole = bucket_range(times, 0, N - 1);
-  if (whole.steps == 0) {
-    state.go_to(whole.low[0], whole.low[1]);
-    TGR_UNROLL
-    for (int i = 0; i < N / 2; ++i) state.sum[i / 2 % 2] += unpack_bf16(grads, i);
-    return;
+  const BucketRange range = tile_range<false, N>(times, tables);
+  if (!range.exceeds(kMaxBoundaries)) {
+    add_few_time_gradients<0, N / 8>(grads, times, tables, range, state);
+  } else {
+    const PartRanges<false, N> parts(times, tables);
+    add_part_time_gradients<N, 0>(grads, times, tables, parts, state);
   }
-  TGR_UNROLL
-  for (int part = 0; part < N / 16; ++part) {
-    const BucketRange range = bucket_range(times, 16 * part, 16 * part + 15);
-    state.go_to(range.low[0], range.low[1]);
-    float above[2] = {0, 0};  // sum of the elements in this bucket or a later one
-    TGR_UNROLL
-    for (int i = 0; i < 8; ++i) above[i / 2 % 2] += unpack_bf16(grads, 8 * part + i);
-    if (range.steps > 0) {
-      const std::uint32_t* at = times.columns + 16 * part + 2 * (threadIdx.x % 4);
-      const auto near = __ldg(reinterpret_cast<const uint2*>(at));
-      const auto far = __ldg(reinterpret_cast<const uint2*>(at + 8));
-      const std::uint32_t column_times[4] = {near.x, near.y, far.x, far.y};
-#pragma unroll 1
-      for (int step = 1; step <= range.steps; ++step) {
-        TGR_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const std::uint32_t start =
-              __ldg(kTimeBucketTables.first_short_gap + range.low[half] + step);
-          float sum = 0;
-          TGR_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const float x = unpack_bf16(grads, 8 * part + i / 2 * 4 + 2 * half + i % 2);
-            if (times.gap(half, column_times[i]) >= start) sum += x;
-          }
-          state.sum[half] += above[half] - sum;
-          above[half] = sum;
-        }
-        state.go_to(min(range.low[0] + step, range.high[0]),
-                    min(range.low[1] + step, range.high[1]));
-      }
-    }
-    state.sum[0] += above[0];
-    state.sum[1] += above[1];
-  }
+  state.go_to(-1, -1);
 }
 
 }  // namespace turbogr::cuda

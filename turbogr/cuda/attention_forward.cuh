@@ -84,8 +84,8 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
 
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char* q_tile,
-                                                char* k_tiles, char* v_tiles,
-                                                ForwardBarriers& bar) {
+                                                char* k_tiles, char* v_tiles, ForwardBarriers& bar,
+                                                const ShortGapTables& tables) {
   using Shape = PanelShape<D>;
   constexpr int kKeys = Config::kKeys;
   constexpr int kPanelBytes = kKeys * Shape::kLineBytes;
@@ -109,7 +109,8 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     TGR_UNROLL
     for (int step = 0; step < D / 16; ++step) {
       Wgmma<kKeys>::template ss<0, 0>(scores, q_operand.at(column_step<D, Config::kQueries>(step)),
-                                      k_operand.at(k_at + column_step<D, kKeys>(step)), step != 0);
+                                      k_operand.at(k_at + column_step<D, kKeys>(step)),
+                                      kBias || step != 0);
     }
     wgmma_commit();
   };
@@ -153,17 +154,17 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
       continue;
     }
 
+    // The tensor cores add the products to the bias, so it is made ahead of them.
+    const auto prepare = [&] {
+      if constexpr (kBias) {
+        fill_bias<true, kKeys>(scores, args.bias, tables, item, first_query + thread_row,
+                               block * kKeys);
+      }
+    };
     const auto weigh = [&] {
       const int first_key = block * kKeys;
-      if constexpr (kBias) {
-        add_bias<true, kKeys>(scores, args.half_alpha, args.bias, item, first_query + thread_row,
-                              first_key);
-      } else {
-        TGR_UNROLL
-        for (int i = 0; i < kKeys / 2; ++i) scores[i] *= args.half_alpha;
-      }
       TGR_UNROLL
-      for (int i = 0; i < kKeys / 2; ++i) scores[i] = silu_of_half(scores[i]);
+      for (int i = 0; i < kKeys / 2; ++i) scores[i] = silu_of_half(args.half_alpha * scores[i]);
       if (first_key + kKeys - 1 > first_query) {
         // The thread's own row of column 0: an element is seen up to this column.
         const int seen = first_query + thread_row - first_key - 2 * (lane % 4);
@@ -179,7 +180,9 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
       for (int i = 0; i < kKeys / 4; ++i) weights[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
     };
 
+    prepare();
     barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+    pin(scores);
     wgmma_fence();
     multiply_scores();
     wgmma_wait<0>();
@@ -190,19 +193,35 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     pack();
     bool accumulate = false;
     for (--block; block >= 0; --block) {
-      barrier_wait(&bar.k_full[k_place.index], k_place.phase);
-      wgmma_fence();
-      multiply_scores();
-      barrier_wait(&bar.v_full[v_place.index], v_place.phase);
-      wgmma_fence();
-      multiply_values(accumulate);
+      if constexpr (kBias) {
+        // The values of the last block go first: they keep the tensor cores busy meanwhile.
+        barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+        wgmma_fence();
+        multiply_values(accumulate);
+        prepare();
+        barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+        pin(scores);
+        wgmma_fence();
+        multiply_scores();
+        wgmma_wait<0>();
+        pin(scores);
+        if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+        weigh();
+      } else {
+        barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+        wgmma_fence();
+        multiply_scores();
+        barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+        wgmma_fence();
+        multiply_values(accumulate);
+        wgmma_wait<1>();
+        pin(scores);
+        if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+        weigh();
+        wgmma_wait<0>();
+      }
       accumulate = true;
-      wgmma_wait<1>();
-      pin(scores);
-      if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
       k_place.advance();
-      weigh();
-      wgmma_wait<0>();
       pin(sums);
       pin(weights);
       if (leader) barrier_arrive(&bar.v_empty[v_place.index]);
@@ -234,6 +253,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   char* k_tiles = q_tile + Config::kQueryBytes;
   char* v_tiles = k_tiles + Config::kStages * Config::kKeyBytes;
   __shared__ ForwardBarriers bar;
+  __shared__ ShortGapTables tables;
+  if constexpr (kBias)
+    tables.fill(args.bias.time, args.bias.weight_scale, static_cast<int>(threadIdx.x),
+                Config::kThreads);
   if (threadIdx.x == 0) {
     barrier_init(&bar.q_full, 1);
     barrier_init(&bar.q_empty, Config::kConsumers);
@@ -253,7 +276,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     }
   } else {
     if constexpr (Config::kMoveRegisters) take_registers<240>();
-    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bar);
+    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bar, tables);
   }
 }
 

@@ -34,11 +34,11 @@ inline constexpr std::uint64_t kFirstGap[kTimeBuckets] = {
     29583702103771285ull, 39973774639893605ull, 54012937709959665ull};
 // clang-format on
 
+// Gaps below 2^32 - 1 reach no further bucket than this.
+inline constexpr int kShortBuckets = 74;
+
 struct TimeBucketTables {
   std::uint64_t first_gap[kTimeBuckets];
-  // The same, where it fits; else a value that no gap reaches. Longer than needed, so that a search
-  // may run past the end.
-  std::uint32_t first_short_gap[2 * kTimeBuckets];
   // For gaps of L bits: the bucket of the smallest, and where the next three begin. There are no
   // more.
   struct alignas(16) Entry {
@@ -49,18 +49,15 @@ struct TimeBucketTables {
 
 constexpr TimeBucketTables make_time_bucket_tables() {
   TimeBucketTables tables{};
-  for (int k = 0; k < 2 * kTimeBuckets; ++k) {
-    const std::uint64_t gap = k < kTimeBuckets ? kFirstGap[k] : ~0ull;
-    if (k < kTimeBuckets) tables.first_gap[k] = gap;
-    tables.first_short_gap[k] = gap < 0xffffffffu ? static_cast<std::uint32_t>(gap) : 0xffffffffu;
-  }
+  for (int k = 0; k < kTimeBuckets; ++k) tables.first_gap[k] = kFirstGap[k];
   for (int bits = 0; bits <= 32; ++bits) {
     const std::uint64_t smallest = bits == 0 ? 0 : 1ull << (bits - 1);
     std::uint32_t bucket = 0;
     while (kFirstGap[bucket + 1] <= smallest) ++bucket;
     tables.by_bits[bits].bucket = bucket;
     for (std::uint32_t i = 0; i < 3; ++i) {
-      tables.by_bits[bits].next[i] = tables.first_short_gap[bucket + 1 + i];
+      const std::uint64_t gap = kFirstGap[bucket + 1 + i];
+      tables.by_bits[bits].next[i] = gap < ~0u ? static_cast<std::uint32_t>(gap) : ~0u;
     }
   }
   return tables;
@@ -69,11 +66,26 @@ constexpr TimeBucketTables make_time_bucket_tables() {
 [[maybe_unused]] static __device__ const TimeBucketTables kTimeBucketTables =
     make_time_bucket_tables();
 
-__device__ __forceinline__ int short_gap_bucket(std::uint32_t gap) {
-  const auto entry = __ldg(reinterpret_cast<const uint4*>(kTimeBucketTables.by_bits +
-                                                          (32 - __clz(static_cast<int>(gap)))));
-  return static_cast<int>(entry.x) + (gap >= entry.y) + (gap >= entry.z) + (gap >= entry.w);
-}
+// What a block keeps in shared memory to look up gaps below 2^32 - 1.
+struct ShortGapTables {
+  TimeBucketTables::Entry by_bits[33];
+  // Where bucket k begins, beyond the last one never; a search may run four past it.
+  std::uint32_t first_gap[kShortBuckets + 4];
+  float weight[kShortBuckets + 4];  // over alpha
+
+  __device__ void fill(const float* weights, float scale, int thread, int threads) {
+    for (int i = thread; i < 33; i += threads) by_bits[i] = kTimeBucketTables.by_bits[i];
+    for (int k = thread; k < kShortBuckets + 4; k += threads) {
+      const std::uint64_t gap = kTimeBucketTables.first_gap[k];
+      first_gap[k] = gap < ~0u ? static_cast<std::uint32_t>(gap) : ~0u;
+      weight[k] = weights != nullptr ? scale * weights[k] : 0.f;
+    }
+  }
+  __device__ __forceinline__ int bucket(std::uint32_t gap) const {
+    const auto entry = reinterpret_cast<const uint4*>(by_bits)[32 - __clz(static_cast<int>(gap))];
+    return static_cast<int>(entry.x) + (gap >= entry.y) + (gap >= entry.z) + (gap >= entry.w);
+  }
+};
 
 // Any two times, in any order.
 __device__ __forceinline__ int any_gap_bucket(std::int64_t a, std::int64_t b) {
