@@ -3,7 +3,8 @@
 //   attention_bench test
 //   attention_bench time --lengths FILE|uniform:L:B --heads H --head-dim D [--bias
 //   none|position|time|both]
-//                        [--pass both|forward] [--name NAME] [--json FILE]
+//                        [--pass both|forward] [--table-gradients yes|no] [--name NAME] [--json
+//                        FILE]
 //
 // `time` checks a sample of the results first. FLOPs are those of the causal half: forward
 // n (n + 1) / 2 * H * 2 * (dq + dv) a sequence, backward 2.5 times that.
@@ -492,6 +493,7 @@ int time(const std::vector<std::string>& options) {
   std::string bias = "none";
   std::string pass = "both";
   std::string json;
+  bool table_gradients = true;
   for (std::size_t i = 0; i + 1 < options.size(); i += 2) {
     const std::string& key = options[i];
     const std::string& value = options[i + 1];
@@ -508,6 +510,8 @@ int time(const std::vector<std::string>& options) {
       pass = value;
     } else if (key == "--name") {
       c.name = value;
+    } else if (key == "--table-gradients") {
+      table_gradients = value == "yes";
     } else if (key == "--json") {
       json = value;
     } else {
@@ -518,6 +522,7 @@ int time(const std::vector<std::string>& options) {
   c.time = bias == "time" || bias == "both";
   Problem problem(c, static_cast<std::uint64_t>(std::random_device{}()), true);
   problem.add_workspace();
+  if (!table_gradients) problem.params.dposition = problem.params.dtime = nullptr;
   const AttentionParams& p = problem.params;
   const bool backward = pass == "both";
   cuda::plan_attention(p);

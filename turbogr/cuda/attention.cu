@@ -18,9 +18,9 @@ struct KernelSet {
 };
 
 template <int D>
-KernelSet kernel_set() {
+KernelSet kernel_set(bool bias) {
   using Kernels = AttentionKernels<D>;
-  return {D, Kernels::forward_shape(), Kernels::backward_shape(), Kernels::forward,
+  return {D, Kernels::forward_shape(bias), Kernels::backward_shape(), Kernels::forward,
           Kernels::backward};
 }
 
@@ -28,10 +28,11 @@ KernelSet pick_kernels(const AttentionParams& p) {
   const int width = p.query_width > p.value_width ? p.query_width : p.value_width;
   TGR_CHECK(width >= 1 && width <= 256, "attention: head width ", width,
             ", the kernels take 1 to 256");
-  if (width <= 32) return kernel_set<32>();
-  if (width <= 64) return kernel_set<64>();
-  if (width <= 128) return kernel_set<128>();
-  return kernel_set<256>();
+  const bool bias = p.position != nullptr || p.time != nullptr;
+  if (width <= 32) return kernel_set<32>(bias);
+  if (width <= 64) return kernel_set<64>(bias);
+  if (width <= 128) return kernel_set<128>(bias);
+  return kernel_set<256>(bias);
 }
 
 // Where things lie in the workspace; the plan first, sums of dq last.
@@ -66,7 +67,7 @@ struct Layout {
     query_times = take(times);
     dq_bytes = num_dq_tiles * kPaddedRows * heads * static_cast<std::size_t>(kernels.width) *
                sizeof(float);
-    time_bins = take(backward ? kMaxBlocks * 129 * sizeof(float) : 0);
+    time_bins = take(backward ? kMaxBlocks * kTimeCopies * 129 * sizeof(float) : 0);
     dq_sums = take(backward ? dq_bytes : 0);
   }
 };
@@ -137,6 +138,8 @@ BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
     bias.weight_scale = static_cast<float>(1 / p.alpha);
   }
   if (p.position != nullptr) {
+    TGR_CHECK(reinterpret_cast<std::uintptr_t>(p.position) % 16 == 0,
+              "attention: the position table needs 16-byte alignment");
     bias.position = p.position + p.position_length - 1;
     bias.position_length = static_cast<int>(p.position_length);
   }
@@ -256,7 +259,7 @@ void attention_backward(const AttentionParams& p) {
     args.bias.dposition = p.dposition + p.position_length - 1;
   }
   if (p.time != nullptr) args.bias.dtime = p.dtime;
-  check(cudaMemsetAsync(args.dq_sums, 0, layout.dq_bytes, stream), "cudaMemsetAsync");
+  launch_zero(args.dq_sums, layout.dq_bytes / 16, stream);
   kernels.backward(args, p.position != nullptr || p.time != nullptr, stream);
 }
 

@@ -36,6 +36,8 @@ struct AttentionParams {
   double norm_length = 1;
 
   // Bias tables in f32; null: not used. Times are int64 [N], in any order.
+  // The position table is read in pieces of 16 bytes: aligned so, and readable to the next
+  // multiple.
   const float* position = nullptr;   // [2 S - 1]
   std::int64_t position_length = 0;  // S
   const float* time = nullptr;       // [129]

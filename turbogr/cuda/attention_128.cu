@@ -12,7 +12,7 @@ using Backward = BackwardConfig<128, 2>;
 }  // namespace
 
 template <>
-ForwardShape AttentionKernels<128>::forward_shape() {
+ForwardShape AttentionKernels<128>::forward_shape(bool) {
   return {Forward::kQueries, Forward::kKeys};
 }
 template <>

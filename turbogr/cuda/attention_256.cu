@@ -7,13 +7,15 @@ namespace turbogr::cuda {
 namespace {
 
 using Forward = ForwardConfig<256, 2, 80, 2, 1>;
+// The bias needs room of its own.
+using BiasForward = ForwardConfig<256, 2, 64, 2, 1>;
 using Backward = WideBackwardConfig<256>;
 
 }  // namespace
 
 template <>
-ForwardShape AttentionKernels<256>::forward_shape() {
-  return {Forward::kQueries, Forward::kKeys};
+ForwardShape AttentionKernels<256>::forward_shape(bool bias) {
+  return {Forward::kQueries, bias ? BiasForward::kKeys : Forward::kKeys};
 }
 template <>
 BackwardShape AttentionKernels<256>::backward_shape() {
@@ -22,7 +24,7 @@ BackwardShape AttentionKernels<256>::backward_shape() {
 template <>
 void AttentionKernels<256>::forward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
   if (bias) {
-    launch_forward<256, Forward, true>(args, stream);
+    launch_forward<256, BiasForward, true>(args, stream);
   } else {
     launch_forward<256, Forward, false>(args, stream);
   }

@@ -12,7 +12,7 @@ using Backward = BackwardConfig<32, 2>;
 }  // namespace
 
 template <>
-ForwardShape AttentionKernels<32>::forward_shape() {
+ForwardShape AttentionKernels<32>::forward_shape(bool) {
   return {Forward::kQueries, Forward::kKeys};
 }
 template <>

@@ -12,7 +12,7 @@ using Backward = BackwardConfig<64, 2>;
 }  // namespace
 
 template <>
-ForwardShape AttentionKernels<64>::forward_shape() {
+ForwardShape AttentionKernels<64>::forward_shape(bool) {
   return {Forward::kQueries, Forward::kKeys};
 }
 template <>

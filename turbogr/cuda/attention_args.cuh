@@ -10,8 +10,9 @@
 
 namespace turbogr::cuda {
 
-// The most blocks that a backward grid has.
-inline constexpr int kMaxBlocks = 1024;
+// The most blocks that a backward grid has, and the copies of the time gradients that each keeps.
+inline constexpr int kMaxBlocks = 256;
+inline constexpr int kTimeCopies = 32;
 
 // Rows of a tile of dq sums and of the padded time arrays: sequence b starts at padded row
 // kPaddedRows * (offset / kPaddedRows + b), so that no two sequences share a tile.
@@ -38,7 +39,7 @@ struct BiasArgs {
   const std::int64_t* exact_query_times;
   float* dposition;  // entry of offset 0
   float* dtime;
-  float* time_bins;    // [blocks, 129], not initialised
+  float* time_bins;    // [blocks, copies, 129], not initialised
   float weight_scale;  // 1 / alpha: the bias is added before the products are scaled
   float gradient_scale;
 };
@@ -87,7 +88,7 @@ struct BackwardShape {
 // Filled in by attention_<D>.cu for D = 32, 64, 128, 256.
 template <int D>
 struct AttentionKernels {
-  static ForwardShape forward_shape();
+  static ForwardShape forward_shape(bool bias);
   static BackwardShape backward_shape();
   static void forward(const AttentionArgs& args, bool bias, cudaStream_t stream);
   // dq_sums must be zero before.

@@ -25,8 +25,10 @@ struct BackwardConfig {
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
   static constexpr int kBufferBytes = kScoreBytes;
   static constexpr int kGradientOffset = 0;
+  using Bias = BiasStage<kQueries, kKeys, kQueries>;
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 2 * kScoreBytes;
+  static constexpr int kBiasBytes = kStages * static_cast<int>(sizeof(Bias));
 };
 
 struct BackwardBarriers {
@@ -69,9 +71,10 @@ __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
   }
 }
 
-template <int D, class Config>
+template <int D, class Config, bool kBias>
 __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char* k_tile,
                                                  char* v_tile, char* q_tiles, char* dout_tiles,
+                                                 typename Config::Bias* bias_stages,
                                                  BackwardBarriers& bar) {
   using Shape = PanelShape<D>;
   RingPlace<Config::kStages> place;
@@ -106,7 +109,16 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
       char* q_tile = q_tiles + place.index * Config::kQueryBytes;
       char* dout_tile = dout_tiles + place.index * Config::kQueryBytes;
       barrier_wait(&bar.q_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.q_full[place.index], Config::kQueryBytes);
+      if constexpr (kBias && !Config::kWide) {
+        const int first_key = item.block * Config::kKeys;
+        barrier_expect(&bar.q_full[place.index],
+                       Config::kQueryBytes + Config::Bias::bytes(args.bias, query, first_key));
+        bias_stages[place.index].load(args.bias, query, first_key,
+                                      args.bias.query_times + padded_row(item) + query,
+                                      &bar.q_full[place.index]);
+      } else {
+        barrier_expect(&bar.q_full[place.index], Config::kQueryBytes);
+      }
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map,
                  &bar.q_full[place.index], p * Shape::kColumns, item.head, row);
@@ -128,7 +140,7 @@ template <class Config>
 __device__ __forceinline__ void backward_help(const AttentionArgs& args, const char* score_tiles,
                                               BackwardBarriers& bar) {
   const int thread = static_cast<int>(threadIdx.x) - 288;
-  std::uint32_t tile = shared_address(score_tiles) + Config::kGradientOffset;
+  const char* tile = score_tiles + Config::kGradientOffset;
   int phase = 0;
   int buffer = 0;
   for (;;) {
@@ -151,7 +163,9 @@ __device__ __forceinline__ void backward_help(const AttentionArgs& args, const c
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char* k_tile,
                                                  char* v_tile, char* q_tiles, char* dout_tiles,
-                                                 char* score_tiles, BackwardBarriers& bar,
+                                                 char* score_tiles,
+                                                 const typename Config::Bias* bias_stages,
+                                                 BackwardBarriers& bar,
                                                  const ShortGapTables& tables) {
   using Shape = PanelShape<D>;
   constexpr int kQueries = Config::kQueries;
@@ -203,8 +217,17 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
     TGR_UNROLL
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
 
+    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.key_times, item,
+                                         first_key + thread_row);
+    const auto prepare = [&](int query) {
+      const auto& bias_stage = bias_stages[place.index];
+      fill_bias<false, kQueries, false>(scores, args.bias, tables,
+                                        bias_stage.origin(args.bias, query, tile_key), rows,
+                                        bias_stage.times, item, first_key + thread_row, query);
+    };
     if constexpr (kBias) {
-      fill_bias<false, kQueries>(scores, args.bias, tables, item, first_key + thread_row, tile_key);
+      barrier_wait(&bar.q_full[place.index], place.phase);
+      prepare(tile_key);
     }
     for (int query = tile_key; query < item.length; query += kQueries) {
       // The second half of the keys is seen by no query of the first block.
@@ -309,19 +332,23 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       if constexpr (kBias) {
         if (args.bias.dtime != nullptr) {
-          add_time_gradient<kQueries>(grads, args.bias, tables, item, first_key + thread_row,
+          add_time_gradient<kQueries>(grads, args.bias, tables, rows,
+                                      bias_stages[place.index].times, item, first_key + thread_row,
                                       query);
         }
+      }
+      const int held = place.index;
+      place.advance();
+      if constexpr (kBias) {
         // The next block's, while the tensor cores are busy.
         if (query + kQueries < item.length) {
-          fill_bias<false, kQueries>(scores, args.bias, tables, item, first_key + thread_row,
-                                     query + kQueries);
+          barrier_wait(&bar.q_full[place.index], place.phase);
+          prepare(query + kQueries);
         }
       }
       wgmma_wait<0>();
       pin(dk);
-      if (leader) barrier_arrive(&bar.q_empty[place.index]);
-      place.advance();
+      if (kBias ? lane == 0 : leader) barrier_arrive(&bar.q_empty[held]);
       buffer ^= 1;
     }
     if (leader) {

@@ -21,6 +21,8 @@ struct WideBackwardConfig {
   // Weights, then gradients; two buffers of both.
   static constexpr int kBufferBytes = 2 * kScoreBytes;
   static constexpr int kGradientOffset = kScoreBytes;
+  using Bias = BiasStage<kQueries, kKeys, kQueries>;
+  static constexpr int kBiasBytes = 0;  // no room: read from the cache
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 4 * kScoreBytes;
 };
@@ -74,10 +76,16 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                 (group * 128 + thread) * 4;
     TGR_UNROLL
     for (int i = 0; i < kShare / 2; ++i) dk[i] = dv[i] = 0;
-    if constexpr (kBias) {
-      fill_bias<false, kHalf>(scores, args.bias, tables, item, first_key + thread_row,
-                              first_key + group * kHalf);
-    }
+    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.key_times, item,
+                                         first_key + thread_row);
+    const auto column_times = [&](int query) {
+      return args.bias.query_times + padded_row(item) + query;
+    };
+    const auto prepare = [&](int query) {
+      fill_bias<false, kHalf, true>(scores, args.bias, tables, args.bias.position, rows,
+                                    column_times(query), item, first_key + thread_row, query);
+    };
+    if constexpr (kBias) prepare(first_key + group * kHalf);
     int release = -1;  // stage that the products in flight still read
 
     for (int query = first_key; query < item.length; query += Config::kQueries) {
@@ -163,14 +171,11 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       if constexpr (kBias) {
         if (args.bias.dtime != nullptr) {
-          add_time_gradient<kHalf>(grads, args.bias, tables, item, first_key + thread_row,
-                                   first_query);
+          add_time_gradient<kHalf>(grads, args.bias, tables, rows, column_times(first_query), item,
+                                   first_key + thread_row, first_query);
         }
         // The next block's, while the tensor cores are busy.
-        if (query + Config::kQueries < item.length) {
-          fill_bias<false, kHalf>(scores, args.bias, tables, item, first_key + thread_row,
-                                  first_query + Config::kQueries);
-        }
+        if (query + Config::kQueries < item.length) prepare(first_query + Config::kQueries);
       }
       release = place.index;
       place.advance();

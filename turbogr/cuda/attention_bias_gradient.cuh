@@ -16,23 +16,30 @@ __device__ __forceinline__ float unpack_bf16(const std::uint32_t* packed, int i)
 // that every load brings two elements it wants. `offset`: query minus key of the tile's first
 // element.
 template <int kKeys>
-__device__ __forceinline__ void add_position_gradient(const BiasArgs& bias, std::uint32_t tile,
+__device__ __forceinline__ void add_position_gradient(const BiasArgs& bias, const char* tile,
                                                       int thread, int offset) {
   const int even = 2 * thread - kKeys;
   if (even >= 64) return;
   float sums[3] = {0, 0, 0};
-  TGR_UNROLL
-  for (int part = 0; part < 8; ++part) {
-    // Columns 8 k + 2 (part / 2), in the row on which the diagonal meets them or the one below.
-    const int row = 2 * (part / 2) + part % 2 - even;
-    const std::uint32_t line = (tile + row * 128 + 4 * (part / 2)) ^ (row & 7) << 4;
+  // A column 8 k + column at a time, in the row on which the diagonal meets it and the one below.
+  // The warps have few registers, so little is unrolled.
+#pragma unroll 1
+  for (int column = 0; column < 8; column += 2) {
     TGR_UNROLL
-    for (int k = 0; k < 8; ++k) {
-      if (static_cast<unsigned>(row + 8 * k) < kKeys) {
-        std::uint32_t two;
-        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(two) : "r"((line ^ k << 4) + k * 1024));
-        sums[1 - part % 2] += __uint_as_float(two << 16);
-        sums[2 - part % 2] += __uint_as_float(two & 0xffff0000u);
+    for (int below = 0; below < 2; ++below) {
+      const int row = column + below - even;
+      const int line = (row * 128 + 2 * column) ^ (row & 7) << 4;
+      std::uint32_t two[8];
+      TGR_UNROLL
+      for (int k = 0; k < 8; ++k) {
+        two[k] = static_cast<unsigned>(row + 8 * k) < kKeys
+                     ? *reinterpret_cast<const std::uint32_t*>(tile + ((line ^ k << 4) + k * 1024))
+                     : 0;
+      }
+      TGR_UNROLL
+      for (int k = 0; k < 8; ++k) {
+        sums[1 - below] += __uint_as_float(two[k] << 16);
+        sums[2 - below] += __uint_as_float(two[k] & 0xffff0000u);
       }
     }
   }
@@ -45,9 +52,13 @@ __device__ __forceinline__ void add_position_gradient(const BiasArgs& bias, std:
   }
 }
 
-// Sums over time buckets of this block, in global memory because shared memory has no f32 add.
+// Sums over time buckets of this block, one copy a lane: in global memory, because shared memory
+// has no f32 add, and apart, because adds to one address wait for each other.
 __device__ __forceinline__ float* block_time_bins(const BiasArgs& bias) {
-  return bias.time_bins + blockIdx.x * kTimeBuckets;
+  return bias.time_bins + blockIdx.x * (kTimeCopies * kTimeBuckets);
+}
+__device__ __forceinline__ float* lane_time_bins(const BiasArgs& bias) {
+  return block_time_bins(bias) + threadIdx.x % kTimeCopies * kTimeBuckets;
 }
 
 // Running sums of the thread's two rows in the buckets they are in. Along a row the bucket only
@@ -57,7 +68,7 @@ struct TimeGradient {
   int bucket[2] = {-1, -1};
   float sum[2] = {0, 0};
 
-  __device__ explicit TimeGradient(float* block_bins) : bins(block_bins) {}
+  __device__ explicit TimeGradient(float* lane_bins) : bins(lane_bins) {}
 
   // All lanes together: moves on to the next buckets, where they are others.
   __device__ __forceinline__ void go_to(int next0, int next1) {
@@ -140,29 +151,28 @@ __device__ __forceinline__ void add_part_time_gradients(const std::uint32_t (&gr
 }
 
 template <int N>
-__device__ __forceinline__ void add_time_gradient(const std::uint32_t (&grads)[N / 4],
-                                                  const BiasArgs& bias,
-                                                  const ShortGapTables& tables,
-                                                  const AttentionItem& item, int row,
-                                                  int first_column) {
-  TimeGradient state(block_time_bins(bias));
-  if (!__ldg(bias.usable + item.sequence)) {
-    const std::int64_t* row_times = bias.exact_key_times + item.first_row;
-    const std::int64_t* column_times = bias.exact_query_times + item.first_row;
+__device__ __forceinline__ void add_time_gradient(
+    const std::uint32_t (&grads)[N / 4], const BiasArgs& bias, const ShortGapTables& tables,
+    const RowTimes& rows, const std::uint32_t* column_times, const AttentionItem& item, int row,
+    int first_column) {
+  TimeGradient state(lane_time_bins(bias));
+  if (!rows.usable) {
+    const std::int64_t* exact_rows = bias.exact_key_times + item.first_row;
+    const std::int64_t* exact_columns = bias.exact_query_times + item.first_row;
     const int end = item.length - 1;
     TGR_UNROLL
     for (int i = 0; i < N / 2; ++i) {
       const float x = unpack_bf16(grads, i);
       const int column = first_column + i / 4 * 8 + i % 2 + 2 * (threadIdx.x % 4);
       if (x != 0) {
-        atomicAdd(state.bins + any_gap_bucket(__ldg(row_times + min(row + i / 2 % 2 * 8, end)),
-                                              __ldg(column_times + min(column, end))),
+        atomicAdd(state.bins + any_gap_bucket(__ldg(exact_rows + min(row + i / 2 % 2 * 8, end)),
+                                              __ldg(exact_columns + min(column, end))),
                   x);
       }
     }
     return;
   }
-  const TileTimes<false> times(bias, item, row, first_column);
+  const TileTimes<false> times(rows, column_times, item.length - 1 - first_column);
   const BucketRange range = tile_range<false, N>(times, tables);
   if (!range.exceeds(kMaxBoundaries)) {
     add_few_time_gradients<0, N / 8>(grads, times, tables, range, state);

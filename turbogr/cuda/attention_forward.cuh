@@ -25,7 +25,9 @@ struct ForwardConfig {
   static constexpr int kThreads = 128 * kConsumers + (kMoveRegisters ? 128 : 32);
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kKeyBytes = kKeys * D * 2;
-  static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kKeyBytes + 256;
+  using Bias = BiasStage<kQueries, kKeys, kKeys>;
+  static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kKeyBytes;
+  static constexpr int kBiasBytes = kStages * static_cast<int>(sizeof(Bias));
 };
 
 struct ForwardBarriers {
@@ -34,9 +36,10 @@ struct ForwardBarriers {
   AttentionItem item;
 };
 
-template <int D, class Config>
+template <int D, class Config, bool kBias>
 __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char* q_tile,
                                                 char* k_tiles, char* v_tiles,
+                                                typename Config::Bias* bias_stages,
                                                 ForwardBarriers& bar) {
   using Shape = PanelShape<D>;
   RingPlace<Config::kStages> place;
@@ -65,7 +68,16 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
       char* k_tile = k_tiles + place.index * Config::kKeyBytes;
       char* v_tile = v_tiles + place.index * Config::kKeyBytes;
       barrier_wait(&bar.k_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.k_full[place.index], Config::kKeyBytes);
+      if constexpr (kBias) {
+        const int first_key = block * Config::kKeys;
+        barrier_expect(&bar.k_full[place.index],
+                       Config::kKeyBytes + Config::Bias::bytes(args.bias, first_query, first_key));
+        bias_stages[place.index].load(args.bias, first_query, first_key,
+                                      args.bias.key_times + padded_row(item) + first_key,
+                                      &bar.k_full[place.index]);
+      } else {
+        barrier_expect(&bar.k_full[place.index], Config::kKeyBytes);
+      }
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map,
                  &bar.k_full[place.index], p * Shape::kColumns, item.head, row);
@@ -84,7 +96,9 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
 
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char* q_tile,
-                                                char* k_tiles, char* v_tiles, ForwardBarriers& bar,
+                                                char* k_tiles, char* v_tiles,
+                                                const typename Config::Bias* bias_stages,
+                                                ForwardBarriers& bar,
                                                 const ShortGapTables& tables) {
   using Shape = PanelShape<D>;
   constexpr int kKeys = Config::kKeys;
@@ -154,11 +168,16 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
       continue;
     }
 
+    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.query_times, item,
+                                         first_query + thread_row);
     // The tensor cores add the products to the bias, so it is made ahead of them.
     const auto prepare = [&] {
       if constexpr (kBias) {
-        fill_bias<true, kKeys>(scores, args.bias, tables, item, first_query + thread_row,
-                               block * kKeys);
+        const auto& stage = bias_stages[k_place.index];
+        const int first_key = block * kKeys;
+        fill_bias<true, kKeys, false>(scores, args.bias, tables,
+                                      stage.origin(args.bias, tile_query, first_key), rows,
+                                      stage.times, item, first_query + thread_row, first_key);
       }
     };
     const auto weigh = [&] {
@@ -180,8 +199,8 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
       for (int i = 0; i < kKeys / 4; ++i) weights[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
     };
 
-    prepare();
     barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+    prepare();
     pin(scores);
     wgmma_fence();
     multiply_scores();
@@ -198,8 +217,8 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
         barrier_wait(&bar.v_full[v_place.index], v_place.phase);
         wgmma_fence();
         multiply_values(accumulate);
-        prepare();
         barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+        prepare();
         pin(scores);
         wgmma_fence();
         multiply_scores();
@@ -252,6 +271,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   char* q_tile = tiles;
   char* k_tiles = q_tile + Config::kQueryBytes;
   char* v_tiles = k_tiles + Config::kStages * Config::kKeyBytes;
+  auto* bias_stages =
+      reinterpret_cast<typename Config::Bias*>(v_tiles + Config::kStages * Config::kKeyBytes);
   __shared__ ForwardBarriers bar;
   __shared__ ShortGapTables tables;
   if constexpr (kBias)
@@ -272,19 +293,20 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   if (threadIdx.x >= 128 * Config::kConsumers) {
     if constexpr (Config::kMoveRegisters) give_registers<24>();
     if (threadIdx.x == 128 * Config::kConsumers) {
-      forward_produce<D, Config>(args, q_tile, k_tiles, v_tiles, bar);
+      forward_produce<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_stages, bar);
     }
   } else {
     if constexpr (Config::kMoveRegisters) take_registers<240>();
-    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bar, tables);
+    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_stages, bar, tables);
   }
 }
 
 template <int D, class Config, bool kBias>
 void launch_forward(const AttentionArgs& args, cudaStream_t stream) {
   const auto kernel = forward_kernel<D, Config, kBias>;
-  static const int blocks = resident_blocks(kernel, Config::kThreads, Config::kSharedBytes);
-  kernel<<<blocks, Config::kThreads, Config::kSharedBytes, stream>>>(args);
+  constexpr int kBytes = Config::kSharedBytes + (kBias ? Config::kBiasBytes : 0);
+  static const int blocks = resident_blocks(kernel, Config::kThreads, kBytes);
+  kernel<<<blocks, Config::kThreads, kBytes, stream>>>(args);
   check(cudaGetLastError(), "attention forward");
 }
 

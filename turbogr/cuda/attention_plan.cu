@@ -83,7 +83,20 @@ __global__ void plan_kernel(PlanArgs args) {
   }
 }
 
+__global__ void zero_kernel(float4* data, std::size_t pieces) {
+  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < pieces;
+       i += stride) {
+    data[i] = make_float4(0, 0, 0, 0);
+  }
+}
+
 }  // namespace
+
+void launch_zero(void* data, std::size_t pieces, cudaStream_t stream) {
+  zero_kernel<<<2048, 256, 0, stream>>>(static_cast<float4*>(data), pieces);
+  check(cudaGetLastError(), "attention zero");
+}
 
 void launch_plan(const PlanArgs& args, cudaStream_t stream) {
   if (args.batch == 0) return;

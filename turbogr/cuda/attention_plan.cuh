@@ -28,4 +28,7 @@ struct PlanArgs {
 
 void launch_plan(const PlanArgs& args, cudaStream_t stream);
 
+// Zeroes pieces of 16 bytes.
+void launch_zero(void* data, std::size_t pieces, cudaStream_t stream);
+
 }  // namespace turbogr::cuda

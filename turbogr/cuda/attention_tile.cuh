@@ -128,7 +128,7 @@ int resident_blocks(Kernel* kernel, int threads, int shared_bytes) {
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
                                                       static_cast<std::size_t>(shared_bytes)),
         "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  return min(processors * blocks, kMaxBlocks);
+  return processors * blocks;
 }
 
 }  // namespace turbogr::cuda

@@ -50,6 +50,15 @@ __device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, std::
       "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(row)
       : "memory");
 }
+// The same for plain bytes; both addresses and the count are multiples of 16.
+__device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes,
+                                           std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
