@@ -184,7 +184,9 @@ struct Problem {
         device_offsets(offsets),
         key_times(host_keys),
         query_times(host_queries),
-        position(table_of(c.position, static_cast<std::size_t>(2 * max_length - 1), seed + 1)),
+        // Readable in pieces of four.
+        position(
+            table_of(c.position, static_cast<std::size_t>(2 * max_length + 2) / 4 * 4, seed + 1)),
         time(table_of(c.time, 129, seed + 2)),
         dposition(position.size()),
         dtime(time.size()),

@@ -161,12 +161,10 @@ __device__ __forceinline__ void backward_help(const AttentionArgs& args, const c
 }
 
 template <int D, class Config, bool kBias>
-__device__ __forceinline__ void backward_consume(const AttentionArgs& args, char* k_tile,
-                                                 char* v_tile, char* q_tiles, char* dout_tiles,
-                                                 char* score_tiles,
-                                                 const typename Config::Bias* bias_stages,
-                                                 BackwardBarriers& bar,
-                                                 const ShortGapTables& tables) {
+__device__ __forceinline__ void backward_consume(
+    const AttentionArgs& args, char* k_tile, char* v_tile, char* q_tiles, char* dout_tiles,
+    char* score_tiles, const typename Config::Bias* bias_stages, BackwardBarriers& bar,
+    const ShortGapTables& tables, [[maybe_unused]] int* time_bins) {
   using Shape = PanelShape<D>;
   constexpr int kQueries = Config::kQueries;
   constexpr int kPanelBytes = kQueries * Shape::kLineBytes;
@@ -332,9 +330,9 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       if constexpr (kBias) {
         if (args.bias.dtime != nullptr) {
-          add_time_gradient<kQueries>(grads, args.bias, tables, rows,
-                                      bias_stages[place.index].times, item, first_key + thread_row,
-                                      query);
+          add_time_gradient<kQueries, true>(
+              grads, args.bias, tables, rows, bias_stages[place.index].times, item,
+              first_key + thread_row, query, time_bins + threadIdx.x / 32 * (kShortBuckets + 4));
         }
       }
       const int held = place.index;

@@ -22,7 +22,12 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       reinterpret_cast<typename Config::Bias*>(k_tile + Config::kSharedBytes - 1024);
   __shared__ BackwardBarriers bar;
   __shared__ ShortGapTables tables;
+  __shared__ int time_bins[kBias && !Config::kWide ? 8 * (kShortBuckets + 4) : 1];
   if constexpr (kBias) {
+    for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(time_bins) / 4);
+         i += Config::kThreads) {
+      time_bins[i] = 0;
+    }
     tables.fill(args.bias.time, args.bias.weight_scale, static_cast<int>(threadIdx.x),
                 Config::kThreads);
     for (int i = static_cast<int>(threadIdx.x); i < kTimeCopies * kTimeBuckets;
@@ -62,7 +67,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
                                               score_tiles, bar, tables);
     } else {
       backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles, score_tiles,
-                                         bias_stages, bar, tables);
+                                         bias_stages, bar, tables, time_bins);
     }
     if constexpr (kBias) {
       __threadfence();

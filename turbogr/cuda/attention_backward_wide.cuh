@@ -171,8 +171,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       if constexpr (kBias) {
         if (args.bias.dtime != nullptr) {
-          add_time_gradient<kHalf>(grads, args.bias, tables, rows, column_times(first_query), item,
-                                   first_key + thread_row, first_query);
+          add_time_gradient<kHalf, false>(grads, args.bias, tables, rows, column_times(first_query),
+                                          item, first_key + thread_row, first_query, nullptr);
         }
         // The next block's, while the tensor cores are busy.
         if (query + Config::kQueries < item.length) prepare(first_query + Config::kQueries);

@@ -154,34 +154,6 @@ __device__ __forceinline__ BucketRange tile_range(const TileTimes<kRowsAreQuerie
           {__shfl_sync(~0u, bucket, quad + 1), __shfl_sync(~0u, bucket, quad + 3)}};
 }
 
-// The ranges of all parts of 16 columns. A part's range reaches to the first column of the next.
-template <bool kRowsAreQueries, int N>
-struct PartRanges {
-  int found[N / 32 + 1];  // by this lane: boundaries 2 i + lane % 2 of row lane / 2
-
-  __device__ __forceinline__ PartRanges(const TileTimes<kRowsAreQueries>& times,
-                                        const ShortGapTables& tables) {
-    TGR_UNROLL
-    for (int i = 0; i <= N / 32; ++i) {
-      const int boundary = 2 * i + static_cast<int>(threadIdx.x % 2);
-      found[i] =
-          times.bucket(tables, threadIdx.x / 2 % 2, boundary < N / 16 ? 16 * boundary : N - 1);
-    }
-  }
-  __device__ __forceinline__ BucketRange range(int part) const {
-    const int quad = threadIdx.x & 28;
-    BucketRange range;
-    TGR_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int left = __shfl_sync(~0u, found[part / 2], quad + 2 * half + part % 2);
-      const int right = __shfl_sync(~0u, found[(part + 1) / 2], quad + 2 * half + (part + 1) % 2);
-      range.low[half] = kRowsAreQueries ? right : left;
-      range.high[half] = kRowsAreQueries ? left : right;
-    }
-    return range;
-  }
-};
-
 // Adds the time weights to columns 8 * kGroup up to 8 * (kGroup + kGroups), which pass through
 // few boundaries: what changes at a boundary is added to the elements beyond it.
 template <bool kRowsAreQueries, int kGroup, int kGroups, int R>
@@ -216,30 +188,6 @@ __device__ __forceinline__ void add_few_times(float (&scores)[R],
   }
 }
 
-template <bool kRowsAreQueries, int N, int kPart>
-__device__ __forceinline__ void add_part_times(float (&scores)[N / 2],
-                                               const TileTimes<kRowsAreQueries>& times,
-                                               const ShortGapTables& tables,
-                                               const PartRanges<kRowsAreQueries, N>& parts) {
-  const BucketRange range = parts.range(kPart);
-  if (!range.exceeds(kMaxBoundaries)) {
-    add_few_times<kRowsAreQueries, 2 * kPart, 2>(scores, times, tables, range);
-  } else {
-    TGR_UNROLL
-    for (int group = 2 * kPart; group < 2 * kPart + 2; ++group) {
-      const uint2 pair = times.pair(group);
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
-        scores[4 * group + i] += tables.weight[bucket];
-      }
-    }
-  }
-  if constexpr (kPart + 1 < N / 16) {
-    add_part_times<kRowsAreQueries, N, kPart + 1>(scores, times, tables, parts);
-  }
-}
-
 template <bool kRowsAreQueries, int N>
 __device__ __forceinline__ void add_time_bias(float (&scores)[N / 2], const BiasArgs& bias,
                                               const ShortGapTables& tables, const RowTimes& rows,
@@ -266,8 +214,15 @@ __device__ __forceinline__ void add_time_bias(float (&scores)[N / 2], const Bias
   if (!range.exceeds(kMaxBoundaries)) {
     add_few_times<kRowsAreQueries, 0, N / 8>(scores, times, tables, range);
   } else {
-    const PartRanges<kRowsAreQueries, N> parts(times, tables);
-    add_part_times<kRowsAreQueries, N, 0>(scores, times, tables, parts);
+    TGR_UNROLL
+    for (int group = 0; group < N / 8; ++group) {
+      const uint2 pair = times.pair(group);
+      TGR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
+        scores[4 * group + i] += tables.weight[bucket];
+      }
+    }
   }
 }
 

@@ -124,37 +124,67 @@ __device__ __forceinline__ void add_few_time_gradients(const std::uint32_t (&gra
   state.sum[1] += above[1];
 }
 
-template <int N, int kPart>
-__device__ __forceinline__ void add_part_time_gradients(const std::uint32_t (&grads)[N / 4],
-                                                        const TileTimes<false>& times,
-                                                        const ShortGapTables& tables,
-                                                        const PartRanges<false, N>& parts,
-                                                        TimeGradient& state) {
-  const BucketRange range = parts.range(kPart);
-  if (!range.exceeds(kMaxBoundaries)) {
-    add_few_time_gradients<2 * kPart, 2>(grads, times, tables, range, state);
-  } else {
+// Next to the diagonal, where buckets change from element to element: integers in the warp's own
+// bins, which shared memory can add to, in steps of a 2^20th of the tile's largest magnitude.
+template <int N>
+__device__ __forceinline__ void add_each_time_gradient(const std::uint32_t (&grads)[N / 4],
+                                                       const TileTimes<false>& times,
+                                                       const ShortGapTables& tables, float* to,
+                                                       int* bins) {
+  std::uint32_t largest = 0;
+  TGR_UNROLL
+  for (int i = 0; i < N / 4; ++i) largest = __vmaxu2(largest, grads[i] & 0x7fff7fffu);
+  largest = __reduce_max_sync(~0u, max(largest & 0xffff, largest >> 16));
+  if (largest == 0) return;
+  // At most 2^20 an element and 2^10 elements a bin.
+  const int exponent = min(254, 127 + 19 + 127 - static_cast<int>(largest >> 7));
+  const float scale = __int_as_float(exponent << 23);
+  TGR_UNROLL
+  for (int group = 0; group < N / 8; ++group) {
+    const uint2 pair = times.pair(group);
     TGR_UNROLL
-    for (int group = 2 * kPart; group < 2 * kPart + 2; ++group) {
-      const uint2 pair = times.pair(group);
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float x = unpack_bf16(grads, 4 * group + i);
-        const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
-        if (x != 0) atomicAdd(state.bins + bucket, x);
-      }
+    for (int i = 0; i < 4; ++i) {
+      const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
+      // Rounds to an integer in the low bits.
+      const float shifted = fmaf(unpack_bf16(grads, 4 * group + i), scale, 12582912.f);
+      const int value = __float_as_int(shifted) - 0x4b400000;
+      if (value != 0) atomicAdd(bins + bucket, value);
     }
   }
-  if constexpr (kPart + 1 < N / 16) {
-    add_part_time_gradients<N, kPart + 1>(grads, times, tables, parts, state);
+  __syncwarp();
+  for (int bucket = static_cast<int>(threadIdx.x) % 32; bucket < kShortBuckets + 4; bucket += 32) {
+    const int sum = bins[bucket];
+    if (sum != 0) {
+      bins[bucket] = 0;
+      atomicAdd(to + bucket, ldexpf(static_cast<float>(sum), 127 - exponent));
+    }
+  }
+  __syncwarp();
+}
+
+// The same without bins, straight to memory.
+template <int N>
+__device__ __forceinline__ void add_each_time_gradient(const std::uint32_t (&grads)[N / 4],
+                                                       const TileTimes<false>& times,
+                                                       const ShortGapTables& tables, float* to) {
+  TGR_UNROLL
+  for (int group = 0; group < N / 8; ++group) {
+    const uint2 pair = times.pair(group);
+    TGR_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float x = unpack_bf16(grads, 4 * group + i);
+      const int bucket = tables.bucket(times.gap(i / 2, i % 2 == 0 ? pair.x : pair.y));
+      if (x != 0) atomicAdd(to + bucket, x);
+    }
   }
 }
 
-template <int N>
+// `bins`: of this warp, in shared memory, zero; null where there is no room.
+template <int N, bool kBins>
 __device__ __forceinline__ void add_time_gradient(
     const std::uint32_t (&grads)[N / 4], const BiasArgs& bias, const ShortGapTables& tables,
     const RowTimes& rows, const std::uint32_t* column_times, const AttentionItem& item, int row,
-    int first_column) {
+    int first_column, int* bins) {
   TimeGradient state(lane_time_bins(bias));
   if (!rows.usable) {
     const std::int64_t* exact_rows = bias.exact_key_times + item.first_row;
@@ -177,8 +207,11 @@ __device__ __forceinline__ void add_time_gradient(
   if (!range.exceeds(kMaxBoundaries)) {
     add_few_time_gradients<0, N / 8>(grads, times, tables, range, state);
   } else {
-    const PartRanges<false, N> parts(times, tables);
-    add_part_time_gradients<N, 0>(grads, times, tables, parts, state);
+    if constexpr (kBins) {
+      add_each_time_gradient<N>(grads, times, tables, state.bins, bins);
+    } else {
+      add_each_time_gradient<N>(grads, times, tables, state.bins);
+    }
   }
   state.go_to(-1, -1);
 }
