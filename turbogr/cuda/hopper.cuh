@@ -70,6 +70,7 @@ __device__ __forceinline__ void fence_async_proxy() {
 
 // Barrier `id` (1 to 15) of `threads` threads of the block.
 __device__ __forceinline__ void named_barrier(int id, int threads) {
+  __syncwarp();  // bar.sync wants whole warps
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
