@@ -228,14 +228,11 @@ __device__ __forceinline__ void backward_consume(
       prepare(tile_key);
     }
     for (int query = tile_key; query < item.length; query += kQueries) {
-      // The second half of the keys is seen by no query of the first block.
-      constexpr bool both = true;
-      constexpr bool active = true;
       std::uint32_t grads[kQueries / 4];
       barrier_wait(&bar.q_full[place.index], place.phase);
       barrier_wait(&bar.dout_full[place.index], place.phase);
       const int stage = place.index * Config::kQueryBytes;
-      if (active) {
+      {
         float dweights[kQueries / 2];
         std::uint32_t weights[kQueries / 4];
         wgmma_fence();
@@ -288,33 +285,22 @@ __device__ __forceinline__ void backward_consume(
       const int score_at = buffer * Config::kScoreBytes;
       wgmma_fence();
       TGR_UNROLL
-      for (int step = 0; step < 4; ++step) {
+      for (int step = 0; step < Config::kKeys / 16; ++step) {
         Wgmma<kShare>::template ss<1, 1>(share, score_operand.at(score_at + row_step<64>(step)),
                                          share_operand.at(row_step<D>(step)), step != 0);
       }
-      if (both) {
-        wgmma_fence();
-        TGR_UNROLL
-        for (int step = 4; step < 8; ++step) {
-          Wgmma<kShare>::template ss<1, 1>(share, score_operand.at(score_at + row_step<64>(step)),
-                                           share_operand.at(row_step<D>(step)), 1);
-        }
-      }
       wgmma_commit();
-      if (active) {
-        pin(grads);
-        wgmma_fence();
-        TGR_UNROLL
-        for (int step = 0; step < kQueries / 16; ++step) {
-          if constexpr (kBias) {
-            // From shared memory, to have registers for the bias.
-            Wgmma<D>::template ss<0, 1>(dk,
-                                        score_operand.at(score_at + group * 64 * 128 + 32 * step),
-                                        q_operand.at(stage + row_step<D>(step)), 1);
-          } else {
-            Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)),
-                                     1);
-          }
+      pin(grads);
+      wgmma_fence();
+      TGR_UNROLL
+      for (int step = 0; step < kQueries / 16; ++step) {
+        if constexpr (kBias) {
+          // From shared memory, to have registers for the bias.
+          Wgmma<D>::template ss<0, 1>(dk, score_operand.at(score_at + group * 64 * 128 + 32 * step),
+                                      q_operand.at(stage + row_step<D>(step)), 1);
+        } else {
+          Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)),
+                                   1);
         }
       }
       wgmma_commit();
