@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 
-.PHONY: all deps build demo test asan tsan bench format format-check layers lint install clean help
+.PHONY: all deps build cuda demo test asan tsan bench format format-check layers lint install clean help
 
 all: build
 
@@ -23,6 +23,11 @@ test: build ## run every test
 
 demo: build ## make a small world, train on it, evaluate, recommend, report
 	@tools/demo build/turbogr demo
+
+cuda: deps ## compile the GPU kernels and their bench (nvcc 13) into build-cuda
+	@cmake --preset cuda > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
+	@rm -f build-configure.log
+	@cmake --build --preset cuda -j $(JOBS) --target attention_bench
 
 asan: deps ## run the tests under address and undefined-behaviour sanitizers
 	@cmake --preset asan > /dev/null && cmake --build --preset asan -j $(JOBS) && ctest --preset asan -j $(JOBS) -LE slow
@@ -49,4 +54,4 @@ install: build ## install the program under PREFIX (default /usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 clean: ## remove every build folder
-	@rm -rf build build-asan build-tsan
+	@rm -rf build build-asan build-tsan build-cuda

@@ -1,0 +1,266 @@
+#include <cstring>
+
+#include "turbogr/cuda/attention.h"
+#include "turbogr/cuda/attention_args.cuh"
+#include "turbogr/cuda/attention_plan.cuh"
+#include "turbogr/cuda/check.cuh"
+
+namespace turbogr::cuda {
+namespace {
+
+// The kernels of one head width, without the width in their type.
+struct KernelSet {
+  int width;
+  ForwardShape forward_shape;
+  BackwardShape backward_shape;
+  void (*forward)(const AttentionArgs&, bool, cudaStream_t);
+  void (*backward)(const AttentionArgs&, bool, cudaStream_t);
+};
+
+template <int D>
+KernelSet kernel_set(bool bias) {
+  using Kernels = AttentionKernels<D>;
+  return {D, Kernels::forward_shape(bias), Kernels::backward_shape(), Kernels::forward,
+          Kernels::backward};
+}
+
+KernelSet pick_kernels(const AttentionParams& p) {
+  const int width = p.query_width > p.value_width ? p.query_width : p.value_width;
+  TGR_CHECK(width >= 1 && width <= 256, "attention: head width ", width,
+            ", the kernels take 1 to 256");
+  const bool bias = p.position != nullptr || p.time != nullptr;
+  if (width <= 32) return kernel_set<32>(bias);
+  if (width <= 64) return kernel_set<64>(bias);
+  if (width <= 128) return kernel_set<128>(bias);
+  return kernel_set<256>(bias);
+}
+
+// Where things lie in the workspace; the plan first, sums of dq last.
+struct Layout {
+  std::size_t bytes = 0;
+  std::size_t counters, forward_items, backward_items, dq_tiles;
+  std::size_t usable, key_times, query_times, time_bins, dq_sums;
+  std::size_t num_dq_tiles, dq_bytes;
+
+  std::size_t take(std::size_t size) {
+    const std::size_t at = bytes;
+    bytes += (size + 255) / 256 * 256;
+    return at;
+  }
+  Layout(const AttentionParams& p, const KernelSet& kernels, bool backward) {
+    const auto tokens = static_cast<std::size_t>(p.tokens);
+    const auto batch = static_cast<std::size_t>(p.batch);
+    const auto heads = static_cast<std::size_t>(p.heads);
+    const auto items = [&](int rows) {
+      return (tokens / static_cast<std::size_t>(rows) + batch) * heads * sizeof(AttentionItem);
+    };
+    num_dq_tiles = tokens / kPaddedRows + batch;
+    counters = take(6 * sizeof(int));
+    forward_items = take(items(kernels.forward_shape.query_rows));
+    backward_items = take(items(kernels.backward_shape.key_rows));
+    dq_tiles = take(num_dq_tiles * sizeof(AttentionItem));
+    // Always there, so that one plan serves layers with and without time bias.
+    usable = take(batch * sizeof(int));
+    // A tile may read past its sequence, even the last one.
+    const std::size_t times = (num_dq_tiles + 2) * kPaddedRows * sizeof(std::uint32_t);
+    key_times = take(times);
+    query_times = take(times);
+    dq_bytes = num_dq_tiles * kPaddedRows * heads * static_cast<std::size_t>(kernels.width) *
+               sizeof(float);
+    time_bins = take(backward ? kMaxBlocks * kTimeCopies * 129 * sizeof(float) : 0);
+    dq_sums = take(backward ? dq_bytes : 0);
+  }
+};
+
+template <class T>
+T* at(const AttentionParams& p, std::size_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(p.workspace) + offset);
+}
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+EncodeTiled encode_tiled() {
+  static const EncodeTiled found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                           cudaEnableDefault, &result),
+          "cudaGetDriverEntryPointByVersion");
+    TGR_CHECK(result == cudaDriverEntryPointSuccess && function != nullptr,
+              "the NVIDIA driver has no cuTensorMapEncodeTiled; driver 525 or newer is needed");
+    return reinterpret_cast<EncodeTiled>(function);
+  }();
+  return found;
+}
+
+void check_rows(const char* name, const void* data, std::int64_t stride, int width) {
+  TGR_CHECK(data != nullptr, "attention: ", name, " is null");
+  TGR_CHECK(reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 8 == 0 && width % 8 == 0,
+            "attention: ", name,
+            " needs 16-byte alignment and width and stride in multiples of 8, has width ", width,
+            " and stride ", stride);
+}
+
+// Rows of [tokens, heads, width], read in boxes of `box_rows` rows and one panel of one head; what
+// lies past the width or the last token reads as zero.
+CUtensorMap tensor_map(const char* name, const AttentionParams& p, const void* data,
+                       std::int64_t stride, int width, int tile_width, int box_rows) {
+  check_rows(name, data, stride, width);
+  const auto columns = static_cast<cuuint32_t>(tile_width < 64 ? tile_width : 64);
+  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(p.heads),
+                               static_cast<cuuint64_t>(p.tokens)};
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(width) * 2,
+                                 static_cast<cuuint64_t>(stride) * 2};
+  const cuuint32_t box[3] = {columns, 1, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[3] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult status =
+      encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes,
+                     strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                     columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  TGR_CHECK(status == CUDA_SUCCESS, "attention: no tensor map for ", name, ", driver error ",
+            static_cast<int>(status));
+  return map;
+}
+
+void check_workspace(const AttentionParams& p, std::size_t needed) {
+  TGR_CHECK(p.workspace_bytes >= needed, "attention: workspace of ", p.workspace_bytes,
+            " bytes, needs ", needed);
+}
+
+BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
+  BiasArgs bias{};
+  // The kernels' score gradients are twice too large (silu_parts).
+  bias.gradient_scale = static_cast<float>(0.5 / p.norm_length);
+  if (p.position != nullptr || p.time != nullptr) {
+    TGR_CHECK(p.alpha != 0, "attention: a bias needs alpha other than 0");
+    bias.weight_scale = static_cast<float>(1 / p.alpha);
+  }
+  if (p.position != nullptr) {
+    TGR_CHECK(reinterpret_cast<std::uintptr_t>(p.position) % 16 == 0,
+              "attention: the position table needs 16-byte alignment");
+    bias.position = p.position + p.position_length - 1;
+    bias.position_length = static_cast<int>(p.position_length);
+  }
+  if (p.time != nullptr) {
+    TGR_CHECK(p.key_times != nullptr && p.query_times != nullptr,
+              "attention: a time table needs key_times and query_times");
+    bias.time = p.time;
+    bias.key_times = at<std::uint32_t>(p, layout.key_times);
+    bias.query_times = at<std::uint32_t>(p, layout.query_times);
+    bias.usable = at<int>(p, layout.usable);
+    bias.exact_key_times = p.key_times;
+    bias.exact_query_times = p.query_times;
+  }
+  return bias;
+}
+
+AttentionArgs common_args(const AttentionParams& p, const Layout& layout) {
+  AttentionArgs args;
+  std::memset(&args, 0, sizeof(args));
+  args.bias = bias_args(p, layout);
+  args.half_alpha = static_cast<float>(0.5 * p.alpha);
+  args.output_scale = static_cast<float>(1 / p.norm_length);
+  args.score_scale = static_cast<float>(0.5 * p.alpha / p.norm_length);
+  args.heads = p.heads;
+  args.query_width = p.query_width;
+  args.value_width = p.value_width;
+  return args;
+}
+
+}  // namespace
+
+std::size_t attention_forward_workspace_bytes(const AttentionParams& params) {
+  return Layout(params, pick_kernels(params), false).bytes;
+}
+std::size_t attention_backward_workspace_bytes(const AttentionParams& params) {
+  return Layout(params, pick_kernels(params), true).bytes;
+}
+
+void plan_attention(const AttentionParams& p) {
+  const KernelSet kernels = pick_kernels(p);
+  const Layout layout(p, kernels, false);
+  check_workspace(p, layout.bytes);
+  const auto stream = static_cast<cudaStream_t>(p.stream);
+  int* counters = at<int>(p, layout.counters);
+  check(cudaMemsetAsync(counters, 0, 6 * sizeof(int), stream), "cudaMemsetAsync");
+  PlanArgs args{};
+  args.offsets = p.offsets;
+  args.batch = p.batch;
+  args.heads = p.heads;
+  args.forward_rows = kernels.forward_shape.query_rows;
+  args.backward_rows = kernels.backward_shape.key_rows;
+  args.num_forward = counters;
+  args.num_backward = counters + 1;
+  args.forward_items = at<AttentionItem>(p, layout.forward_items);
+  args.backward_items = at<AttentionItem>(p, layout.backward_items);
+  args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
+  args.key_times = p.key_times;
+  args.query_times = p.query_times;
+  args.usable = at<int>(p, layout.usable);
+  args.relative_key_times = at<std::uint32_t>(p, layout.key_times);
+  args.relative_query_times = at<std::uint32_t>(p, layout.query_times);
+  launch_plan(args, stream);
+}
+
+void attention_forward(const AttentionParams& p) {
+  if (p.tokens == 0) return;
+  const KernelSet kernels = pick_kernels(p);
+  const Layout layout(p, kernels, false);
+  check_workspace(p, layout.bytes);
+  AttentionArgs args = common_args(p, layout);
+  const ForwardShape shape = kernels.forward_shape;
+  const int width = kernels.width;
+  args.q_map = tensor_map("q", p, p.q, p.q_stride, p.query_width, width, shape.query_rows);
+  args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, shape.key_rows);
+  args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, shape.key_rows);
+  check_rows("out", p.out, p.out_stride, p.value_width);
+  args.items = at<AttentionItem>(p, layout.forward_items);
+  args.num_items = at<int>(p, layout.counters);
+  args.next_item = at<int>(p, layout.counters) + 2;
+  args.out = p.out;
+  args.out_stride = p.out_stride;
+  kernels.forward(args, p.position != nullptr || p.time != nullptr,
+                  static_cast<cudaStream_t>(p.stream));
+}
+
+void attention_backward(const AttentionParams& p) {
+  if (p.tokens == 0) return;
+  const KernelSet kernels = pick_kernels(p);
+  const Layout layout(p, kernels, true);
+  check_workspace(p, layout.bytes);
+  const auto stream = static_cast<cudaStream_t>(p.stream);
+  AttentionArgs args = common_args(p, layout);
+  const BackwardShape shape = kernels.backward_shape;
+  const int width = kernels.width;
+  args.q_map = tensor_map("q", p, p.q, p.q_stride, p.query_width, width, shape.query_rows);
+  args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, shape.key_rows);
+  args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, shape.key_rows);
+  args.dout_map =
+      tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width, shape.query_rows);
+  check_rows("dq", p.dq, p.dq_stride, p.query_width);
+  check_rows("dk", p.dk, p.dk_stride, p.query_width);
+  check_rows("dv", p.dv, p.dv_stride, p.value_width);
+  args.items = at<AttentionItem>(p, layout.backward_items);
+  args.num_items = at<int>(p, layout.counters) + 1;
+  args.next_item = at<int>(p, layout.counters) + 4;
+  args.dk = p.dk;
+  args.dv = p.dv;
+  args.dk_stride = p.dk_stride;
+  args.dv_stride = p.dv_stride;
+  args.bias.time_bins = at<float>(p, layout.time_bins);
+  args.dq_sums = at<float>(p, layout.dq_sums);
+  args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
+  args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
+  args.dq = p.dq;
+  args.dq_stride = p.dq_stride;
+  if (p.dposition != nullptr && p.position != nullptr) {
+    args.bias.dposition = p.dposition + p.position_length - 1;
+  }
+  if (p.time != nullptr) args.bias.dtime = p.dtime;
+  launch_zero(args.dq_sums, layout.dq_bytes / 16, stream);
+  kernels.backward(args, p.position != nullptr || p.time != nullptr, stream);
+}
+
+}  // namespace turbogr::cuda

@@ -1,0 +1,40 @@
+// Attention kernels of head width 128.
+#include "turbogr/cuda/attention_backward_kernel.cuh"
+#include "turbogr/cuda/attention_convert.cuh"
+#include "turbogr/cuda/attention_forward.cuh"
+
+namespace turbogr::cuda {
+namespace {
+
+using Forward = ForwardConfig<128, 2, 128, 2, 1>;
+using Backward = BackwardConfig<128, 2>;
+
+}  // namespace
+
+template <>
+ForwardShape AttentionKernels<128>::forward_shape(bool) {
+  return {Forward::kQueries, Forward::kKeys};
+}
+template <>
+BackwardShape AttentionKernels<128>::backward_shape() {
+  return {Backward::kKeys, Backward::kQueries};
+}
+template <>
+void AttentionKernels<128>::forward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
+  if (bias) {
+    launch_forward<128, Forward, true>(args, stream);
+  } else {
+    launch_forward<128, Forward, false>(args, stream);
+  }
+}
+template <>
+void AttentionKernels<128>::backward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
+  if (bias) {
+    launch_backward<128, Backward, true>(args, stream);
+  } else {
+    launch_backward<128, Backward, false>(args, stream);
+  }
+  launch_convert<128>(args, stream);
+}
+
+}  // namespace turbogr::cuda

@@ -1,0 +1,40 @@
+// Attention kernels of head width 32.
+#include "turbogr/cuda/attention_backward_kernel.cuh"
+#include "turbogr/cuda/attention_convert.cuh"
+#include "turbogr/cuda/attention_forward.cuh"
+
+namespace turbogr::cuda {
+namespace {
+
+using Forward = ForwardConfig<32, 2, 128, 2, 1>;
+using Backward = BackwardConfig<32, 2>;
+
+}  // namespace
+
+template <>
+ForwardShape AttentionKernels<32>::forward_shape(bool) {
+  return {Forward::kQueries, Forward::kKeys};
+}
+template <>
+BackwardShape AttentionKernels<32>::backward_shape() {
+  return {Backward::kKeys, Backward::kQueries};
+}
+template <>
+void AttentionKernels<32>::forward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
+  if (bias) {
+    launch_forward<32, Forward, true>(args, stream);
+  } else {
+    launch_forward<32, Forward, false>(args, stream);
+  }
+}
+template <>
+void AttentionKernels<32>::backward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
+  if (bias) {
+    launch_backward<32, Backward, true>(args, stream);
+  } else {
+    launch_backward<32, Backward, false>(args, stream);
+  }
+  launch_convert<32>(args, stream);
+}
+
+}  // namespace turbogr::cuda

@@ -1,0 +1,40 @@
+// Attention kernels of head width 64.
+#include "turbogr/cuda/attention_backward_kernel.cuh"
+#include "turbogr/cuda/attention_convert.cuh"
+#include "turbogr/cuda/attention_forward.cuh"
+
+namespace turbogr::cuda {
+namespace {
+
+using Forward = ForwardConfig<64, 1, 64, 2, 3>;
+using Backward = BackwardConfig<64, 2>;
+
+}  // namespace
+
+template <>
+ForwardShape AttentionKernels<64>::forward_shape(bool) {
+  return {Forward::kQueries, Forward::kKeys};
+}
+template <>
+BackwardShape AttentionKernels<64>::backward_shape() {
+  return {Backward::kKeys, Backward::kQueries};
+}
+template <>
+void AttentionKernels<64>::forward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
+  if (bias) {
+    launch_forward<64, Forward, true>(args, stream);
+  } else {
+    launch_forward<64, Forward, false>(args, stream);
+  }
+}
+template <>
+void AttentionKernels<64>::backward(const AttentionArgs& args, bool bias, cudaStream_t stream) {
+  if (bias) {
+    launch_backward<64, Backward, true>(args, stream);
+  } else {
+    launch_backward<64, Backward, false>(args, stream);
+  }
+  launch_convert<64>(args, stream);
+}
+
+}  // namespace turbogr::cuda

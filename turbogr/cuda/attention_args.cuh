@@ -1,0 +1,98 @@
+// What the attention kernels take and how their tiles are cut: the bridge between the host side
+// (attention.cu) and one file of kernels a head width.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace turbogr::cuda {
+
+// The most blocks that a backward grid has, and the copies of the time gradients that each keeps.
+inline constexpr int kMaxBlocks = 256;
+inline constexpr int kTimeCopies = 32;
+
+// Rows of a tile of dq sums and of the padded time arrays: sequence b starts at padded row
+// kPaddedRows * (offset / kPaddedRows + b), so that no two sequences share a tile.
+inline constexpr int kPaddedRows = 64;
+
+// One unit of work. `block` counts tiles of queries (forward, dq) or of keys (backward).
+struct alignas(16) AttentionItem {
+  int first_row;
+  int length;
+  int sequence;
+  std::uint16_t block;
+  std::uint16_t head;
+};
+
+struct BiasArgs {
+  const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
+  int position_length;    // S: offsets from 1 - S up to 0 are there
+  const float* time;      // [129]; null: none
+  // Padded, relative to the sequence's first key time; to be used where usable[sequence] only.
+  const std::uint32_t* key_times;
+  const std::uint32_t* query_times;
+  const int* usable;  // times are sorted and span less than 2^32
+  const std::int64_t* exact_key_times;
+  const std::int64_t* exact_query_times;
+  float* dposition;  // entry of offset 0
+  float* dtime;
+  float* time_bins;    // [blocks, copies, 129], not initialised
+  float weight_scale;  // 1 / alpha: the bias is added before the products are scaled
+  float gradient_scale;
+};
+
+struct AttentionArgs {
+  CUtensorMap q_map;
+  CUtensorMap k_map;
+  CUtensorMap v_map;
+  CUtensorMap dout_map;
+  const AttentionItem* items;
+  const int* num_items;
+  // [0]: items handed out after the first of each block, [1]: blocks that are done. The last block
+  // sets both back to 0.
+  int* next_item;
+  BiasArgs bias;
+  float half_alpha;
+  float output_scale;  // of out and dv
+  float score_scale;   // of dq and dk, whose sums are twice too large (silu_parts)
+  int heads;
+  int query_width;
+  int value_width;
+  void* out;
+  void* dk;
+  void* dv;
+  std::int64_t out_stride;
+  std::int64_t dk_stride;
+  std::int64_t dv_stride;
+  // Tiles of kPaddedRows x D in the order the threads hold them (attention_convert.cuh).
+  float* dq_sums;
+  const AttentionItem* dq_tiles;  // length 0: no such tile
+  int num_dq_tiles;
+  void* dq;
+  std::int64_t dq_stride;
+};
+
+// How one head width is cut: the host builds tensor maps and plans from it.
+struct ForwardShape {
+  int query_rows;  // of a tile
+  int key_rows;
+};
+struct BackwardShape {
+  int key_rows;
+  int query_rows;
+};
+
+// Filled in by attention_<D>.cu for D = 32, 64, 128, 256.
+template <int D>
+struct AttentionKernels {
+  static ForwardShape forward_shape(bool bias);
+  static BackwardShape backward_shape();
+  static void forward(const AttentionArgs& args, bool bias, cudaStream_t stream);
+  // dq_sums must be zero before.
+  static void backward(const AttentionArgs& args, bool bias, cudaStream_t stream);
+};
+
+}  // namespace turbogr::cuda

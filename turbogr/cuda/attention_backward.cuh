@@ -1,0 +1,356 @@
+// Backward attention for head widths up to 128. A block is a producer and two warpgroups of 64 keys
+// each; it keeps a block of keys and walks the queries that see it. With scores transposed (keys
+// are rows), the weights and their gradients are at once the register operands of dV += A^T dO and
+// dK += dS^T Q; dS goes through shared memory for dQ = dS K, whose columns the two warpgroups
+// share, and is added in f32 to a buffer that a second kernel converts. Bound by the tensor cores
+// and shared memory.
+#pragma once
+
+#include "turbogr/cuda/attention_bias_gradient.cuh"
+#include "turbogr/cuda/attention_tile.cuh"
+#include "turbogr/cuda/check.cuh"
+#include "turbogr/cuda/wgmma.cuh"
+
+namespace turbogr::cuda {
+
+template <int D, int kStages_>
+struct BackwardConfig {
+  static constexpr bool kWide = false;
+  static constexpr int kStages = kStages_;
+  static constexpr int kKeys = 128;
+  static constexpr int kQueries = 64;
+  static constexpr int kThreads = 384;
+  static constexpr int kKeyBytes = kKeys * D * 2;
+  static constexpr int kQueryBytes = kQueries * D * 2;
+  static constexpr int kScoreBytes = kKeys * kQueries * 2;
+  static constexpr int kBufferBytes = kScoreBytes;
+  static constexpr int kGradientOffset = 0;
+  using Bias = BiasStage<kQueries, kKeys, kQueries>;
+  static constexpr int kSharedBytes =
+      1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 2 * kScoreBytes;
+  static constexpr int kBiasBytes = kStages * static_cast<int>(sizeof(Bias));
+};
+
+struct BackwardBarriers {
+  std::uint64_t k_full, k_empty, v_full, v_empty;
+  std::uint64_t q_full[3], q_empty[3], dout_full[3], dout_empty[3];
+  AttentionItem item;
+};
+
+// SiLU and its derivative from h = x / 2, by one tanh.
+struct SiluParts {
+  float value;       // SiLU(x)
+  float derivative;  // twice SiLU'(x); the factor 1/2 is in the epilogues
+};
+__device__ __forceinline__ SiluParts silu_parts(float h) {
+  const float t = tanh_approximate(h);
+  return {fmaf(h, t, h), fmaf(h, fmaf(-t, t, 1.f), 1.f + t)};
+}
+
+// From scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
+// are keys: the thread's first row is seen in columns first up to end, the second 8 further in.
+template <int N>
+__device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
+                                               std::uint32_t (&weights)[N / 4], float half_alpha,
+                                               bool masked, int first, int end) {
+  first -= 2 * (threadIdx.x % 4);
+  end -= 2 * (threadIdx.x % 4);
+  TGR_UNROLL
+  for (int i = 0; i < N / 2; i += 2) {
+    SiluParts a = silu_parts(half_alpha * scores[i]);
+    SiluParts b = silu_parts(half_alpha * scores[i + 1]);
+    if (masked) {
+      const int column = i / 4 * 8;
+      const int start = first + i / 2 % 2 * 8;
+      if (column < start || column >= end) a = {0, 0};
+      if (column + 1 < start || column + 1 >= end) b = {0, 0};
+    }
+    weights[i / 2] = pack_bf16(a.value, b.value);
+    scores[i] = a.derivative;
+    scores[i + 1] = b.derivative;
+  }
+}
+
+template <int D, class Config, bool kBias>
+__device__ __forceinline__ void backward_produce(const AttentionArgs& args, char* k_tile,
+                                                 char* v_tile, char* q_tiles, char* dout_tiles,
+                                                 typename Config::Bias* bias_stages,
+                                                 BackwardBarriers& bar) {
+  using Shape = PanelShape<D>;
+  RingPlace<Config::kStages> place;
+  int phase = 0;
+  ItemSource source(args);
+  for (;;) {
+    AttentionItem item;
+    const bool more = source.take(item);
+    barrier_wait(&bar.v_empty, phase ^ 1);
+    if (more) {
+      barrier_expect(&bar.v_full, Config::kKeyBytes);
+      for (int p = 0; p < Shape::kPanels; ++p) {
+        load_box(v_tile + p * Config::kKeys * Shape::kLineBytes, &args.v_map, &bar.v_full,
+                 p * Shape::kColumns, item.head, item.first_row + item.block * Config::kKeys);
+      }
+    }
+    barrier_wait(&bar.k_empty, phase ^ 1);
+    if (!more) item.length = -1;
+    bar.item = item;
+    if (!more) {
+      barrier_arrive(&bar.k_full);
+      break;
+    }
+    barrier_expect(&bar.k_full, Config::kKeyBytes);
+    for (int p = 0; p < Shape::kPanels; ++p) {
+      load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map, &bar.k_full,
+               p * Shape::kColumns, item.head, item.first_row + item.block * Config::kKeys);
+    }
+    phase ^= 1;
+    for (int query = item.block * Config::kKeys; query < item.length; query += Config::kQueries) {
+      const int row = item.first_row + query;
+      char* q_tile = q_tiles + place.index * Config::kQueryBytes;
+      char* dout_tile = dout_tiles + place.index * Config::kQueryBytes;
+      barrier_wait(&bar.q_empty[place.index], place.phase ^ 1);
+      if constexpr (kBias && !Config::kWide) {
+        const int first_key = item.block * Config::kKeys;
+        barrier_expect(&bar.q_full[place.index],
+                       Config::kQueryBytes + Config::Bias::bytes(args.bias, query, first_key));
+        bias_stages[place.index].load(args.bias, query, first_key,
+                                      args.bias.query_times + padded_row(item) + query,
+                                      &bar.q_full[place.index]);
+      } else {
+        barrier_expect(&bar.q_full[place.index], Config::kQueryBytes);
+      }
+      for (int p = 0; p < Shape::kPanels; ++p) {
+        load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map,
+                 &bar.q_full[place.index], p * Shape::kColumns, item.head, row);
+      }
+      barrier_wait(&bar.dout_empty[place.index], place.phase ^ 1);
+      barrier_expect(&bar.dout_full[place.index], Config::kQueryBytes);
+      for (int p = 0; p < Shape::kPanels; ++p) {
+        load_box(dout_tile + p * Config::kQueries * Shape::kLineBytes, &args.dout_map,
+                 &bar.dout_full[place.index], p * Shape::kColumns, item.head, row);
+      }
+      place.advance();
+    }
+  }
+  source.finish();
+}
+
+// The idle warps beside the producer: they sum the gradients of the position table.
+template <class Config>
+__device__ __forceinline__ void backward_help(const AttentionArgs& args, const char* score_tiles,
+                                              BackwardBarriers& bar) {
+  const int thread = static_cast<int>(threadIdx.x) - 288;
+  const char* tile = score_tiles + Config::kGradientOffset;
+  int phase = 0;
+  int buffer = 0;
+  for (;;) {
+    barrier_wait(&bar.k_full, phase);
+    phase ^= 1;
+    const AttentionItem item = bar.item;
+    if (item.length < 0) break;
+    const int queries = item.length - item.block * Config::kKeys;
+    for (int offset = 0; offset < queries; offset += Config::kQueries) {
+      named_barrier(1, Config::kThreads - 32);
+      if (args.bias.dposition != nullptr) {
+        add_position_gradient<Config::kKeys>(args.bias, tile + buffer * Config::kBufferBytes,
+                                             thread, offset);
+      }
+      buffer ^= 1;
+    }
+  }
+}
+
+template <int D, class Config, bool kBias>
+__device__ __forceinline__ void backward_consume(
+    const AttentionArgs& args, char* k_tile, char* v_tile, char* q_tiles, char* dout_tiles,
+    char* score_tiles, const typename Config::Bias* bias_stages, BackwardBarriers& bar,
+    const ShortGapTables& tables, [[maybe_unused]] int* time_bins) {
+  using Shape = PanelShape<D>;
+  constexpr int kQueries = Config::kQueries;
+  constexpr int kPanelBytes = kQueries * Shape::kLineBytes;
+  constexpr int kShare = D / 2;  // columns of dQ that one warpgroup computes
+  const int group = threadIdx.x / 128;
+  const int thread = threadIdx.x % 128;
+  const bool leader = thread == 0;
+  const int lane = threadIdx.x % 32;
+  const int thread_row = thread / 32 * 16 + lane / 4;
+
+  const Operand<D> k_operand(k_tile + group * 64 * Shape::kLineBytes, 16);
+  const Operand<D> v_operand(v_tile + group * 64 * Shape::kLineBytes, 16);
+  const Operand<D> q_operand(q_tiles, kPanelBytes);
+  const Operand<D> dout_operand(dout_tiles, kPanelBytes);
+  // dS lies as [keys][queries], lines of 128 bytes whatever D is.
+  const Operand<64> score_operand(score_tiles, 16);
+  // K again, keys along the sum and this warpgroup's share of the columns.
+  const Operand<D> share_operand(
+      k_tile + group * kShare / Shape::kColumns * Config::kKeys * Shape::kLineBytes +
+          group * kShare % Shape::kColumns * 2,
+      16);
+  // Where this lane's line of four 8 x 8 blocks goes; the swizzle exchanges 16-byte pieces.
+  const int line = group * 64 + thread / 32 * 16 + lane % 16;
+  const std::uint32_t line_address = shared_address(score_tiles) + line * 128;
+  const int line_piece = lane / 16;
+
+  RingPlace<Config::kStages> place;
+  int phase = 0;
+  int buffer = 0;
+
+  float scores[kQueries / 2];
+  float dk[D / 2];
+  float dv[D / 2];
+
+  for (;;) {
+    barrier_wait(&bar.k_full, phase);
+    const AttentionItem item = bar.item;
+    if (item.length < 0) break;
+    barrier_wait(&bar.v_full, phase);
+    phase ^= 1;
+    const int tile_key = item.block * Config::kKeys;
+    const int first_key = tile_key + 64 * group;
+
+    const auto padded_tile = static_cast<std::int64_t>(item.first_row / kPaddedRows +
+                                                       item.sequence + tile_key / kPaddedRows);
+    float* dq = args.dq_sums + (padded_tile * args.heads + item.head) * (kPaddedRows * D) +
+                (group * 128 + thread) * 4;
+    TGR_UNROLL
+    for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
+
+    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.key_times, item,
+                                         first_key + thread_row);
+    const auto prepare = [&](int query) {
+      const auto& bias_stage = bias_stages[place.index];
+      fill_bias<false, kQueries, false>(scores, args.bias, tables,
+                                        bias_stage.origin(args.bias, query, tile_key), rows,
+                                        bias_stage.times, item, first_key + thread_row, query);
+    };
+    if constexpr (kBias) {
+      barrier_wait(&bar.q_full[place.index], place.phase);
+      prepare(tile_key);
+    }
+    for (int query = tile_key; query < item.length; query += kQueries) {
+      std::uint32_t grads[kQueries / 4];
+      barrier_wait(&bar.q_full[place.index], place.phase);
+      barrier_wait(&bar.dout_full[place.index], place.phase);
+      const int stage = place.index * Config::kQueryBytes;
+      {
+        float dweights[kQueries / 2];
+        std::uint32_t weights[kQueries / 4];
+        wgmma_fence();
+        TGR_UNROLL
+        for (int step = 0; step < D / 16; ++step) {
+          Wgmma<kQueries>::template ss<0, 0>(
+              scores, k_operand.at(column_step<D, Config::kKeys>(step)),
+              q_operand.at(stage + column_step<D, kQueries>(step)), kBias || step != 0);
+        }
+        wgmma_commit();
+        TGR_UNROLL
+        for (int step = 0; step < D / 16; ++step) {
+          Wgmma<kQueries>::template ss<0, 0>(
+              dweights, v_operand.at(column_step<D, Config::kKeys>(step)),
+              dout_operand.at(stage + column_step<D, kQueries>(step)), step != 0);
+        }
+        wgmma_commit();
+        wgmma_wait<1>();
+        pin(scores);
+
+        const bool masked = query < first_key + 63 || query + kQueries > item.length;
+        weigh_backward<kQueries>(scores, weights, args.half_alpha, masked,
+                                 first_key + thread_row - query, item.length - query);
+        pin(weights);
+        wgmma_fence();
+        TGR_UNROLL
+        for (int step = 0; step < kQueries / 16; ++step) {
+          Wgmma<D>::template rs<1>(dv, weights + 4 * step,
+                                   dout_operand.at(stage + row_step<D>(step)), 1);
+        }
+        wgmma_commit();
+        wgmma_wait<1>();
+        pin(dweights);
+        TGR_UNROLL
+        for (int i = 0; i < kQueries / 2; ++i) dweights[i] *= scores[i];
+        TGR_UNROLL
+        for (int i = 0; i < kQueries / 4; ++i) {
+          grads[i] = pack_bf16(dweights[2 * i], dweights[2 * i + 1]);
+        }
+        TGR_UNROLL
+        for (int step = 0; step < kQueries / 16; ++step) {
+          const int piece = (2 * step + line_piece) ^ (line & 7);
+          store_blocks(line_address + buffer * Config::kScoreBytes + piece * 16, grads + 4 * step);
+        }
+        fence_async_proxy();
+      }
+      named_barrier(1, kBias ? Config::kThreads - 32 : 256);
+
+      float share[kShare / 2];
+      const int score_at = buffer * Config::kScoreBytes;
+      wgmma_fence();
+      TGR_UNROLL
+      for (int step = 0; step < Config::kKeys / 16; ++step) {
+        Wgmma<kShare>::template ss<1, 1>(share, score_operand.at(score_at + row_step<64>(step)),
+                                         share_operand.at(row_step<D>(step)), step != 0);
+      }
+      wgmma_commit();
+      pin(grads);
+      wgmma_fence();
+      TGR_UNROLL
+      for (int step = 0; step < kQueries / 16; ++step) {
+        if constexpr (kBias) {
+          // From shared memory, to have registers for the bias.
+          Wgmma<D>::template ss<0, 1>(dk, score_operand.at(score_at + group * 64 * 128 + 32 * step),
+                                      q_operand.at(stage + row_step<D>(step)), 1);
+        } else {
+          Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)),
+                                   1);
+        }
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      pin(share);
+      pin(dv);
+      if (leader) barrier_arrive(&bar.dout_empty[place.index]);
+      TGR_UNROLL
+      for (int i = 0; i < kShare / 8; ++i) {
+        reduce_add(dq + i * 1024, share[4 * i], share[4 * i + 1], share[4 * i + 2],
+                   share[4 * i + 3]);
+      }
+      dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
+      if constexpr (kBias) {
+        if (args.bias.dtime != nullptr) {
+          add_time_gradient<kQueries, true>(
+              grads, args.bias, tables, rows, bias_stages[place.index].times, item,
+              first_key + thread_row, query, time_bins + threadIdx.x / 32 * (kShortBuckets + 4));
+        }
+      }
+      const int held = place.index;
+      place.advance();
+      if constexpr (kBias) {
+        // The next block's, while the tensor cores are busy.
+        if (query + kQueries < item.length) {
+          barrier_wait(&bar.q_full[place.index], place.phase);
+          prepare(query + kQueries);
+        }
+      }
+      wgmma_wait<0>();
+      pin(dk);
+      if (kBias ? lane == 0 : leader) barrier_arrive(&bar.q_empty[held]);
+      buffer ^= 1;
+    }
+    if (leader) {
+      barrier_arrive(&bar.v_empty);
+      barrier_arrive(&bar.k_empty);
+    }
+    if (first_key < item.length) {
+      const std::int64_t row = item.first_row + first_key;
+      store_tile<D>(dv, args.output_scale,
+                    static_cast<__nv_bfloat16*>(args.dv) + row * args.dv_stride +
+                        item.head * args.value_width,
+                    args.dv_stride, item.length - first_key, args.value_width);
+      store_tile<D>(dk, args.score_scale,
+                    static_cast<__nv_bfloat16*>(args.dk) + row * args.dk_stride +
+                        item.head * args.query_width,
+                    args.dk_stride, item.length - first_key, args.query_width);
+    }
+  }
+}
+
+}  // namespace turbogr::cuda

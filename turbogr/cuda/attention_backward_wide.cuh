@@ -1,0 +1,205 @@
+// Backward attention for head width 256, where dK and dV of 64 keys take half the registers. The
+// two warpgroups split the queries of a block for the scores and the columns for everything else,
+// so weights and their gradients both go through shared memory. Bound by shared memory and the
+// tensor cores.
+#pragma once
+
+#include "turbogr/cuda/attention_backward.cuh"
+
+namespace turbogr::cuda {
+
+template <int D>
+struct WideBackwardConfig {
+  static constexpr bool kWide = true;
+  static constexpr int kStages = 2;
+  static constexpr int kKeys = 64;
+  static constexpr int kQueries = 64;
+  static constexpr int kThreads = 384;
+  static constexpr int kKeyBytes = kKeys * D * 2;
+  static constexpr int kQueryBytes = kQueries * D * 2;
+  static constexpr int kScoreBytes = kKeys * kQueries * 2;
+  // Weights, then gradients; two buffers of both.
+  static constexpr int kBufferBytes = 2 * kScoreBytes;
+  static constexpr int kGradientOffset = kScoreBytes;
+  using Bias = BiasStage<kQueries, kKeys, kQueries>;
+  static constexpr int kBiasBytes = 0;  // no room: read from the cache
+  static constexpr int kSharedBytes =
+      1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 4 * kScoreBytes;
+};
+
+template <int D, class Config, bool kBias>
+__device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args, char* k_tile,
+                                                      char* v_tile, char* q_tiles, char* dout_tiles,
+                                                      char* score_tiles, BackwardBarriers& bar,
+                                                      const ShortGapTables& tables) {
+  using Shape = PanelShape<D>;
+  constexpr int kPanelBytes = 64 * Shape::kLineBytes;
+  constexpr int kShare = D / 2;  // columns of one warpgroup
+  constexpr int kHalf = 32;      // queries of one warpgroup
+  const int group = threadIdx.x / 128;
+  const int thread = threadIdx.x % 128;
+  const bool leader = thread == 0;
+  const int lane = threadIdx.x % 32;
+  const int thread_row = thread / 32 * 16 + lane / 4;
+  const int share_bytes = group * kShare / Shape::kColumns * kPanelBytes;
+
+  const Operand<D> k_operand(k_tile, 16);
+  const Operand<D> v_operand(v_tile, 16);
+  const Operand<D> q_operand(q_tiles + group * kHalf * Shape::kLineBytes, 16);
+  const Operand<D> dout_operand(dout_tiles + group * kHalf * Shape::kLineBytes, 16);
+  const Operand<D> k_share(k_tile + share_bytes, kPanelBytes);
+  const Operand<D> q_share(q_tiles + share_bytes, kPanelBytes);
+  const Operand<D> dout_share(dout_tiles + share_bytes, kPanelBytes);
+  const Operand<64> score_operand(score_tiles, 16);
+  const int line = thread / 32 * 16 + lane % 16;
+  const std::uint32_t line_address = shared_address(score_tiles) + line * 128;
+  const int line_piece = group * 4 + lane / 16;
+
+  RingPlace<Config::kStages> place;
+  int phase = 0;
+  int buffer = 0;
+
+  float scores[kHalf / 2];
+  float dk[kShare / 2];
+  float dv[kShare / 2];
+
+  for (;;) {
+    barrier_wait(&bar.k_full, phase);
+    const AttentionItem item = bar.item;
+    if (item.length < 0) break;
+    barrier_wait(&bar.v_full, phase);
+    phase ^= 1;
+    const int first_key = item.block * Config::kKeys;
+    const auto padded_tile = static_cast<std::int64_t>(item.first_row / kPaddedRows +
+                                                       item.sequence + first_key / kPaddedRows);
+    float* dq = args.dq_sums + (padded_tile * args.heads + item.head) * (kPaddedRows * D) +
+                (group * 128 + thread) * 4;
+    TGR_UNROLL
+    for (int i = 0; i < kShare / 2; ++i) dk[i] = dv[i] = 0;
+    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.key_times, item,
+                                         first_key + thread_row);
+    const auto column_times = [&](int query) {
+      return args.bias.query_times + padded_row(item) + query;
+    };
+    const auto prepare = [&](int query) {
+      fill_bias<false, kHalf, true>(scores, args.bias, tables, args.bias.position, rows,
+                                    column_times(query), item, first_key + thread_row, query);
+    };
+    if constexpr (kBias) prepare(first_key + group * kHalf);
+    int release = -1;  // stage that the products in flight still read
+
+    for (int query = first_key; query < item.length; query += Config::kQueries) {
+      float dweights[kHalf / 2];
+      const int stage = place.index * Config::kQueryBytes;
+      barrier_wait(&bar.q_full[place.index], place.phase);
+      barrier_wait(&bar.dout_full[place.index], place.phase);
+      if constexpr (kBias) pin(scores);
+      wgmma_fence();
+      TGR_UNROLL
+      for (int step = 0; step < D / 16; ++step) {
+        Wgmma<kHalf>::template ss<0, 0>(scores, k_operand.at(column_step<D, 64>(step)),
+                                        q_operand.at(stage + column_step<D, 64>(step)),
+                                        kBias || step != 0);
+      }
+      wgmma_commit();
+      TGR_UNROLL
+      for (int step = 0; step < D / 16; ++step) {
+        Wgmma<kHalf>::template ss<0, 0>(dweights, v_operand.at(column_step<D, 64>(step)),
+                                        dout_operand.at(stage + column_step<D, 64>(step)),
+                                        step != 0);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      pin(scores);
+      pin(dk);
+      pin(dv);
+      if (leader && release >= 0) {
+        barrier_arrive(&bar.q_empty[release]);
+        barrier_arrive(&bar.dout_empty[release]);
+      }
+      const int first_query = query + group * kHalf;
+      const bool masked = first_query < first_key + 63 || first_query + kHalf > item.length;
+      std::uint32_t weights[kHalf / 4];
+      weigh_backward<kHalf>(scores, weights, args.half_alpha, masked,
+                            first_key + thread_row - first_query, item.length - first_query);
+      wgmma_wait<0>();
+      pin(dweights);
+      TGR_UNROLL
+      for (int i = 0; i < kHalf / 2; ++i) dweights[i] *= scores[i];
+      std::uint32_t grads[kHalf / 4];
+      TGR_UNROLL
+      for (int i = 0; i < kHalf / 4; ++i) {
+        grads[i] = pack_bf16(dweights[2 * i], dweights[2 * i + 1]);
+      }
+      const int weight_at = buffer * 2 * Config::kScoreBytes;
+      const int grad_at = weight_at + Config::kScoreBytes;
+      TGR_UNROLL
+      for (int step = 0; step < kHalf / 16; ++step) {
+        const int piece = ((2 * step + line_piece) ^ (line & 7)) * 16;
+        store_blocks(line_address + weight_at + piece, weights + 4 * step);
+        store_blocks(line_address + grad_at + piece, grads + 4 * step);
+      }
+      fence_async_proxy();
+      named_barrier(1, kBias ? Config::kThreads - 32 : 256);
+
+      float share[kShare / 2];
+      wgmma_fence();
+      TGR_UNROLL
+      for (int step = 0; step < 4; ++step) {
+        Wgmma<kShare>::template ss<1, 1>(share, score_operand.at(grad_at + row_step<64>(step)),
+                                         k_share.at(row_step<D>(step)), step != 0);
+      }
+      wgmma_commit();
+      TGR_UNROLL
+      for (int step = 0; step < 4; ++step) {
+        Wgmma<kShare>::template ss<0, 1>(dv, score_operand.at(weight_at + 32 * step),
+                                         dout_share.at(stage + row_step<D>(step)), 1);
+      }
+      TGR_UNROLL
+      for (int step = 0; step < 4; ++step) {
+        Wgmma<kShare>::template ss<0, 1>(dk, score_operand.at(grad_at + 32 * step),
+                                         q_share.at(stage + row_step<D>(step)), 1);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      pin(share);
+      TGR_UNROLL
+      for (int i = 0; i < kShare / 8; ++i) {
+        reduce_add(dq + i * 1024, share[4 * i], share[4 * i + 1], share[4 * i + 2],
+                   share[4 * i + 3]);
+      }
+      dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
+      if constexpr (kBias) {
+        if (args.bias.dtime != nullptr) {
+          add_time_gradient<kHalf, false>(grads, args.bias, tables, rows, column_times(first_query),
+                                          item, first_key + thread_row, first_query, nullptr);
+        }
+        // The next block's, while the tensor cores are busy.
+        if (query + Config::kQueries < item.length) prepare(first_query + Config::kQueries);
+      }
+      release = place.index;
+      place.advance();
+      buffer ^= 1;
+    }
+    wgmma_wait<0>();
+    pin(dk);
+    pin(dv);
+    if (leader) {
+      barrier_arrive(&bar.v_empty);
+      barrier_arrive(&bar.k_empty);
+      barrier_arrive(&bar.q_empty[release]);
+      barrier_arrive(&bar.dout_empty[release]);
+    }
+    const std::int64_t row = item.first_row + first_key;
+    store_tile<kShare>(dv, args.output_scale,
+                       static_cast<__nv_bfloat16*>(args.dv) + row * args.dv_stride +
+                           item.head * args.value_width + group * kShare,
+                       args.dv_stride, item.length - first_key, args.value_width - group * kShare);
+    store_tile<kShare>(dk, args.score_scale,
+                       static_cast<__nv_bfloat16*>(args.dk) + row * args.dk_stride +
+                           item.head * args.query_width + group * kShare,
+                       args.dk_stride, item.length - first_key, args.query_width - group * kShare);
+  }
+}
+
+}  // namespace turbogr::cuda

@@ -1,0 +1,45 @@
+// From f32 sums of dQ to bf16 rows. A tile of sums lies in the order in which the threads of the
+// backward kernel hold it: piece i of thread t of warpgroup g, four floats, is number (i * 2 + g) *
+// 128 + t.
+#pragma once
+
+#include "turbogr/cuda/attention_tile.cuh"
+
+namespace turbogr::cuda {
+
+// One block of 256 threads a tile and head; limited by bandwidth.
+template <int D>
+__global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ AttentionArgs args) {
+  constexpr int kShare = D / 2;
+  const AttentionItem tile = args.dq_tiles[blockIdx.x];
+  if (tile.length == 0) return;
+  const int head = static_cast<int>(blockIdx.y);
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const auto* sums = reinterpret_cast<const float4*>(
+      args.dq_sums +
+      (static_cast<std::int64_t>(blockIdx.x) * args.heads + head) * (kPaddedRows * D));
+  float share[kShare / 2];
+  TGR_UNROLL
+  for (int i = 0; i < kShare / 8; ++i) {
+    const float4 four = __ldcs(sums + i * 256 + threadIdx.x);
+    share[4 * i] = four.x;
+    share[4 * i + 1] = four.y;
+    share[4 * i + 2] = four.z;
+    share[4 * i + 3] = four.w;
+  }
+  const int query = tile.block * kPaddedRows;
+  auto* to = static_cast<__nv_bfloat16*>(args.dq) +
+             static_cast<std::int64_t>(tile.first_row + query) * args.dq_stride +
+             head * args.query_width + group * kShare;
+  store_tile<kShare>(share, args.score_scale, to, args.dq_stride, tile.length - query,
+                     args.query_width - group * kShare);
+}
+
+template <int D>
+void launch_convert(const AttentionArgs& args, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(args.num_dq_tiles), static_cast<unsigned>(args.heads));
+  convert_kernel<D><<<grid, 256, 0, stream>>>(args);
+  check(cudaGetLastError(), "attention dq");
+}
+
+}  // namespace turbogr::cuda

@@ -1,0 +1,313 @@
+// Forward attention. A block is one producer warp and kConsumers warpgroups of 64 query rows each;
+// it takes tiles (sequence, head, query block) from a list until the list is empty. The producer
+// brings Q once and K, V block by block, the newest keys first, so that the masked blocks come
+// first; a consumer multiplies by V while it applies SiLU to the next scores. Bound by the tensor
+// cores at width 128 and above, by special functions and shared memory at 64.
+#pragma once
+
+#include "turbogr/cuda/attention_bias.cuh"
+#include "turbogr/cuda/attention_tile.cuh"
+#include "turbogr/cuda/check.cuh"
+#include "turbogr/cuda/wgmma.cuh"
+
+namespace turbogr::cuda {
+
+template <int D, int kConsumers_, int kKeys_, int kStages_, int kBlocksPerSm_>
+struct ForwardConfig {
+  static constexpr int kConsumers = kConsumers_;
+  static constexpr int kKeys = kKeys_;
+  static constexpr int kStages = kStages_;
+  static constexpr int kBlocksPerSm = kBlocksPerSm_;
+  static constexpr int kQueries = 64 * kConsumers;
+  // Alone on its multiprocessor, a block hands the producer's registers to the consumers, which
+  // takes whole warpgroups.
+  static constexpr bool kMoveRegisters = kBlocksPerSm == 1;
+  static constexpr int kThreads = 128 * kConsumers + (kMoveRegisters ? 128 : 32);
+  static constexpr int kQueryBytes = kQueries * D * 2;
+  static constexpr int kKeyBytes = kKeys * D * 2;
+  using Bias = BiasStage<kQueries, kKeys, kKeys>;
+  static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kKeyBytes;
+  static constexpr int kBiasBytes = kStages * static_cast<int>(sizeof(Bias));
+};
+
+struct ForwardBarriers {
+  std::uint64_t q_full, q_empty;
+  std::uint64_t k_full[4], k_empty[4], v_full[4], v_empty[4];
+  AttentionItem item;
+};
+
+template <int D, class Config, bool kBias>
+__device__ __forceinline__ void forward_produce(const AttentionArgs& args, char* q_tile,
+                                                char* k_tiles, char* v_tiles,
+                                                typename Config::Bias* bias_stages,
+                                                ForwardBarriers& bar) {
+  using Shape = PanelShape<D>;
+  RingPlace<Config::kStages> place;
+  int q_phase = 0;
+  ItemSource source(args);
+  for (;;) {
+    AttentionItem item;
+    const bool more = source.take(item);
+    barrier_wait(&bar.q_empty, q_phase ^ 1);
+    if (!more) item.length = -1;
+    bar.item = item;
+    if (!more) {
+      barrier_arrive(&bar.q_full);
+      break;
+    }
+    q_phase ^= 1;
+    const int first_query = item.block * Config::kQueries;
+    barrier_expect(&bar.q_full, Config::kQueryBytes);
+    for (int p = 0; p < Shape::kPanels; ++p) {
+      load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map, &bar.q_full,
+               p * Shape::kColumns, item.head, item.first_row + first_query);
+    }
+    const int end = min(first_query + Config::kQueries, item.length);
+    for (int block = (end - 1) / Config::kKeys; block >= 0; --block) {
+      const int row = item.first_row + block * Config::kKeys;
+      char* k_tile = k_tiles + place.index * Config::kKeyBytes;
+      char* v_tile = v_tiles + place.index * Config::kKeyBytes;
+      barrier_wait(&bar.k_empty[place.index], place.phase ^ 1);
+      if constexpr (kBias) {
+        const int first_key = block * Config::kKeys;
+        barrier_expect(&bar.k_full[place.index],
+                       Config::kKeyBytes + Config::Bias::bytes(args.bias, first_query, first_key));
+        bias_stages[place.index].load(args.bias, first_query, first_key,
+                                      args.bias.key_times + padded_row(item) + first_key,
+                                      &bar.k_full[place.index]);
+      } else {
+        barrier_expect(&bar.k_full[place.index], Config::kKeyBytes);
+      }
+      for (int p = 0; p < Shape::kPanels; ++p) {
+        load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map,
+                 &bar.k_full[place.index], p * Shape::kColumns, item.head, row);
+      }
+      barrier_wait(&bar.v_empty[place.index], place.phase ^ 1);
+      barrier_expect(&bar.v_full[place.index], Config::kKeyBytes);
+      for (int p = 0; p < Shape::kPanels; ++p) {
+        load_box(v_tile + p * Config::kKeys * Shape::kLineBytes, &args.v_map,
+                 &bar.v_full[place.index], p * Shape::kColumns, item.head, row);
+      }
+      place.advance();
+    }
+  }
+  source.finish();
+}
+
+template <int D, class Config, bool kBias>
+__device__ __forceinline__ void forward_consume(const AttentionArgs& args, char* q_tile,
+                                                char* k_tiles, char* v_tiles,
+                                                const typename Config::Bias* bias_stages,
+                                                ForwardBarriers& bar,
+                                                const ShortGapTables& tables) {
+  using Shape = PanelShape<D>;
+  constexpr int kKeys = Config::kKeys;
+  constexpr int kPanelBytes = kKeys * Shape::kLineBytes;
+  const int group = threadIdx.x / 128;
+  const bool leader = threadIdx.x % 128 == 0;
+  const int lane = threadIdx.x % 32;
+  const int thread_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+  const Operand<D> q_operand(q_tile + group * 64 * Shape::kLineBytes, 16);
+  const Operand<D> k_operand(k_tiles, 16);
+  const Operand<D> v_operand(v_tiles, kPanelBytes);
+  RingPlace<Config::kStages> k_place;
+  RingPlace<Config::kStages> v_place;
+  int q_phase = 0;
+
+  float scores[kKeys / 2];
+  float sums[D / 2];
+  std::uint32_t weights[kKeys / 4];
+
+  const auto multiply_scores = [&] {
+    const int k_at = k_place.index * Config::kKeyBytes;
+    TGR_UNROLL
+    for (int step = 0; step < D / 16; ++step) {
+      Wgmma<kKeys>::template ss<0, 0>(scores, q_operand.at(column_step<D, Config::kQueries>(step)),
+                                      k_operand.at(k_at + column_step<D, kKeys>(step)),
+                                      kBias || step != 0);
+    }
+    wgmma_commit();
+  };
+  const auto multiply_values = [&](bool accumulate) {
+    const int v_at = v_place.index * Config::kKeyBytes;
+    TGR_UNROLL
+    for (int step = 0; step < kKeys / 16; ++step) {
+      Wgmma<D>::template rs<1>(sums, weights + 4 * step, v_operand.at(v_at + row_step<D>(step)),
+                               accumulate || step != 0);
+    }
+    wgmma_commit();
+  };
+
+  for (;;) {
+    barrier_wait(&bar.q_full, q_phase);
+    q_phase ^= 1;
+    const AttentionItem item = bar.item;
+    if (item.length < 0) break;
+    const int tile_query = item.block * Config::kQueries;
+    const int first_query = tile_query + 64 * group;
+    const int tile_end = min(tile_query + Config::kQueries, item.length);
+    const int end = min(first_query + 64, item.length);
+    int block = (tile_end - 1) / kKeys;
+    // Blocks that only the warpgroups below need; a warpgroup past the end needs none.
+    const int last = end > first_query ? (end - 1) / kKeys : -1;
+    // Without a product to keep its warps together, a warpgroup must meet before its leader frees a
+    // buffer: a warp left behind would miss two flips of a barrier.
+    for (; block > last; --block) {
+      barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+      barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+      named_barrier(1 + group, 128);
+      if (leader) {
+        barrier_arrive(&bar.k_empty[k_place.index]);
+        barrier_arrive(&bar.v_empty[v_place.index]);
+      }
+      k_place.advance();
+      v_place.advance();
+    }
+    if (last < 0) {
+      if (leader) barrier_arrive(&bar.q_empty);
+      continue;
+    }
+
+    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.query_times, item,
+                                         first_query + thread_row);
+    // The tensor cores add the products to the bias, so it is made ahead of them.
+    const auto prepare = [&] {
+      if constexpr (kBias) {
+        const auto& stage = bias_stages[k_place.index];
+        const int first_key = block * kKeys;
+        fill_bias<true, kKeys, false>(scores, args.bias, tables,
+                                      stage.origin(args.bias, tile_query, first_key), rows,
+                                      stage.times, item, first_query + thread_row, first_key);
+      }
+    };
+    const auto weigh = [&] {
+      const int first_key = block * kKeys;
+      TGR_UNROLL
+      for (int i = 0; i < kKeys / 2; ++i) scores[i] = silu_of_half(args.half_alpha * scores[i]);
+      if (first_key + kKeys - 1 > first_query) {
+        // The thread's own row of column 0: an element is seen up to this column.
+        const int seen = first_query + thread_row - first_key - 2 * (lane % 4);
+        TGR_UNROLL
+        for (int i = 0; i < kKeys / 2; ++i) {
+          const int column = i / 4 * 8 + i % 2;
+          if (column > seen + i / 2 % 2 * 8) scores[i] = 0;
+        }
+      }
+    };
+    const auto pack = [&] {
+      TGR_UNROLL
+      for (int i = 0; i < kKeys / 4; ++i) weights[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
+    };
+
+    barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+    prepare();
+    pin(scores);
+    wgmma_fence();
+    multiply_scores();
+    wgmma_wait<0>();
+    pin(scores);
+    if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+    k_place.advance();
+    weigh();
+    pack();
+    bool accumulate = false;
+    for (--block; block >= 0; --block) {
+      if constexpr (kBias) {
+        // The values of the last block go first: they keep the tensor cores busy meanwhile.
+        barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+        wgmma_fence();
+        multiply_values(accumulate);
+        barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+        prepare();
+        pin(scores);
+        wgmma_fence();
+        multiply_scores();
+        wgmma_wait<0>();
+        pin(scores);
+        if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+        weigh();
+      } else {
+        barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+        wgmma_fence();
+        multiply_scores();
+        barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+        wgmma_fence();
+        multiply_values(accumulate);
+        wgmma_wait<1>();
+        pin(scores);
+        if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+        weigh();
+        wgmma_wait<0>();
+      }
+      accumulate = true;
+      k_place.advance();
+      pin(sums);
+      pin(weights);
+      if (leader) barrier_arrive(&bar.v_empty[v_place.index]);
+      v_place.advance();
+      pack();
+    }
+    if (leader) barrier_arrive(&bar.q_empty);
+    barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+    wgmma_fence();
+    multiply_values(accumulate);
+    wgmma_wait<0>();
+    pin(sums);
+    if (leader) barrier_arrive(&bar.v_empty[v_place.index]);
+    v_place.advance();
+    auto* out = static_cast<__nv_bfloat16*>(args.out) +
+                static_cast<std::int64_t>(item.first_row + first_query) * args.out_stride +
+                item.head * args.value_width;
+    store_tile<D>(sums, args.output_scale, out, args.out_stride, end - first_query,
+                  args.value_width);
+  }
+}
+
+template <int D, class Config, bool kBias>
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
+    forward_kernel(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ char raw[];
+  char* tiles = raw + (-static_cast<int>(shared_address(raw)) & 1023);
+  char* q_tile = tiles;
+  char* k_tiles = q_tile + Config::kQueryBytes;
+  char* v_tiles = k_tiles + Config::kStages * Config::kKeyBytes;
+  auto* bias_stages =
+      reinterpret_cast<typename Config::Bias*>(v_tiles + Config::kStages * Config::kKeyBytes);
+  __shared__ ForwardBarriers bar;
+  __shared__ ShortGapTables tables;
+  if constexpr (kBias)
+    tables.fill(args.bias.time, args.bias.weight_scale, static_cast<int>(threadIdx.x),
+                Config::kThreads);
+  if (threadIdx.x == 0) {
+    barrier_init(&bar.q_full, 1);
+    barrier_init(&bar.q_empty, Config::kConsumers);
+    for (int i = 0; i < Config::kStages; ++i) {
+      barrier_init(&bar.k_full[i], 1);
+      barrier_init(&bar.v_full[i], 1);
+      barrier_init(&bar.k_empty[i], Config::kConsumers);
+      barrier_init(&bar.v_empty[i], Config::kConsumers);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (threadIdx.x >= 128 * Config::kConsumers) {
+    if constexpr (Config::kMoveRegisters) give_registers<24>();
+    if (threadIdx.x == 128 * Config::kConsumers) {
+      forward_produce<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_stages, bar);
+    }
+  } else {
+    if constexpr (Config::kMoveRegisters) take_registers<240>();
+    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_stages, bar, tables);
+  }
+}
+
+template <int D, class Config, bool kBias>
+void launch_forward(const AttentionArgs& args, cudaStream_t stream) {
+  const auto kernel = forward_kernel<D, Config, kBias>;
+  constexpr int kBytes = Config::kSharedBytes + (kBias ? Config::kBiasBytes : 0);
+  static const int blocks = resident_blocks(kernel, Config::kThreads, kBytes);
+  kernel<<<blocks, Config::kThreads, kBytes, stream>>>(args);
+  check(cudaGetLastError(), "attention forward");
+}
+
+}  // namespace turbogr::cuda

@@ -1,0 +1,107 @@
+#include "turbogr/cuda/attention_plan.cuh"
+#include "turbogr/cuda/check.cuh"
+
+namespace turbogr::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+__device__ int tiles_of(int length, int rows) { return (length + rows - 1) / rows; }
+
+// Times relative to the first key, if they are sorted (keys, queries, and no query before its own
+// key) and close enough together for 32 bits; rows past the end repeat the last time.
+__device__ void relative_times(const PlanArgs& args, std::int64_t first, int length, int sequence,
+                               int padded_end) {
+  const int lane = threadIdx.x % 32;
+  const std::int64_t* keys = args.key_times + first;
+  const std::int64_t* queries = args.query_times + first;
+  const std::int64_t base = length > 0 ? keys[0] : 0;
+  const auto last = static_cast<std::uint64_t>(length > 0 ? queries[length - 1] - base : 0);
+  bool good = last < 0xffffffffull;
+  for (int i = lane; i < length; i += 32) {
+    good &= queries[i] >= keys[i];
+    if (i > 0) good &= keys[i] >= keys[i - 1] && queries[i] >= queries[i - 1];
+  }
+  good = __all_sync(~0u, good);
+  if (lane == 0) args.usable[sequence] = good;
+  const std::int64_t begin =
+      static_cast<std::int64_t>(first / kPaddedRows + sequence) * kPaddedRows;
+  for (int i = lane; i < padded_end; i += 32) {
+    const int at = min(i, length - 1);
+    args.relative_key_times[begin + i] = static_cast<std::uint32_t>(keys[at] - base);
+    args.relative_query_times[begin + i] = static_cast<std::uint32_t>(queries[at] - base);
+  }
+}
+
+// One warp a sequence: its place among the others by counting those that go before it.
+__global__ void plan_kernel(PlanArgs args) {
+  const int sequence = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  if (sequence >= args.batch) return;
+  const int lane = threadIdx.x % 32;
+  const std::int64_t first = args.offsets[sequence];
+  const int length = static_cast<int>(args.offsets[sequence + 1] - first);
+  int forward_start = 0;
+  int backward_start = 0;
+  for (int other = lane; other < args.batch; other += 32) {
+    const int n = static_cast<int>(args.offsets[other + 1] - args.offsets[other]);
+    if (n > length || (n == length && other < sequence)) {
+      forward_start += tiles_of(n, args.forward_rows);
+      backward_start += tiles_of(n, args.backward_rows);
+    }
+  }
+  forward_start = __reduce_add_sync(~0u, forward_start);
+  backward_start = __reduce_add_sync(~0u, backward_start);
+  const int forward_tiles = tiles_of(length, args.forward_rows);
+  const int backward_tiles = tiles_of(length, args.backward_rows);
+  AttentionItem item{static_cast<int>(first), length, sequence, 0, 0};
+
+  for (int i = lane; i < forward_tiles * args.heads; i += 32) {
+    item.head = static_cast<std::uint16_t>(i / forward_tiles);
+    item.block = static_cast<std::uint16_t>(forward_tiles - 1 - i % forward_tiles);
+    args.forward_items[forward_start * args.heads + i] = item;
+  }
+  for (int i = lane; i < backward_tiles * args.heads; i += 32) {
+    item.head = static_cast<std::uint16_t>(i / backward_tiles);
+    item.block = static_cast<std::uint16_t>(i % backward_tiles);
+    args.backward_items[backward_start * args.heads + i] = item;
+  }
+  item.head = 0;
+  const int dq_tiles = tiles_of(length, kPaddedRows);
+  const auto dq_begin = static_cast<int>(first / kPaddedRows) + sequence;
+  const auto dq_end = static_cast<int>((first + length) / kPaddedRows) + sequence + 1;
+  for (int i = lane; i < dq_end - dq_begin; i += 32) {
+    item.block = static_cast<std::uint16_t>(i);
+    item.length = i < dq_tiles ? length : 0;
+    args.dq_tiles[dq_begin + i] = item;
+  }
+  if (lane == 0) {
+    atomicAdd(args.num_forward, forward_tiles * args.heads);
+    atomicAdd(args.num_backward, backward_tiles * args.heads);
+  }
+  if (args.key_times != nullptr && length > 0) {
+    relative_times(args, first, length, sequence, (dq_end - dq_begin) * kPaddedRows);
+  }
+}
+
+__global__ void zero_kernel(float4* data, std::size_t pieces) {
+  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < pieces;
+       i += stride) {
+    data[i] = make_float4(0, 0, 0, 0);
+  }
+}
+
+}  // namespace
+
+void launch_zero(void* data, std::size_t pieces, cudaStream_t stream) {
+  zero_kernel<<<2048, 256, 0, stream>>>(static_cast<float4*>(data), pieces);
+  check(cudaGetLastError(), "attention zero");
+}
+
+void launch_plan(const PlanArgs& args, cudaStream_t stream) {
+  if (args.batch == 0) return;
+  plan_kernel<<<(args.batch + kWarps - 1) / kWarps, 32 * kWarps, 0, stream>>>(args);
+  check(cudaGetLastError(), "attention plan");
+}
+
+}  // namespace turbogr::cuda

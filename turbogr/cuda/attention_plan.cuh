@@ -1,0 +1,34 @@
+// The order of work for one batch, made on the device from the offsets: long sequences first, and
+// in a sequence head by head from the dearest tile down. Tiles of one head stay together, so that
+// its keys (or queries) are read from the cache by all of them.
+#pragma once
+
+#include "turbogr/cuda/attention_args.cuh"
+
+namespace turbogr::cuda {
+
+struct PlanArgs {
+  const std::int64_t* offsets;
+  int batch;
+  int heads;
+  int forward_rows;   // queries of a forward tile
+  int backward_rows;  // keys of a backward tile
+  int* num_forward;
+  int* num_backward;
+  AttentionItem* forward_items;
+  AttentionItem* backward_items;
+  AttentionItem* dq_tiles;
+  // Null where there is no time bias.
+  const std::int64_t* key_times;
+  const std::int64_t* query_times;
+  int* usable;
+  std::uint32_t* relative_key_times;
+  std::uint32_t* relative_query_times;
+};
+
+void launch_plan(const PlanArgs& args, cudaStream_t stream);
+
+// Zeroes pieces of 16 bytes.
+void launch_zero(void* data, std::size_t pieces, cudaStream_t stream);
+
+}  // namespace turbogr::cuda

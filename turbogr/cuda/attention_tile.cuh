@@ -1,0 +1,134 @@
+// Pieces that the forward and backward attention kernels share: handing out work, writing a tile of
+// results.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "turbogr/cuda/attention_args.cuh"
+#include "turbogr/cuda/check.cuh"
+#include "turbogr/cuda/hopper.cuh"
+
+namespace turbogr::cuda {
+
+// One thread a block asks; the first item is the block's own number, so that nothing waits at the
+// start.
+struct ItemSource {
+  const AttentionArgs& args;
+  int count;
+  int next;
+
+  __device__ explicit ItemSource(const AttentionArgs& a)
+      : args(a), count(*a.num_items), next(static_cast<int>(blockIdx.x)) {}
+
+  __device__ bool take(AttentionItem& item) {
+    if (next >= count) return false;
+    item = args.items[next];
+    next = static_cast<int>(gridDim.x) + atomicAdd(args.next_item, 1);
+    return true;
+  }
+
+  // After the last take: the last block of the grid leaves the counters as it found them.
+  __device__ void finish() {
+    __threadfence();
+    if (atomicAdd(args.next_item + 1, 1) == static_cast<int>(gridDim.x) - 1) {
+      args.next_item[0] = 0;
+      args.next_item[1] = 0;
+    }
+  }
+};
+
+// A place in a ring of kStages buffers and the phase of its barriers.
+template <int kStages>
+struct RingPlace {
+  int index = 0;
+  int phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++index == kStages) {
+      index = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+// Four registers of each of four neighbouring lanes, transposed.
+__device__ __forceinline__ void transpose_quad(std::uint32_t (&r)[4]) {
+  const bool odd = threadIdx.x & 1;
+  const bool high = threadIdx.x & 2;
+  TGR_UNROLL
+  for (int i = 0; i < 4; i += 2) {
+    const std::uint32_t got = __shfl_xor_sync(~0u, odd ? r[i] : r[i + 1], 1);
+    if (odd) {
+      r[i] = got;
+    } else {
+      r[i + 1] = got;
+    }
+  }
+  TGR_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t got = __shfl_xor_sync(~0u, high ? r[i] : r[i + 2], 2);
+    if (high) {
+      r[i] = got;
+    } else {
+      r[i + 2] = got;
+    }
+  }
+}
+
+// Writes the 64 x N sums of a warpgroup as bf16, 16 bytes a lane where N allows; rows and columns
+// past the end are left alone. `to` is the tile's first row and column.
+template <int N>
+__device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float scale,
+                                           __nv_bfloat16* to, std::int64_t stride, int rows,
+                                           int columns) {
+  const int lane = threadIdx.x % 32;
+  const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+  TGR_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    TGR_UNROLL
+    for (int group = 0; group < N / 32; ++group) {
+      std::uint32_t r[4];
+      TGR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int at = 4 * (4 * group + i) + 2 * half;
+        r[i] = pack_bf16(sums[at] * scale, sums[at + 1] * scale);
+      }
+      transpose_quad(r);
+      const int column = 32 * group + 8 * (lane % 4);
+      if (row + 8 * half < rows && column < columns) {
+        *reinterpret_cast<uint4*>(to + (row + 8 * half) * stride + column) =
+            make_uint4(r[0], r[1], r[2], r[3]);
+      }
+    }
+    TGR_UNROLL
+    for (int group = N / 32 * 4; group < N / 8; ++group) {
+      const int column = 8 * group + 2 * (lane % 4);
+      if (row + 8 * half < rows && column < columns) {
+        const int at = 4 * group + 2 * half;
+        *reinterpret_cast<std::uint32_t*>(to + (row + 8 * half) * stride + column) =
+            pack_bf16(sums[at] * scale, sums[at + 1] * scale);
+      }
+    }
+  }
+}
+
+// SiLU(2 h) = h + h tanh(h).
+__device__ __forceinline__ float silu_of_half(float h) { return fmaf(h, tanh_approximate(h), h); }
+
+// How many blocks the device holds at once: the size of a grid that takes its work from a list.
+template <class Kernel>
+int resident_blocks(Kernel* kernel, int threads, int shared_bytes) {
+  int device = 0;
+  int processors = 0;
+  int blocks = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+        "cudaDeviceGetAttribute");
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+        "cudaFuncSetAttribute");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
+                                                      static_cast<std::size_t>(shared_bytes)),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  return processors * blocks;
+}
+
+}  // namespace turbogr::cuda

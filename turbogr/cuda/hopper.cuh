@@ -1,0 +1,174 @@
+// A thin layer over what only Hopper has: transaction barriers, the bulk tensor copy engine, shared
+// memory descriptors of the warpgroup product, register reallocation.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#define TGR_UNROLL _Pragma("unroll")
+
+namespace turbogr::cuda {
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// A barrier in shared memory that flips its phase when the expected arrivals and bytes are in.
+__device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals));
+}
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int phase) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(phase)
+      : "memory");
+}
+
+// Copies the box of `map` at (column, head, row) to shared memory; its bytes count on `barrier`.
+__device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, std::uint64_t* barrier,
+                                         int column, int head, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(row)
+      : "memory");
+}
+// The same for plain bytes; both addresses and the count are multiples of 16.
+__device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes,
+                                           std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Makes ordinary writes to shared memory visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Barrier `id` (1 to 15) of `threads` threads of the block.
+__device__ __forceinline__ void named_barrier(int id, int threads) {
+  __syncwarp();  // bar.sync wants whole warps
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Waits until at most kPending committed groups are in flight.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// Keeps the compiler from moving uses of registers across a wait for the product that fills them.
+template <int N>
+__device__ __forceinline__ void pin(float (&registers)[N]) {
+  TGR_UNROLL
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+template <int N>
+__device__ __forceinline__ void pin(std::uint32_t (&registers)[N]) {
+  TGR_UNROLL
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(registers[i])::"memory");
+}
+
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// A tile of kRows rows and D columns lies in shared memory as panels of kColumns columns, each row
+// of a panel one swizzled line of 128 bytes (64 when D is 32); the copy engine writes it so.
+template <int D>
+struct PanelShape {
+  static constexpr int kColumns = D < 64 ? D : 64;
+  static constexpr int kPanels = D / kColumns;
+  static constexpr int kLineBytes = kColumns * 2;
+  static constexpr std::uint64_t kSwizzle = kLineBytes == 128 ? 1 : 2;
+};
+
+// What the tensor cores are told of an operand: only the low half varies at run time, so only that
+// takes a register.
+template <int D>
+struct Operand {
+  std::uint32_t low;
+
+  __device__ Operand(const void* tile, int leading_bytes)
+      : low((shared_address(tile) & 0x3ffff) >> 4 | leading_bytes >> 4 << 16) {}
+  __device__ __forceinline__ std::uint64_t at(int bytes) const {
+    using Shape = PanelShape<D>;
+    constexpr std::uint64_t kHigh =
+        static_cast<std::uint64_t>(8 * Shape::kLineBytes >> 4) << 32 | Shape::kSwizzle << 62;
+    return kHigh | (low + static_cast<std::uint32_t>(bytes >> 4));
+  }
+};
+
+// Bytes to columns 16 step and up of a tile of kRows rows: the operand's sum runs over columns.
+template <int D, int kRows>
+__device__ __forceinline__ constexpr int column_step(int step) {
+  using Shape = PanelShape<D>;
+  constexpr int kSteps = Shape::kColumns / 16;
+  return step / kSteps * kRows * Shape::kLineBytes + step % kSteps * 32;
+}
+// Bytes to rows 16 step and up: the operand's sum runs over rows, and its leading bytes are a
+// panel.
+template <int D>
+__device__ __forceinline__ constexpr int row_step(int step) {
+  return 16 * PanelShape<D>::kLineBytes * step;
+}
+
+// Four 8 x 8 blocks of bf16 from the registers of a product to shared memory.
+__device__ __forceinline__ void store_blocks(std::uint32_t address, const std::uint32_t* r) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+__device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
+  std::uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+__device__ __forceinline__ float tanh_approximate(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ void reduce_add(float* to, float a, float b, float c, float d) {
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c),
+               "f"(d)
+               : "memory");
+}
+
+}  // namespace turbogr::cuda
