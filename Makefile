@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 
-.PHONY: all deps build cuda demo test asan tsan bench format format-check layers lint install clean help
+.PHONY: all deps configure program build cuda demo test asan tsan bench format format-check layers lint install clean help
 
 all: build
 
@@ -13,15 +13,20 @@ help: ## list these words
 deps: ## install the Debian packages of tools/packages.txt that are missing
 	@tools/install_packages tools/packages.txt
 
-build: deps ## build the program at build/turbogr
+configure: deps
 	@cmake --preset cpu > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
 	@rm -f build-configure.log
+
+program: configure ## build the program at build/turbogr, without the tests
+	@cmake --build --preset cpu -j $(JOBS) --target turbogr
+
+build: configure ## build the program and the tests
 	@cmake --build --preset cpu -j $(JOBS)
 
 test: build ## run every test
 	@ctest --preset cpu -j $(JOBS)
 
-demo: build ## make a small world, train on it, evaluate, recommend, report
+demo: program ## make a small world, train on it, evaluate, recommend, report
 	@tools/demo build/turbogr demo
 
 cuda: deps ## compile the GPU kernels and their bench (nvcc 13) into build-cuda
@@ -35,7 +40,7 @@ asan: deps ## run the tests under address and undefined-behaviour sanitizers
 tsan: deps ## run the tests under the thread sanitizer
 	@cmake --preset tsan > /dev/null && cmake --build --preset tsan -j $(JOBS) && ctest --preset tsan -j $(JOBS) -LE slow
 
-bench: build ## measure every operator against its padded rival
+bench: program ## measure every operator against its padded rival
 	@build/turbogr bench ops
 
 format: deps ## rewrite the sources in the house format
@@ -50,7 +55,7 @@ layers: ## fail on an include that points upwards
 lint: build ## clang-tidy over every source
 	@tools/lint build
 
-install: build ## install the program under PREFIX (default /usr/local)
+install: program ## install the program under PREFIX (default /usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 clean: ## remove every build folder

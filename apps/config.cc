@@ -7,14 +7,18 @@
 #include <memory>
 
 #include "apps/commands.h"
+#include "apps/config_usage.h"
 
 namespace turbogr::apps {
 
 void add_config(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("config", "Print the complete config of CONFIG.toml [--a.b=c ...]");
+      app.add_subcommand("config", "Print the complete config a run would have, or list all keys");
   command->allow_extras();
-  command->footer("CONFIG.toml and overrides (--train.steps=100) follow the options.");
+  command->formatter(std::make_shared<ConfigUsage>());
+  command->footer(
+      "Any key of the file can be overridden: --train.steps=100. `turbogr config --keys` lists "
+      "them.");
   auto keys = std::make_shared<bool>(false);
   command->add_flag("--keys", *keys, "List every key: default, meaning, what is allowed");
   command->callback([command, keys] {

@@ -59,6 +59,8 @@ void run_eval(const EvalOptions& options) {
   }
   if (options.split != "validation") splits.push_back(data::Split::kTest);
 
+  fmt::print("{} (step {}), store {}, every item of {} ranked\n", checkpoint.folder(),
+             checkpoint.step(), store.folder().string(), store.num_items());
   nlohmann::json rows = nlohmann::json::array();
   const auto report = [&](const char* ranking, data::Split split,
                           const std::vector<std::pair<std::string, double>>& figures) {
@@ -101,7 +103,10 @@ void run_eval(const EvalOptions& options) {
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
-  command->add_option("--checkpoint", options->checkpoint, "Run folder or checkpoint")->required();
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+      ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--split", options->split, "validation, test or all")->capture_default_str();
   command->add_option("--at", options->at, "K of HR@K and NDCG@K")

@@ -78,7 +78,10 @@ void run_export(const ExportOptions& options) {
 void add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* command = app.add_subcommand("export", "Write item (and user) vectors as safetensors");
-  command->add_option("--checkpoint", options->checkpoint, "Run folder or checkpoint")->required();
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+      ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--out", options->out, "File to write, e.g. vectors.safetensors")->required();
   command->add_flag("--users", options->users, "Also the vector of every user's whole history");

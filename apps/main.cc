@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
@@ -45,9 +46,15 @@ void check_whole_numbers(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
 }
 
-// The help first: an error above a screen of it would scroll away.
+// The help first: an error above a screen of it would scroll away. CLI11 calls a mistyped command a
+// missing one; `turbogr evla` should hear of 'evla'.
 std::string usage_message(const CLI::App* app, const CLI::Error& error) {
-  return fmt::format("{}\nturbogr: {}\n", app->help(), error.what());
+  std::string what = error.what();
+  const std::vector<std::string> left = app->remaining(/*recurse=*/true);
+  if (what == "A subcommand is required" && !left.empty()) {
+    what = fmt::format("there is no command '{}'; the list is above", left.front());
+  }
+  return fmt::format("{}\nturbogr: {}\n", app->help(), what);
 }
 
 int fail(std::string_view what) {

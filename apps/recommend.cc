@@ -230,8 +230,12 @@ void run_recommend(const RecommendOptions& options) {
 
 void add_recommend(CLI::App& app) {
   auto options = std::make_shared<RecommendOptions>();
-  CLI::App* command = app.add_subcommand("recommend", "The best items for users or a history");
-  command->add_option("--checkpoint", options->checkpoint, "Run folder or checkpoint")->required();
+  CLI::App* command = app.add_subcommand(
+      "recommend", "The best items for users or a history, without those already met");
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+      ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--user", options->user, "One user's id");
   command->add_option("--users", options->users, "File with one user id a line");

@@ -38,6 +38,21 @@ TEST(Program, ExplainsItselfWhenCalledWrongly) {
     EXPECT_EQ(finished.status, 2) << arguments;
     EXPECT_NE(finished.output.find("Usage: "), std::string::npos) << finished.output;
   }
+  for (const char* arguments : {"evla", "data evla"}) {
+    const auto finished = run_program(arguments);
+    EXPECT_NE(finished.output.find("there is no command 'evla'"), std::string::npos)
+        << finished.output;
+  }
+}
+
+TEST(Program, ShowsThatTrainAndConfigTakeAFile) {
+  for (const std::string command : {"train", "config"}) {
+    const auto finished = run_program(command + " --help");
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_NE(finished.output.find("Usage: turbogr " + command + " CONFIG.toml [--KEY=VALUE ...]"),
+              std::string::npos)
+        << finished.output;
+  }
 }
 
 TEST(Program, RefusesNumbersThatDoNotFitInsteadOfClampingThem) {

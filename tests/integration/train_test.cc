@@ -1,4 +1,5 @@
 // The real program from a synthetic world to recommendations: training, resuming, evaluating.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -142,6 +143,33 @@ TEST_F(Training, LearnsFromActionSignals) {
   EXPECT_NE(model_bytes("plain"), model_bytes("actions"));
   EXPECT_NE(model_bytes("actions").find("\"actions\""), std::string::npos);
   EXPECT_EQ(run_program("recommend --user 1 --checkpoint " + root_ + "/actions").status, 0);
+}
+
+TEST_F(Training, KeepsTheBestCheckpointWhereverItIsEvaluated) {
+  for (const std::string when : {"--eval.every=0", "--eval.every_steps=2"}) {
+    const std::string run = "best" + when;
+    const Outcome trained =
+        train(run, "--train.steps=4 --checkpoint.keep_best=1 --checkpoint.keep_last=9 " + when);
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    // The first validation line with the highest score names the step.
+    std::ifstream lines(root_ + "/" + run + "/metrics.jsonl");
+    double highest = -1;
+    std::int64_t step = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (!row.contains("split") || row["split"] != "validation") continue;
+      if (row["ndcg@10"].get<double>() <= highest) continue;
+      highest = row["ndcg@10"].get<double>();
+      step = row["step"].get<std::int64_t>();
+    }
+    const std::string checkpoints = root_ + "/" + run + "/checkpoints";
+    const std::string best = contents_of(checkpoints + "/best");
+    EXPECT_EQ(best.rfind(fmt::format("step-{:09}", step), 0), 0u) << best << " " << step;
+    const Outcome evaluated = run_program("eval --checkpoint " + checkpoints + "/best");
+    EXPECT_EQ(evaluated.status, 0) << evaluated.output;
+    EXPECT_NE(evaluated.output.find(fmt::format("step {}", step)), std::string::npos)
+        << evaluated.output;
+  }
 }
 
 TEST_F(Training, SaysWhatIsWrong) {

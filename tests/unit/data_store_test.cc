@@ -268,11 +268,18 @@ TEST(StoreWriter, ReplacesAStoreOnlyWhenTold) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
 }
 
+TEST(StoreWriter, MakesTheFoldersAboveTheStore) {
+  TemporaryFolder folder;
+  write_small(folder / "stores" / "mine" / "s");
+  EXPECT_EQ(Store(folder / "stores" / "mine" / "s").num_events(), 5);
+}
+
 TEST(StoreWriter, RefusesWhatCannotBeStored) {
   TemporaryFolder folder;
   const std::vector<std::int64_t> one = {0};
   const std::vector<std::int64_t> big = {9};
-  EXPECT_TRUE(has(message_of([&] { StoreWriter(folder / "no" / "s", {}); }), "there is no folder"));
+  write_file(folder / "file", "in the way");
+  EXPECT_TRUE(has(message_of([&] { StoreWriter(folder / "file" / "s", {}); }), "cannot create"));
   EXPECT_TRUE(has(message_of([&] { StoreWriter(folder / "s.partial-3", {}); }), "unfinished"));
   EXPECT_TRUE(has(message_of([&] { StoreWriter(folder / "s", {.num_items = -1}); }), "-1 items"));
   EXPECT_TRUE(has(message_of([&] {

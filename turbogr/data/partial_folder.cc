@@ -62,11 +62,11 @@ PartialFolder::PartialFolder(const fs::path& target, bool replace)
                 (fs::is_directory(target_) && fs::is_empty(target_)),
             "'", target_.string(), "' exists and is not a store; choose another name");
   const fs::path parent = target_.has_parent_path() ? target_.parent_path() : fs::path(".");
-  TGR_CHECK(fs::is_directory(parent), "cannot write '", target_.string(), "': there is no folder '",
-            parent.string(), "'");
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error) throw_file_error("create", parent, error.value());
   remove_leftovers(target_);
   const fs::path folder = target_.string() + kMark + std::to_string(::getpid());
-  std::error_code error;
   if (!fs::create_directory(folder, error)) {
     if (error) throw_file_error("create", folder, error.value());
     detail::throw_error("'", folder.string(), "' is being written already");

@@ -11,8 +11,8 @@ namespace turbogr::data {
 
 class PartialFolder {
  public:
-  // Clears what dead writers of this target left, then makes the folder. Throws when the target
-  // exists and may not be replaced.
+  // Clears what dead writers of this target left, then makes the folder, and those above it that
+  // are missing. Throws when the target exists and may not be replaced.
   explicit PartialFolder(const std::filesystem::path& target, bool replace = false);
   ~PartialFolder();
   PartialFolder(PartialFolder&& other) noexcept;

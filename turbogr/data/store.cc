@@ -24,7 +24,8 @@ constexpr const char* type_name() {
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
-  TGR_CHECK(std::filesystem::exists(folder), "there is no store at '", folder.string(), "'");
+  TGR_CHECK(std::filesystem::exists(folder), "there is no store at '", folder.string(),
+            "'; make one with `turbogr data prepare` or `turbogr data synth`");
   TGR_CHECK(!is_partial_folder(folder), "'", folder.string(),
             "' is what an interrupted run left; prepare the store again");
   const std::filesystem::path path = folder / "manifest.json";

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -27,6 +29,14 @@ constexpr std::int64_t kTokensAtOnce = 16384;
 Checkpoint open_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
+  if (fs::is_regular_file(path)) {  // `latest` or `best`, which hold the name of a neighbour
+    std::string name;
+    std::getline(std::ifstream(path), name);
+    const fs::path named = fs::path(path).parent_path() / name;
+    TGR_CHECK(!name.empty() && fs::exists(named / "manifest.json"), "'", path,
+              "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or `best`");
+    return Checkpoint(named.string());
+  }
   if (fs::exists(fs::path(path) / "manifest.json")) return Checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";
   return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);

@@ -127,7 +127,7 @@ class TrainingRun {
     fmt::print("data     {}: {} users, {} items, {} events\n", config_.data.store,
                grouped_text(store_.num_users()), grouped_text(store_.num_items()),
                grouped_text(store_.num_events()));
-    fmt::print("train    {} sequences, {} tokens an epoch; {} steps an epoch, {} in all\n",
+    fmt::print("train    {} sequences, {} tokens an epoch; {} steps an epoch, about {} in all\n",
                grouped_text(loader_.num_windows()), grouped_text(loader_.num_tokens()),
                grouped_text(steps_per_epoch_), grouped_text(total_steps_));
     fmt::print(
@@ -209,8 +209,10 @@ class TrainingRun {
       log::info("stopped at step {}; go on with --run.resume=true", trainer_->steps_done());
       return;
     }
-    save_scored(evaluate_all());
+    save_if_scored(evaluate_all());
     writer_->wait();
+    log::info("finished at step {}; look at it with `turbogr eval --checkpoint {}`",
+              trainer_->steps_done(), config_.run.dir);
   }
 
   // The smaller of steps and epochs ends a run. With a token budget epochs differ by a step or two,
@@ -259,7 +261,7 @@ class TrainingRun {
     const CheckpointConfig& checkpoint = config_.checkpoint;
     if (checkpoint.every > 0 && step % checkpoint.every == 0) save(std::nullopt);
     if (config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 && !finished()) {
-      save_scored(evaluate_all());
+      save_if_scored(evaluate_all());
     }
   }
 
@@ -367,7 +369,8 @@ class TrainingRun {
     return score;
   }
 
-  void save_scored(std::optional<double> score) {
+  // A checkpoint can only be the best one when its score is known.
+  void save_if_scored(std::optional<double> score) {
     if (score && config_.checkpoint.keep_best > 0) save(score);
   }
 
