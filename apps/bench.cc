@@ -1,9 +1,18 @@
 // `turbogr bench`: every figure beside a roof and a rival.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <string>
 
 #include "apps/commands.h"
 
 namespace turbogr::apps {
+
+std::string positive(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && *end == 0 && value > 0) return "";
+  return "'" + text + "' is not more than 0";
+}
 
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure; every figure beside a roof and a rival");

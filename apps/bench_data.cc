@@ -180,10 +180,10 @@ void add_bench_data(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   command->add_option("--megabytes", flags->megabytes, "size of the CSV it makes")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive);
   command->add_option("--repeats", flags->repeats, "the best of so many counts")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive);
   command->add_option("--folder", flags->folder, "where to put files (default: the system's)");
   command->callback([flags] { run(*flags); });
 }

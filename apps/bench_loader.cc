@@ -121,11 +121,13 @@ void add_bench_loader(CLI::App& bench) {
   command->add_option("--store", options->store, "a sequence store (default: a synthetic one)");
   command->add_option("--users", options->users, "of the synthetic one")->capture_default_str();
   command->add_option("--max-length", options->max_length, "longest window")->capture_default_str();
-  command->add_option("--tokens", options->tokens, "tokens a batch")->capture_default_str();
+  command->add_option("--tokens", options->tokens, "tokens a batch")
+      ->check(positive)
+      ->capture_default_str();
   command->add_option("--long-history", options->long_history, "last or windows")
       ->capture_default_str();
   command->add_option("--repeats", options->repeats, "epochs timed; the best counts")
-      ->check(CLI::PositiveNumber)
+      ->check(positive)
       ->capture_default_str();
   command->callback([options] { run_loader_bench(*options); });
 }

@@ -2,6 +2,8 @@
 // and is the only place that catches errors.
 #pragma once
 
+#include <string>
+
 namespace CLI {
 class App;
 }
@@ -12,6 +14,9 @@ void add_bench(CLI::App& app);  // the parent of those below
 void add_bench_data(CLI::App& bench);
 void add_bench_loader(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
+
+// A check for the parser: nothing, or what is wrong with an amount.
+std::string positive(const std::string& text);
 
 void add_config(CLI::App& app);
 

@@ -38,10 +38,10 @@ std::string check_whole_number(const std::string& text, bool negative_too) {
 void check_whole_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    if (type != "INT" && type != "UINT") continue;
-    option->check([negative_too = type == "INT"](const std::string& text) {
-      return check_whole_number(text, negative_too);
-    });
+    const bool negative_too = type.starts_with("INT");
+    if (!negative_too && !type.starts_with("UINT")) continue;
+    option->check(
+        [negative_too](const std::string& text) { return check_whole_number(text, negative_too); });
   }
   for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
 }

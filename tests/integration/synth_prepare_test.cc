@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
@@ -74,6 +75,19 @@ TEST(SynthPrepare, LogsComeWholeOrNotAtAllAndNeverIntoAStore) {
   const Outcome file = run_program(command + "--csv " + at + "/s/manifest.json");
   EXPECT_EQ(file.status, 1);
   EXPECT_NE(file.output.find("cannot make the folder"), std::string::npos) << file.output;
+}
+
+TEST(BenchLoader, SaysWhatIsWrongWithAnOption) {
+  for (const auto& [option, status, part] :
+       {std::tuple{"--tokens 0", 2, "'0' is not more than 0"},
+        {"--long-history all", 1, "'all'"},
+        {"--tokens 10", 1, "10"},
+        {"--repeats 0", 2, "'0' is not more than 0"},
+        {"--repeats 99999999999999999999", 2, "is not a whole number"}}) {
+    const Outcome outcome = run_program(std::string("bench loader --users 2 ") + option);
+    EXPECT_EQ(outcome.status, status) << option << outcome.output;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+  }
 }
 
 TEST(BenchLoader, MeasuresAndChecksItsTokens) {
