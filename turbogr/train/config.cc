@@ -214,12 +214,6 @@ void resolve_config(Config& config) {
             "checkpoint.keep_best = ", config.checkpoint.keep_best,
             " chooses by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
-  const std::string& metric = config.eval.metric;
-  const auto is_measured = [&](std::int64_t k) { return metric.ends_with(fmt::format("@{}", k)); };
-  TGR_CHECK(config.checkpoint.keep_best == 0 || metric == "mrr" ||
-                std::any_of(config.eval.at.begin(), config.eval.at.end(), is_measured),
-            "checkpoint.keep_best = ", config.checkpoint.keep_best, " chooses by eval.metric = \"",
-            metric, "\", whose K is not in eval.at; add it there or choose another metric");
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
   TGR_CHECK(!config.run.resume || config.run.start_from.empty(),

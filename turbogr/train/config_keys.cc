@@ -81,13 +81,13 @@ ConfigRule holdout_word() {
 ConfigRule metric_word() {
   return {[](const ConfigValue& value) {
             const std::string& word = std::get<std::string>(value);
-            if (word == "mrr") return true;
+            if (word == "mrr" || word == "loss") return true;
             const std::size_t at = word.find('@');
             if (at == std::string::npos || at + 1 == word.size()) return false;
             return (word.starts_with("hr@") || word.starts_with("ndcg@")) &&
                    word.find_first_not_of("0123456789", at + 1) == std::string::npos;
           },
-          "hr@K, ndcg@K or mrr"};
+          "hr@K, ndcg@K, mrr or loss"};
 }
 
 ConfigRule cutoffs() {
