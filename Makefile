@@ -34,11 +34,16 @@ cuda: deps ## compile the GPU kernels and their bench (nvcc 13) into build-cuda
 	@rm -f build-configure.log
 	@cmake --build --preset cuda -j $(JOBS) --target attention_bench
 
-asan: deps ## run the tests under address and undefined-behaviour sanitizers
-	@cmake --preset asan > /dev/null && cmake --build --preset asan -j $(JOBS) && ctest --preset asan -j $(JOBS) -LE slow
+SANITIZED = tests_unit tests_gradcheck tests_property
+asan: deps ## run the unit, gradient and property tests under address and undefined-behaviour sanitizers
+	@cmake --preset asan > /dev/null
+	@cmake --build --preset asan -j $(JOBS) --target $(SANITIZED)
+	@ctest --preset asan -j $(JOBS) -L 'unit|gradcheck|property'
 
-tsan: deps ## run the tests under the thread sanitizer
-	@cmake --preset tsan > /dev/null && cmake --build --preset tsan -j $(JOBS) && ctest --preset tsan -j $(JOBS) -LE slow
+tsan: deps ## the same under the thread sanitizer
+	@cmake --preset tsan > /dev/null
+	@cmake --build --preset tsan -j $(JOBS) --target $(SANITIZED)
+	@ctest --preset tsan -j $(JOBS) -L 'unit|gradcheck|property'
 
 bench: program ## measure every operator against its padded rival
 	@build/turbogr bench ops

@@ -341,10 +341,14 @@ class TrainingRun {
   }
 
   // Evaluates the held-out splits; returns the validation score that picks the best checkpoint.
+  // Where there is a validation split the test split waits for the end, so that nobody chooses by
+  // it.
   std::optional<double> evaluate_all() {
     if (progress_ != nullptr) progress_->pause();
     std::optional<double> score;
-    for (const Split split : held_out(config_)) {
+    const std::vector<Split> splits = held_out(config_);
+    for (const Split split : splits) {
+      if (split == Split::kTest && splits.size() > 1 && !finished()) continue;
       data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_));
       const RankingMetrics metrics =
           evaluate(ctx_, *trainer_, loader, config_.eval.at, config_.eval.max_users);
