@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device.h"
@@ -17,7 +18,7 @@
 
 namespace turbogr {
 
-inline constexpr bool kWithCuda = false;
+inline constexpr bool kWithCuda = TGR_WITH_CUDA;
 
 // Device tags: kernels are overloads on them.
 struct Cpu {
@@ -42,6 +43,9 @@ struct ContextOptions {
 class Context {
  public:
   explicit Context(const ContextOptions& options = {});
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
   Device device() const { return options_.device; }
   int threads() const { return pool_.size(); }
@@ -52,12 +56,15 @@ class Context {
   Workspace& workspace() const { return workspace_; }
   ThreadPool& pool() const { return pool_; }
   void* stream() const { return stream_; }
+  // For work that stays on the host: a CPU context with the same threads, itself where it is one.
+  const Context& host() const { return host_ ? *host_ : *this; }
 
  private:
   ContextOptions options_;
   mutable ThreadPool pool_;
   mutable Workspace workspace_;
   void* stream_ = nullptr;
+  std::unique_ptr<Context> host_;
 };
 
 // Calls body with the tag of the context's device; a build without CUDA never instantiates that
@@ -70,6 +77,14 @@ void on_device(const Context& ctx, Body&& body) {
       return;
     }
   }
+  body(Cpu{ctx.pool(), ctx.workspace(), ctx.simd()});
+}
+
+// For operators that only the host has.
+template <class Body>
+void on_cpu(const Context& ctx, const char* op, Body&& body) {
+  TGR_CHECK(ctx.device() == Device::kCpu, op,
+            ": runs on the CPU only; give it ctx.host() and host memory");
   body(Cpu{ctx.pool(), ctx.workspace(), ctx.simd()});
 }
 

@@ -5,7 +5,7 @@
 
 #include "turbogr/core/tensor.h"
 #include "turbogr/ops/linear.h"
-#include "turbogr/ops/linear_dnnl.h"
+#include "turbogr/ops/linear_products.h"
 
 namespace turbogr::ops {
 
