@@ -2,9 +2,11 @@
 // any arithmetic that the operator is measured against.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -46,7 +48,7 @@ struct SoftmaxCase {
   SoftmaxShape shape;
   ops::SoftmaxOptions options;
   Tensor query, items, correction, dloss, ditems_start;
-  std::vector<std::int32_t> positive, negatives;
+  std::vector<std::int32_t> positive, negatives, order;
 
   explicit SoftmaxCase(const SoftmaxShape& shape_in, const ops::SoftmaxOptions& options_in = {},
                        std::uint64_t seed = 1)
@@ -64,6 +66,9 @@ struct SoftmaxCase {
     for (std::int64_t i = 0; i < shape.tokens; ++i) positive.push_back(row());
     const std::int64_t count = shape.negatives * (shape.kind == Negatives::kOwn ? shape.tokens : 1);
     for (std::int64_t i = 0; i < count; ++i) negatives.push_back(row());
+    order.resize(positive.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
   }
 
   ops::SampledSoftmaxInputs<T> inputs() const {
@@ -76,11 +81,13 @@ struct SoftmaxCase {
       in.shared_negatives = {negatives.data(), {shape.negatives}};
     }
     if (shape.correction) in.correction = correction.view<A, 1>();
+    if (options.sharing != ops::NegativeSharing::kNone) in.order = {order.data(), {shape.tokens}};
     return in;
   }
   std::size_t workspace_bytes(const Context& ctx) const {
     return ops::softmax_workspace_bytes(ctx, shape.tokens, shape.items, shape.width,
-                                        shape.kind == Negatives::kOwn ? shape.negatives : 0);
+                                        shape.kind == Negatives::kOwn ? shape.negatives : 0,
+                                        options);
   }
 
   void forward(const Context& ctx, Tensor& loss, Tensor& log_sum_exp) const {
@@ -113,6 +120,37 @@ struct SoftmaxCase {
     return result;
   }
 
+  // What the token at a place of the ring competes with: the token whose query is multiplied, and
+  // the item's row. The positive first.
+  struct Term {
+    std::int64_t token, row;
+  };
+  std::vector<Term> terms_of(std::int64_t place) const {
+    const bool shares = options.sharing != ops::NegativeSharing::kNone;
+    const bool logits = options.sharing == ops::NegativeSharing::kLogits;
+    const auto at = [&](std::int64_t p) {
+      return shares ? order[static_cast<std::size_t>(p % shape.tokens)] : p;
+    };
+    const std::int64_t i = at(place);
+    std::vector<Term> terms = {{i, positive[static_cast<std::size_t>(i)]}};
+    const std::int64_t sharers = shares ? std::min(options.sharing_factor, shape.tokens) : 1;
+    const std::int64_t count = shape.kind == Negatives::kAll ? shape.items : shape.negatives;
+    for (std::int64_t m = 0; m < sharers; ++m) {
+      const std::int64_t owner = at(place + m);
+      for (std::int64_t r = 0; r < count; ++r) {
+        const std::int64_t row =
+            shape.kind == Negatives::kAll
+                ? r
+                : negatives[static_cast<std::size_t>(
+                      shape.kind == Negatives::kOwn ? owner * shape.negatives + r : r)];
+        if (row == terms[0].row) continue;
+        if (logits && row == positive[static_cast<std::size_t>(owner)]) continue;
+        terms.push_back({logits ? owner : i, row});
+      }
+    }
+    return terms;
+  }
+
   // Loops over whole vectors in arithmetic R; dquery is rounded to Out at the end.
   template <class R, class Out>
   SoftmaxResult plain() const {
@@ -143,27 +181,19 @@ struct SoftmaxCase {
         Tensor(dtype_of<R>(), {shape.tokens}), Tensor(dtype_of<R>(), {shape.tokens}),
         Tensor(dtype_of<Out>(), {shape.tokens, width}), Tensor(dtype_of<R>(), items.shape())};
     const R scale = static_cast<R>(1 / options.temperature);
-    for (std::int64_t i = 0; i < shape.tokens; ++i) {
-      std::vector<std::int64_t> rows = {positive[static_cast<std::size_t>(i)]};
-      const std::int64_t count = shape.kind == Negatives::kAll ? shape.items : shape.negatives;
-      for (std::int64_t r = 0; r < count; ++r) {
-        const std::int64_t row =
-            shape.kind == Negatives::kAll
-                ? r
-                : negatives[static_cast<std::size_t>(
-                      shape.kind == Negatives::kOwn ? i * shape.negatives + r : r)];
-        if (row != rows[0]) rows.push_back(row);
-      }
+    for (std::int64_t place = 0; place < shape.tokens; ++place) {
+      const std::vector<Term> terms = terms_of(place);
+      const std::int64_t i = terms[0].token;
       std::vector<R> logits;
       R largest = -std::numeric_limits<R>::infinity();
-      for (std::size_t j = 0; j < rows.size(); ++j) {
+      for (std::size_t j = 0; j < terms.size(); ++j) {
         R dot = 0;
         for (std::int64_t c = 0; c < width; ++c) {
-          dot += u[static_cast<std::size_t>(i * width + c)] *
-                 e[static_cast<std::size_t>(rows[j] * width + c)];
+          dot += u[static_cast<std::size_t>(terms[j].token * width + c)] *
+                 e[static_cast<std::size_t>(terms[j].row * width + c)];
         }
         dot *= scale;
-        if (j > 0 && shape.correction) dot -= static_cast<R>(element(correction, rows[j]));
+        if (j > 0 && shape.correction) dot -= static_cast<R>(element(correction, terms[j].row));
         logits.push_back(dot);
         largest = std::max(largest, dot);
       }
@@ -172,12 +202,12 @@ struct SoftmaxCase {
       const R log_sum_exp = largest + std::log(sum);
       result.log_sum_exp.view<R, 1>()(i) = log_sum_exp;
       result.loss.view<R, 1>()(i) = log_sum_exp - logits[0];
-      for (std::size_t j = 0; j < rows.size(); ++j) {
+      for (std::size_t j = 0; j < terms.size(); ++j) {
         const R g = static_cast<R>(element(dloss, i)) * scale *
                     (std::exp(logits[j] - log_sum_exp) - (j == 0 ? R{1} : R{0}));
         for (std::int64_t c = 0; c < width; ++c) {
-          const auto uc = static_cast<std::size_t>(i * width + c);
-          const auto ec = static_cast<std::size_t>(rows[j] * width + c);
+          const auto uc = static_cast<std::size_t>(terms[j].token * width + c);
+          const auto ec = static_cast<std::size_t>(terms[j].row * width + c);
           du[uc] += g * e[ec];
           de[ec] += g * u[uc];
         }

@@ -1,5 +1,6 @@
 #include "turbogr/ops/sampled_softmax.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,6 +20,22 @@ void check_indices(const Context& ctx, const char* op, const char* name, const s
   const std::int64_t bad = first_out_of_range(ctx.pool(), data, count, bound);
   TGR_CHECK(bad < 0, op, ": ", name, " row ", data[bad < 0 ? 0 : bad], " at position ", bad,
             " for ", bound, " rows of items; it must be at least 0 and below that");
+}
+
+// Each token once.
+void check_order(const Context& ctx, const char* op, View<const std::int32_t, 1> order,
+                 std::int64_t tokens) {
+  check_vector(op, "order", order, tokens);
+  if (ctx.device() != Device::kCpu) return;
+  WorkspaceScope scratch(ctx.workspace());
+  const View<std::uint8_t, 1> seen = scratch.take<std::uint8_t>(tokens);
+  std::fill_n(seen.data, tokens, std::uint8_t{0});
+  for (std::int64_t place = 0; place < tokens; ++place) {
+    const std::int32_t token = order(place);
+    TGR_CHECK(token >= 0 && token < tokens && seen(token) == 0, op, ": order names token ", token,
+              " at place ", place, "; it must name each of ", tokens, " tokens once");
+    seen(token) = 1;
+  }
 }
 
 template <class T>
@@ -48,6 +65,14 @@ void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& 
   if (in.correction.data != nullptr) {
     check_vector(op, "correction", in.correction, in.items.rows);
   }
+  TGR_CHECK(options.sharing_factor >= 1, op, ": a sharing factor of ", options.sharing_factor,
+            "; it must be 1 or more");
+  if (options.sharing != NegativeSharing::kNone) {
+    TGR_CHECK(problem.candidates == Candidates::kOwn, op,
+              ": tokens with one set of negatives have nothing to share; give each its own, or set "
+              "sharing to kNone");
+    check_order(ctx, op, in.order, tokens);
+  }
 }
 
 template <class T>
@@ -57,7 +82,10 @@ SoftmaxProblem<T> sampled_problem(const char* op, const SampledSoftmaxInputs<T>&
   const bool shared = inputs.shared_negatives.data != nullptr;
   TGR_CHECK(own != shared || inputs.query.rows == 0, op, ": ", own ? "both" : "neither",
             " of negatives and shared_negatives given; give one of them");
-  return {inputs, own || !shared ? Candidates::kOwn : Candidates::kShared, options};
+  SoftmaxProblem<T> problem = {inputs, own || !shared ? Candidates::kOwn : Candidates::kShared,
+                               options};
+  if (options.sharing == NegativeSharing::kNone) problem.inputs.order = {};
+  return problem;
 }
 
 template <class T>
@@ -123,8 +151,11 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 }
 
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives) {
-  return kernels::softmax_workspace_bytes(ctx.threads(), tokens, items, width, own_negatives);
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options) {
+  return std::max(workspace_bytes_of<std::uint8_t>(tokens),
+                  kernels::softmax_workspace_bytes(ctx.threads(), tokens, items, width,
+                                                   own_negatives, options));
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \

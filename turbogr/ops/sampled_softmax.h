@@ -7,6 +7,13 @@
 // A negative that is the positive's item is masked. With `normalize`, u = x / max(|x|, eps) and the
 // same for items; gradients go through it.
 //
+// Tokens may share their own negatives, factor k: in the ring of `order`, a token also competes
+// with the negatives of the k - 1 tokens after it. Two readings:
+//   logits      a partner's logits as they are, o_p . n_pj: no new product
+//   embeddings  its negatives' rows, o_i . n_pj: new products, no new rows
+// A partner's negative that is my positive is masked; one that is the partner's own positive has no
+// logit to share, so it is masked too under `logits`. Gradients reach whatever made a logit.
+//
 //   sampled_softmax<bf16>(ctx, inputs, {.temperature = 0.05}, {loss, log_sum_exp});
 //   sampled_softmax_backward<bf16>(ctx, inputs, {.temperature = 0.05}, log_sum_exp, dloss,
 //                                  dquery, ditems);
@@ -33,12 +40,18 @@ struct SampledSoftmaxInputs {
   View<const std::int32_t, 1> shared_negatives;  // [R]
   // [U], subtracted from an item's logit where it is a negative: log(V q). Empty: none.
   View<const Accum<T>, 1> correction;
+  // [N], with options.sharing: the ring of tokens, each of them once.
+  View<const std::int32_t, 1> order;
 };
+
+enum class NegativeSharing : std::uint8_t { kNone, kLogits, kEmbeddings };
 
 struct SoftmaxOptions {
   double temperature = 0.05;
   bool normalize = true;
   double eps = 1e-6;
+  NegativeSharing sharing = NegativeSharing::kNone;  // of tokens' own negatives
+  std::int64_t sharing_factor = 1;                   // k; fewer tokens than that share among all
 };
 
 template <class T>
@@ -73,6 +86,7 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 // Enough for forward and backward of either: bounded in N and R but for a few words a token and
 // an item. `own_negatives` is R where tokens have their own, 0 where the set is shared or full.
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives);
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options = {});
 
 }  // namespace turbogr::ops

@@ -38,17 +38,25 @@ struct Token {
     return dot(in.query.row(index), in.items.row(row), problem.width()) * norms.query(index) *
            norms.items(row) / problem.options.temperature;
   }
-  // Calls function(row, logit, corrected logit) for every negative that is not masked.
-  template <class Function>
-  void for_each_negative(Function&& function) const {
+};
+
+// Calls function(query's token, row, logit, corrected logit) for every negative of the token at
+// `place` that is not masked, its partners' included.
+template <class Function>
+void for_each_negative(const SoftmaxProblem<double>& problem, const InverseNorms<double>& norms,
+                       std::int64_t place, Function&& function) {
+  const std::int32_t self = problem.token_at(place);
+  for (std::int64_t m = 0; m < problem.num_sharers(); ++m) {
+    const std::int32_t owner = problem.token_at(place + m);
+    const Token token = {problem, norms, problem.shares(NegativeSharing::kLogits) ? owner : self};
     for (std::int64_t r = 0; r < problem.num_negatives(); ++r) {
-      const std::int32_t row = problem.negative(index, r);
-      if (row == positive()) continue;
-      const double value = logit(row);
-      function(row, value, value - problem.correction(row));
+      const std::int32_t row = problem.negative(owner, r);
+      if (row == problem.inputs.positive(self) || row == token.positive()) continue;
+      const double value = token.logit(row);
+      function(token.index, row, value, value - problem.correction(row));
     }
   }
-};
+}
 
 }  // namespace
 
@@ -87,15 +95,18 @@ void softmax<double>(Cpu cpu, const SoftmaxProblem<double>& problem,
                      const SoftmaxOutput<double>& output) {
   WorkspaceScope scratch(cpu.workspace);
   const InverseNorms<double> norms = take_inverse_norms(cpu, scratch, problem);
-  parallel_for(cpu.pool, problem.tokens(), [&](std::int64_t i, int) {
+  parallel_for(cpu.pool, problem.tokens(), [&](std::int64_t place, int) {
+    const std::int64_t i = problem.token_at(place);
     const Token token = {problem, norms, i};
     const double positive = token.logit(token.positive());
     double largest = positive;
-    token.for_each_negative(
-        [&](std::int32_t, double, double logit) { largest = std::max(largest, logit); });
+    for_each_negative(problem, norms, place, [&](std::int64_t, std::int32_t, double, double logit) {
+      largest = std::max(largest, logit);
+    });
     double sum = std::exp(positive - largest);
-    token.for_each_negative(
-        [&](std::int32_t, double, double logit) { sum += std::exp(logit - largest); });
+    for_each_negative(problem, norms, place, [&](std::int64_t, std::int32_t, double, double logit) {
+      sum += std::exp(logit - largest);
+    });
     output.log_sum_exp(i) = largest + std::log(sum);
     output.loss(i) = largest - positive + std::log(sum);
   });
@@ -109,27 +120,31 @@ void softmax_backward<double>(Cpu cpu, const SoftmaxProblem<double>& problem,
   const InverseNorms<double> norms = take_inverse_norms(cpu, scratch, problem);
   const auto& in = problem.inputs;
   const double scale = 1.0 / problem.options.temperature;
-  for (std::int64_t i = 0; i < problem.tokens(); ++i) {
-    const Token token = {problem, norms, i};
+  // d logit / dx = (e - u (u . e)) / (|x| temperature); the item's side alike.
+  const auto add = [&](std::int64_t i, std::int32_t row, double logit, double g) {
     const double inverse = norms.query(i);
+    const double item_inverse = norms.items(row);
+    const double cosine = logit / scale;
+    for (std::int64_t c = 0; c < problem.width(); ++c) {
+      const double u = in.query(i, c) * inverse;
+      const double e = in.items(row, c) * item_inverse;
+      dquery(i, c) += g * scale * inverse * (e - (norms.projects(inverse) ? u * cosine : 0));
+      ditems(row, c) +=
+          g * scale * item_inverse * (u - (norms.projects(item_inverse) ? e * cosine : 0));
+    }
+  };
+  for (std::int64_t i = 0; i < problem.tokens(); ++i) {
     for (std::int64_t c = 0; c < problem.width(); ++c) dquery(i, c) = 0;
-    // d logit / dx = (e - u (u . e)) / (|x| temperature); the item's side alike.
-    const auto add = [&](std::int32_t row, double logit, double g) {
-      const double item_inverse = norms.items(row);
-      const double cosine = logit / scale;
-      for (std::int64_t c = 0; c < problem.width(); ++c) {
-        const double u = in.query(i, c) * inverse;
-        const double e = in.items(row, c) * item_inverse;
-        dquery(i, c) += g * scale * inverse * (e - (norms.projects(inverse) ? u * cosine : 0));
-        ditems(row, c) +=
-            g * scale * item_inverse * (u - (norms.projects(item_inverse) ? e * cosine : 0));
-      }
-    };
+  }
+  for (std::int64_t place = 0; place < problem.tokens(); ++place) {
+    const std::int64_t i = problem.token_at(place);
+    const Token token = {problem, norms, i};
     const double positive = token.logit(token.positive());
-    add(token.positive(), positive, dloss(i) * std::expm1(positive - log_sum_exp(i)));
-    token.for_each_negative([&](std::int32_t row, double logit, double corrected) {
-      add(row, logit, dloss(i) * std::exp(corrected - log_sum_exp(i)));
-    });
+    add(i, token.positive(), positive, dloss(i) * std::expm1(positive - log_sum_exp(i)));
+    for_each_negative(problem, norms, place,
+                      [&](std::int64_t query, std::int32_t row, double logit, double corrected) {
+                        add(query, row, logit, dloss(i) * std::exp(corrected - log_sum_exp(i)));
+                      });
   }
 }
 
@@ -157,9 +172,11 @@ TGR_DEFINE(bf16)
 #undef TGR_DEFINE
 
 std::size_t softmax_workspace_bytes(int threads, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives) {
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options) {
   const std::size_t norms = workspace_bytes_of<double>(tokens) + workspace_bytes_of<double>(items);
-  const std::size_t own = softmax_own_workspace_bytes(threads, tokens, width, own_negatives);
+  const std::size_t own =
+      softmax_own_workspace_bytes(threads, tokens, width, own_negatives, options);
   if (own_negatives > 0) return norms + own;
   return norms + std::max(own, softmax_shared_workspace_bytes(threads, tokens, width));
 }

@@ -26,7 +26,8 @@ InverseNorms<Accum<T>> take_inverse_norms(Cpu cpu, WorkspaceScope& scratch,
                                           const SoftmaxProblem<T>& problem);
 
 // The terms of item gradients, one a pair: ditem += inverse norm * (sum of weight * query
-//   - item / |item| * sum of along). Pair p belongs to token first_token + p / pairs_per_token.
+//   - item / |item| * sum of along). Pair p belongs to the token at first_place + p /
+//   pairs_per_token.
 struct ItemPairs {
   Keyed<std::uint32_t>* pairs;  // [P] key: the item's row, position: p
   Keyed<std::uint32_t>* spare;  // [P]
@@ -44,10 +45,10 @@ struct ItemPairs {
   }
 };
 
-// Adds the pairs of each item in token order; the order never depends on threads.
+// Adds the pairs of each item in the order of places; the order never depends on threads.
 template <class T>
 void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
-                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_token,
+                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_place,
                         std::int64_t pairs_per_token, Rows<float> ditems);
 
 // x . item / (|x| |item| temperature) for one row, the query already scaled.
@@ -76,7 +77,7 @@ void softmax_shared_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
                              Rows<T> dquery, Rows<float> ditems);
 
 std::size_t softmax_own_workspace_bytes(int threads, std::int64_t tokens, std::int64_t width,
-                                        std::int64_t num_negatives);
+                                        std::int64_t num_negatives, const SoftmaxOptions& options);
 std::size_t softmax_shared_workspace_bytes(int threads, std::int64_t tokens, std::int64_t width);
 
 }  // namespace turbogr::ops::kernels

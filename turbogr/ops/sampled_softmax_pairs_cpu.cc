@@ -21,7 +21,7 @@ std::size_t ItemPairs::workspace_bytes(std::int64_t count) {
 
 template <class T>
 void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
-                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_token,
+                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_place,
                         std::int64_t pairs_per_token, Rows<float> ditems) {
   // Cut as in sum_groups of embedding_cpu.cc: a piece owns the items whose pairs start in it; an
   // item with very many pairs is cut by columns.
@@ -48,7 +48,7 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
       const std::int64_t batch = std::min(kBatch, end - first);
       for (std::int64_t j = 0; j < batch; ++j) {
         const std::uint32_t p = sorted[first + j].position;
-        tokens[j] = static_cast<std::int32_t>(first_token + p / pairs_per_token);
+        tokens[j] = problem.token_at(first_place + p / pairs_per_token);
         weights[j] = pairs.weight[p];
         along += pairs.along[p];
       }
