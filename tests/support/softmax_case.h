@@ -26,6 +26,7 @@ struct SoftmaxShape {
   Negatives kind = Negatives::kOwn;
   bool correction = false;
   double scale = 1.0;  // of query and items
+  bool half = false;   // negatives from f16 rows
 };
 
 template <class T>
@@ -48,6 +49,7 @@ struct SoftmaxCase {
   SoftmaxShape shape;
   ops::SoftmaxOptions options;
   Tensor query, items, correction, dloss, ditems_start;
+  Tensor half_items, half_scale, read_items;  // f16, f32, and in f64 what the two stand for
   std::vector<std::int32_t> positive, negatives, order;
 
   explicit SoftmaxCase(const SoftmaxShape& shape_in, const ops::SoftmaxOptions& options_in = {},
@@ -69,6 +71,26 @@ struct SoftmaxCase {
     order.resize(positive.size());
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    if (shape.half) make_half();
+  }
+
+  // From the items as they are now.
+  void make_half() {
+    half_items = Tensor(DType::kF16, items.shape());
+    half_scale = Tensor(DType::kF32, {shape.items});
+    read_items = Tensor(DType::kF64, items.shape());
+    const auto values = half_items.view<f16, 2>();
+    for (std::int64_t r = 0; r < shape.items; ++r) {
+      float largest = 0;
+      for (std::int64_t c = 0; c < shape.width; ++c) {
+        largest = std::max(largest, std::abs(convert<float>(items.view<T, 2>()(r, c))));
+      }
+      half_scale.view<float, 1>()(r) = largest;
+      for (std::int64_t c = 0; c < shape.width; ++c) {
+        values(r, c) = f16(largest == 0 ? 0 : convert<float>(items.view<T, 2>()(r, c)) / largest);
+        read_items.view<double, 2>()(r, c) = convert<double>(values(r, c)) * largest;
+      }
+    }
   }
 
   ops::SampledSoftmaxInputs<T> inputs() const {
@@ -82,6 +104,9 @@ struct SoftmaxCase {
     }
     if (shape.correction) in.correction = correction.view<A, 1>();
     if (options.sharing != ops::NegativeSharing::kNone) in.order = {order.data(), {shape.tokens}};
+    if (shape.half) {
+      in.negative_items = {half_items.view<f16, 2>(), half_scale.view<float, 1>()};
+    }
     return in;
   }
   std::size_t workspace_bytes(const Context& ctx) const {
@@ -173,10 +198,11 @@ struct SoftmaxCase {
       }
       return rows;
     };
-    std::vector<R> query_inverse, item_inverse;
+    std::vector<R> query_inverse, item_inverse, read_inverse;
     const std::vector<R> u = unit_rows(query, query_inverse);
-    const std::vector<R> e = unit_rows(items, item_inverse);
-    std::vector<R> du(u.size()), de(e.size());
+    const std::vector<R> e_positive = unit_rows(items, item_inverse);
+    const std::vector<R> e_negative = unit_rows(shape.half ? read_items : items, read_inverse);
+    std::vector<R> du(u.size()), de_positive(e_positive.size()), de_negative(e_negative.size());
     SoftmaxResult result = {
         Tensor(dtype_of<R>(), {shape.tokens}), Tensor(dtype_of<R>(), {shape.tokens}),
         Tensor(dtype_of<Out>(), {shape.tokens, width}), Tensor(dtype_of<R>(), items.shape())};
@@ -187,6 +213,7 @@ struct SoftmaxCase {
       std::vector<R> logits;
       R largest = -std::numeric_limits<R>::infinity();
       for (std::size_t j = 0; j < terms.size(); ++j) {
+        const std::vector<R>& e = j == 0 || !shape.half ? e_positive : e_negative;
         R dot = 0;
         for (std::int64_t c = 0; c < width; ++c) {
           dot += u[static_cast<std::size_t>(terms[j].token * width + c)] *
@@ -203,6 +230,8 @@ struct SoftmaxCase {
       result.log_sum_exp.view<R, 1>()(i) = log_sum_exp;
       result.loss.view<R, 1>()(i) = log_sum_exp - logits[0];
       for (std::size_t j = 0; j < terms.size(); ++j) {
+        const std::vector<R>& e = j == 0 || !shape.half ? e_positive : e_negative;
+        std::vector<R>& de = j == 0 || !shape.half ? de_positive : de_negative;
         const R g = static_cast<R>(element(dloss, i)) * scale *
                     (std::exp(logits[j] - log_sum_exp) - (j == 0 ? R{1} : R{0}));
         for (std::int64_t c = 0; c < width; ++c) {
@@ -228,14 +257,16 @@ struct SoftmaxCase {
       }
     };
     project(u, du, query_inverse);
-    project(e, de, item_inverse);
+    project(e_positive, de_positive, item_inverse);
+    project(e_negative, de_negative, read_inverse);
     for (std::int64_t i = 0; i < result.dquery.size(); ++i) {
       reinterpret_cast<Out*>(result.dquery.data())[i] =
           convert<Out>(du[static_cast<std::size_t>(i)]);
     }
     for (std::int64_t i = 0; i < result.ditems.size(); ++i) {
       reinterpret_cast<R*>(result.ditems.data())[i] =
-          static_cast<R>(element(ditems_start, i)) + de[static_cast<std::size_t>(i)];
+          static_cast<R>(element(ditems_start, i)) +
+          (de_positive[static_cast<std::size_t>(i)] + de_negative[static_cast<std::size_t>(i)]);
     }
     return result;
   }

@@ -102,6 +102,57 @@ TYPED_TEST(SoftmaxOf, SharesNegativesAtEveryFactorAndInstructionSet) {
   }
 }
 
+TYPED_TEST(SoftmaxOf, ReadsNegativesFromHalfRowsAtEveryWidthAndInstructionSet) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    const Context ctx({.threads = 2, .simd = simd});
+    for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+      for (const std::int64_t width : {2, 7, 16, 50, 129}) {
+        SCOPED_TRACE(testing::Message()
+                     << name_of(simd) << " kind " << static_cast<int>(kind) << " width " << width);
+        SoftmaxShape shape = {.tokens = 53,
+                              .items = 41,
+                              .width = width,
+                              .negatives = 19,
+                              .kind = kind,
+                              .correction = true,
+                              .half = true};
+        expect_close(ctx, SoftmaxCase<TypeParam>(shape));
+        expect_close(ctx, SoftmaxCase<TypeParam>(shape, {.temperature = 1.0, .normalize = false}));
+        shape.scale = 1e-9;  // shorter than eps: divided by it
+        expect_close(ctx, SoftmaxCase<TypeParam>(shape));
+      }
+    }
+    expect_close(ctx, SoftmaxCase<TypeParam>(
+                          {.tokens = 20, .items = 41, .width = 20, .negatives = 300, .half = true},
+                          {.sharing = NegativeSharing::kLogits, .sharing_factor = 3}));
+  }
+}
+
+TYPED_TEST(SoftmaxOf, ItemsNeedOnlyHoldThePositivesBesideHalfRows) {
+  using T = TypeParam;
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    SoftmaxCase<T> softmax(
+        {.tokens = 30, .items = 25, .width = 9, .negatives = 8, .kind = kind, .half = true});
+    for (std::int32_t& positive : softmax.positive) positive %= 6;
+    const SoftmaxResult whole = softmax.run(ctx);
+    SampledSoftmaxInputs<T> inputs = softmax.inputs();
+    inputs.items.rows = 6;
+    SoftmaxResult few = softmax.run(ctx);
+    std::memcpy(few.ditems.data(), softmax.ditems_start.data(), few.ditems.bytes());
+    sampled_softmax<T>(
+        ctx, inputs, {},
+        {few.loss.template view<Accum<T>, 1>(), few.log_sum_exp.template view<Accum<T>, 1>()});
+    sampled_softmax_backward<T>(
+        ctx, inputs, {}, std::as_const(few.log_sum_exp).template view<Accum<T>, 1>(),
+        softmax.dloss.template view<Accum<T>, 1>(), few.dquery.template view<T, 2>(),
+        few.ditems.template view<Accum<T>, 2>());
+    EXPECT_EQ(test::max_error(few.loss, whole.loss), 0.0);
+    EXPECT_EQ(test::max_error(few.dquery, whole.dquery), 0.0);
+    EXPECT_EQ(test::max_error(few.ditems, whole.ditems), 0.0);
+  }
+}
+
 // More logits than a round holds, so that a round's last partners are made again in the next, and
 // the ring closes over its ends.
 TYPED_TEST(SoftmaxOf, SharesNegativesAcrossRounds) {
@@ -297,6 +348,20 @@ TEST(SampledSoftmax, SaysWhatIsWrong) {
   EXPECT_EQ(call(inputs, sharing),
             "sampled_softmax: tokens with one set of negatives have nothing to share; give each "
             "its own, or set sharing to kNone");
+  const SoftmaxCase<float> half(
+      {.tokens = 2, .items = 5, .width = 4, .negatives = 3, .half = true});
+  inputs = half.inputs();
+  inputs.negative_items.scale.shape[0] = 4;
+  EXPECT_EQ(call(inputs, {}), "sampled_softmax: scale of negative_items has 4 elements; wanted 5");
+  inputs = half.inputs();
+  inputs.negative_items.values.cols = 3;
+  EXPECT_EQ(call(inputs, {}), "sampled_softmax: negative_items is [5, 3]; wanted [5, 4]");
+  inputs = half.inputs();
+  inputs.negative_items.values.rows = 4;
+  inputs.negative_items.scale.shape[0] = 4;
+  EXPECT_EQ(call(inputs, {}),
+            "sampled_softmax: 5 items and 4 negative_items; the same rows stand first in both, so "
+            "items has no more");
   const SoftmaxCase<float> wide({.tokens = 2, .items = 5, .width = 6});
   inputs = good.inputs();
   inputs.items = wide.inputs().items;

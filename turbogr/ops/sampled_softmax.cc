@@ -48,22 +48,31 @@ void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& 
   TGR_CHECK(options.eps > 0 || !options.normalize, op, ": eps is ", options.eps,
             "; normalising needs one above 0");
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  TGR_CHECK(in.items.rows <= kMost && tokens <= kMost, op, ": ", tokens, " tokens and ",
-            in.items.rows, " items; at most 2^31 - 1 of each fit one call");
+  const std::int64_t items = problem.num_items();
+  TGR_CHECK(items <= kMost && tokens <= kMost, op, ": ", tokens, " tokens and ", items,
+            " items; at most 2^31 - 1 of each fit one call");
   check_rows(op, "query", in.query, tokens, in.query.cols);
   check_rows(op, "items", in.items, in.items.rows, in.query.cols);
+  if (problem.half()) {
+    TGR_CHECK(problem.candidates != Candidates::kAll, op,
+              ": f16 rows are for sampled negatives; leave negative_items empty");
+    check_rows(op, "negative_items", in.negative_items.values, items, in.query.cols);
+    check_vector(op, "scale of negative_items", in.negative_items.scale, items);
+    TGR_CHECK(in.items.rows <= items, op, ": ", in.items.rows, " items and ", items,
+              " negative_items; the same rows stand first in both, so items has no more");
+  }
   check_vector(op, "positive", in.positive, tokens);
   check_indices(ctx, op, "positive", in.positive.data, tokens, in.items.rows);
   if (problem.candidates == Candidates::kOwn) {
     TGR_CHECK(in.negatives.shape[0] == tokens, op, ": negatives of ", in.negatives.shape[0],
               " tokens for ", tokens, "; give each its own, or shared ones");
-    check_indices(ctx, op, "negative", in.negatives.data, in.negatives.size(), in.items.rows);
+    check_indices(ctx, op, "negative", in.negatives.data, in.negatives.size(), items);
   } else if (problem.candidates == Candidates::kShared) {
     check_indices(ctx, op, "negative", in.shared_negatives.data, in.shared_negatives.shape[0],
-                  in.items.rows);
+                  items);
   }
   if (in.correction.data != nullptr) {
-    check_vector(op, "correction", in.correction, in.items.rows);
+    check_vector(op, "correction", in.correction, items);
   }
   TGR_CHECK(options.sharing_factor >= 1, op, ": a sharing factor of ", options.sharing_factor,
             "; it must be 1 or more");
@@ -106,7 +115,7 @@ void backward(const Context& ctx, const char* op, const SoftmaxProblem<T>& probl
   check_vector(op, "log_sum_exp", log_sum_exp, problem.tokens());
   check_vector(op, "dloss", dloss, problem.tokens());
   check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
-  check_rows(op, "ditems", ditems, problem.inputs.items.rows, problem.width());
+  check_rows(op, "ditems", ditems, problem.num_items(), problem.width());
   if (problem.tokens() == 0) return;
   on_device(ctx, [&](auto device) {
     kernels::softmax_backward<T>(device, problem, log_sum_exp, dloss, dquery, ditems);

@@ -18,6 +18,9 @@
 //   sampled_softmax_backward<bf16>(ctx, inputs, {.temperature = 0.05}, log_sum_exp, dloss,
 //                                  dquery, ditems);
 //
+// Negatives may be read from f16 rows while positives stay in full precision; the gradient is that
+// of the rows as they were read.
+//
 // N tokens, R negatives, U distinct items (V in full_softmax), D width.
 #pragma once
 
@@ -27,6 +30,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/half_rows.h"
 
 namespace turbogr::ops {
 
@@ -42,6 +46,9 @@ struct SampledSoftmaxInputs {
   View<const Accum<T>, 1> correction;
   // [N], with options.sharing: the ring of tokens, each of them once.
   View<const std::int32_t, 1> order;
+  // [U, D]: the rows negatives are read from, numbered like items. Then items need only hold the
+  // positives, [P, D] with P up to U. Empty: they are read from items.
+  HalfRows negative_items;
 };
 
 enum class NegativeSharing : std::uint8_t { kNone, kLogits, kEmbeddings };

@@ -23,6 +23,10 @@ struct SoftmaxProblem {
            : candidates == Candidates::kShared ? inputs.shared_negatives.shape[0]
                                                : inputs.items.rows;
   }
+  bool half() const { return !inputs.negative_items.empty(); }
+  std::int64_t num_items() const {
+    return half() ? inputs.negative_items.rows() : inputs.items.rows;
+  }
   // The row of the r-th candidate of a token.
   std::int32_t negative(std::int64_t token, std::int64_t r) const {
     return candidates == Candidates::kOwn      ? inputs.negatives(token, r)

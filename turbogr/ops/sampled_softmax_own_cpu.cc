@@ -114,8 +114,8 @@ void softmax_own_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
             const std::int32_t positive = in.positive(i);
             const float logit = scaled_logit(cpu, problem, norms, query, positive);
             const float g = dloss(i) * std::expm1(logit - log_sum_exp(i));
-            pairs.set(p++, positive, g * query_scale, g * logit);
             const float weight = g * norms.items(positive);
+            pairs.set(p++, positive, weight * query_scale, g * logit);
             rows.add(in.items.data, in.items.stride, &positive, &weight, 1, width, v);
             for (std::int64_t m = 0; m < owners_of(problem); ++m) {
               const std::int64_t owner = problem.token_at(place + m);
@@ -124,11 +124,12 @@ void softmax_own_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
                 take_gradients(cpu, problem, place, log_sum_exp, dloss, batch);
                 for (std::int64_t j = 0; j < batch.count; ++j) {
                   const float gradient = batch.corrected[j];
-                  pairs.set(p++, batch.rows[j], gradient * query_scale, gradient * batch.logits[j]);
-                  batch.corrected[j] = gradient * norms.items(batch.rows[j]);
+                  const std::int32_t row = batch.rows[j];
+                  pairs.set(p++, row, gradient * norms.negatives(row) * query_scale,
+                            gradient * batch.logits[j]);
+                  batch.corrected[j] = gradient * norms.reading(row);
                 }
-                rows.add(in.items.data, in.items.stride, batch.rows, batch.corrected, batch.count,
-                         width, v);
+                add_negatives(cpu, problem, batch.rows, batch.corrected, batch.count, v);
               }
             }
             finish_query_gradient(cpu, problem, norms, i, query, v, dquery);

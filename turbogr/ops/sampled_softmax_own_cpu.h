@@ -30,10 +30,9 @@ struct NegativeBatch {
     const SampledSoftmaxInputs<T>& in = problem.inputs;
     rows = &in.negatives(owner, begin);
     count = std::min(kNegativeBatch, in.negatives.shape[1] - begin);
-    row_kernels<T>(cpu.simd).dot(scaled_query, in.items.data, in.items.stride, rows, count,
-                                 problem.width(), logits);
+    dot_negatives(cpu, problem, scaled_query, rows, count, logits);
     for (std::int64_t j = 0; j < count; ++j) {
-      logits[j] *= norms.items(rows[j]);
+      logits[j] *= norms.reading(rows[j]);
       corrected[j] = rows[j] == positive ? -std::numeric_limits<float>::infinity()
                                          : logits[j] - problem.correction(rows[j]);
     }
