@@ -96,6 +96,7 @@ template <class T>
 model::StepInput RetrievalTrainer<T>::input_of(const Batch& batch, bool training) const {
   model::StepInput input;
   input.offsets = batch.offsets_view();
+  input.num_tokens = batch.num_tokens();
   input.key_times = data::view_of(batch.key_times);
   input.query_times = data::view_of(batch.query_times);
   input.signals = data::view_of(batch.signals);
@@ -237,7 +238,7 @@ StepResult RetrievalTrainer<T>::step(const Context& ctx, std::span<const Batch> 
                              first_rows<T>(compact_, touched));
   std::memset(compact_gradient_.data(), 0,
               static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
-  model_.parameters().zero_gradients();
+  model_.parameters().zero_gradients(ctx);
 
   const double weight = 1.0 / static_cast<double>(result.tokens);
   for (std::size_t b = 0; b < batches.size(); ++b) {
