@@ -268,6 +268,7 @@ void check_model(model::ModelKind kind) {
   for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<std::int64_t>(37 * i);
   model::StepInput step;
   step.offsets = view_of(offsets);
+  step.num_tokens = offsets.back();
   step.key_times = view_of(times);
   step.query_times = view_of(times);
   step.training = true;
