@@ -29,7 +29,7 @@ struct BenchStepOptions {
   std::uint64_t seed = 1;
 };
 
-nlohmann::json row_of(const std::string& config, const train::Config& resolved,
+nlohmann::json row_of(const std::string& config, const Config& resolved,
                       const bench::StepFigures& f) {
   nlohmann::json sections;
   for (std::size_t s = 0; s < kSections; ++s) {

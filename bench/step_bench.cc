@@ -56,13 +56,13 @@ Batch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t items, s
   return batch;
 }
 
-train::RetrievalOptions options_of(const train::Config& config, std::int64_t tokens) {
+train::RetrievalOptions options_of(const Config& config, std::int64_t tokens) {
   return train::retrieval_options(config, /*num_signals=*/0, /*total_steps=*/10'000, tokens);
 }
 
 // The second loss has seen one update, so backward and the optimisers count too.
 template <class T>
-double small_loss(train::Config config, Device device, const Batch& batch, std::int64_t items) {
+double small_loss(Config config, Device device, const Batch& batch, std::int64_t items) {
   config.model.dropout = 0;
   config.negatives.count = std::min<std::int64_t>(config.negatives.count, 256);
   Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
@@ -88,7 +88,7 @@ void check_small(const StepProblem& problem, StepFigures& figures) {
 
 template <class T>
 StepFigures measure(const StepProblem& problem) {
-  const train::Config& config = problem.config;
+  const Config& config = problem.config;
   StepFigures figures;
   for (const std::int64_t length : problem.lengths) figures.tokens += length;
   const Device device = train::device_of(config);

@@ -22,6 +22,7 @@
 #include "turbogr/data/batch.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/model/model.h"
+#include "turbogr/ops/embedding.h"
 #include "turbogr/ops/sampled_softmax.h"
 #include "turbogr/ops/update.h"
 #include "turbogr/optim/schedule.h"
