@@ -1,19 +1,9 @@
 #include "turbogr/embedding/item_table.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
-#include "turbogr/core/philox.h"
+#include "turbogr/ops/random_rows.h"
 
 namespace turbogr::embedding {
-namespace {
-
-constexpr std::int64_t kRowsAPiece = 64;
-constexpr std::int64_t kRowsMadeAtOnce = 1 << 16;
-
-}  // namespace
 
 SparseOptimiser sparse_optimiser_from_name(std::string_view name) {
   if (name == "adamw") return SparseOptimiser::kAdamW;
@@ -39,31 +29,7 @@ void ItemTable::initialise(const Context& ctx, std::uint64_t seed, double scale)
 
 void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
                                 double scale) {
-  // A device's rows are made on the host, some at a time.
-  const bool here = weights_.device() == Device::kCpu;
-  const std::int64_t at_once = here ? rows() : std::min(rows(), kRowsMadeAtOnce);
-  Tensor made = here ? Tensor() : Tensor(DType::kF32, {at_once, width()}, Device::kPinned);
-  for (std::int64_t first = first_row; first < rows(); first += at_once) {
-    const std::int64_t count = std::min(at_once, rows() - first);
-    float* target = reinterpret_cast<float*>(here ? weights_.data() : made.data());
-    if (here) target += first * width();
-    parallel_ranges(ctx.host().pool(), count, kRowsAPiece,
-                    [&](std::int64_t begin, std::int64_t end, int) {
-                      for (std::int64_t row = begin; row < end; ++row) {
-                        PhiloxStream random(seed, static_cast<std::uint64_t>(first + row));
-                        for (std::int64_t c = 0; c < width(); ++c) {
-                          double value = random.normal();
-                          while (std::abs(value) > 2) value = random.normal();
-                          target[row * width() + c] = static_cast<float>(scale * value);
-                        }
-                      }
-                    });
-    if (here) continue;
-    const auto row_bytes = static_cast<std::size_t>(width()) * sizeof(float);
-    copy_bytes(ctx, weights_.data() + static_cast<std::size_t>(first) * row_bytes, made.data(),
-               static_cast<std::size_t>(count) * row_bytes);
-    synchronize(ctx);
-  }
+  ops::truncated_normal_rows(ctx, weights_.view<float, 2>(), first_row, seed, scale);
 }
 
 void ItemTable::update(const Context& ctx, View<const std::int64_t, 1> ids,

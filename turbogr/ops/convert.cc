@@ -7,8 +7,8 @@ namespace turbogr::ops {
 
 template <class To, class From>
 void convert_values(const Context& ctx, View<const From, 1> from, View<To, 1> to) {
+  check_vector("convert_values", "from", from, from.shape[0]);
   check_vector("convert_values", "to", to, from.shape[0]);
-  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::convert_values<To, From>(device, from, to); });
 }
 
@@ -36,25 +36,18 @@ void inverse_norms(const Context& ctx, Rows<const T> x, double eps, View<Accum<T
   on_device(ctx, [&](auto device) { kernels::inverse_norms<T>(device, x, eps, inverse); });
 }
 
-#define TGR_CONVERT(To, From) \
-  template void convert_values<To, From>(const Context&, View<const From, 1>, View<To, 1>);
-#define TGR_INSTANTIATE(T)                                                \
-  TGR_CONVERT(T, double)                                                  \
-  TGR_CONVERT(T, float)                                                   \
-  TGR_CONVERT(T, bf16)                                                    \
-  template void sum_values<T>(const Context&, View<const T, 1>, double*); \
-  template void inverse_norms<T>(const Context&, Rows<const T>, double, View<Accum<T>, 1>);
-#define TGR_FILL(T) template void fill<T>(const Context&, T, View<T, 1>);
+#define TGR_INSTANTIATE(T)                                                                    \
+  template void fill<T>(const Context&, T, View<T, 1>);                                       \
+  template void sum_values<T>(const Context&, View<const T, 1>, double*);                     \
+  template void inverse_norms<T>(const Context&, Rows<const T>, double, View<Accum<T>, 1>);   \
+  template void convert_values<T, double>(const Context&, View<const double, 1>, View<T, 1>); \
+  template void convert_values<T, float>(const Context&, View<const float, 1>, View<T, 1>);   \
+  template void convert_values<T, bf16>(const Context&, View<const bf16, 1>, View<T, 1>);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
-TGR_FILL(double)
-TGR_FILL(float)
-TGR_FILL(bf16)
-TGR_FILL(std::int64_t)
-TGR_FILL(std::int32_t)
-#undef TGR_CONVERT
 #undef TGR_INSTANTIATE
-#undef TGR_FILL
+template void fill<std::int64_t>(const Context&, std::int64_t, View<std::int64_t, 1>);
+template void fill<std::int32_t>(const Context&, std::int32_t, View<std::int32_t, 1>);
 
 }  // namespace turbogr::ops

@@ -32,6 +32,16 @@ std::int64_t dedup_ids(const Context& ctx, View<const std::int64_t, 1> ids,
   return num_unique;
 }
 
+std::size_t dedup_ids_workspace_bytes(const Context& ctx, std::int64_t num_ids) {
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) { bytes = kernels::dedup_ids_workspace_bytes(device, num_ids); });
+  return bytes;
+}
+
+std::size_t kernels::dedup_ids_workspace_bytes(Cpu, std::int64_t num_ids) {
+  return ops::dedup_ids_workspace_bytes(num_ids);
+}
+
 std::size_t dedup_ids_workspace_bytes(std::int64_t num_ids) {
   return 2 * workspace_bytes_of<Keyed<std::uint64_t>>(num_ids) +
          workspace_bytes_of<std::uint32_t>(radix_histogram_size(num_ids));
@@ -74,9 +84,19 @@ void scatter_add_rows(const Context& ctx, Rows<const T> drows, const IdGroups& g
   });
 }
 
-#define TGR_INSTANTIATE(T)                                                            \
-  template void sum_duplicate_rows<T>(const Context&, Rows<const T>, const IdGroups&, \
-                                      Rows<Accum<T>>);                                \
+template <class T>
+std::size_t sum_groups_workspace_bytes(const Context& ctx, std::int64_t rows, std::int64_t width) {
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::sum_groups_workspace_bytes<T>(device, rows, width);
+  });
+  return bytes;
+}
+
+#define TGR_INSTANTIATE(T)                                                                        \
+  template std::size_t sum_groups_workspace_bytes<T>(const Context&, std::int64_t, std::int64_t); \
+  template void sum_duplicate_rows<T>(const Context&, Rows<const T>, const IdGroups&,             \
+                                      Rows<Accum<T>>);                                            \
   template void scatter_add_rows<T>(const Context&, Rows<const T>, const IdGroups&, Rows<Accum<T>>);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
