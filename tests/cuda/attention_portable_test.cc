@@ -110,9 +110,9 @@ TYPED_TEST(GpuPortableAttention, FollowsEveryMaskOptionAloneAndTogether) {
 
 TYPED_TEST(GpuPortableAttention, ScalesTheScoreAndStaysFinite) {
   for (const double alpha : {0.125, -2.0, 0.0}) {
-    this->check({.lengths = {70}, .heads = 2, .alpha = alpha, .norm_length = 0.5});
+    this->check({.lengths = {70}, .heads = 2, .alpha = alpha, .norm_length = 0.5}, 4);
   }
-  this->check({.lengths = {70}, .heads = 1, .dq = 8, .alpha = 300.0});
+  this->check({.lengths = {70}, .heads = 1, .dq = 8, .alpha = 300.0}, 4);
 }
 
 TYPED_TEST(GpuPortableAttention, LeavesNothingToDoOnAnEmptyBatch) {
