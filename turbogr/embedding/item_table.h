@@ -9,6 +9,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/update.h"
 
 namespace turbogr::embedding {
 
@@ -30,7 +31,8 @@ class ItemTable {
  public:
   // Rows start truncated normal(scale), each a function of (seed, its own index): a larger table
   // begins with the rows of a smaller one.
-  ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser);
+  ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
+            Device device = Device::kCpu);
   void initialise(const Context& ctx, std::uint64_t seed, double scale);
   void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
                        double scale);
@@ -44,8 +46,10 @@ class ItemTable {
   //   AdamW     lazy moments, decoupled decay
   //   AdaGrad   v += mean(g^2) a row, w -= rate * g / sqrt(v + epsilon)
   //   SGD       w -= rate * g
+  // A scale in the device's memory multiplies the gradient too, and stops the update when it is not
+  // finite.
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
-              const SparseUpdateOptions& options);
+              const SparseUpdateOptions& options, const ops::StepScale* scale = nullptr);
 
   std::size_t bytes() const {
     return weights_.bytes() + first_moment_.bytes() + second_moment_.bytes();

@@ -54,7 +54,9 @@ void gated_norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> gate
 
 template <class T>
 std::size_t gated_norm_workspace_bytes(const Context& ctx, std::int64_t cols) {
-  return kernels::norm_workspace_bytes<T>(cols, ctx.threads());
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) { bytes = kernels::norm_workspace_bytes<T>(device, cols); });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \
