@@ -11,6 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/train/config_keys.h"
 #include "turbogr/train/file.h"
+#include "turbogr/train/negative_options.h"
 
 namespace turbogr {
 namespace {
@@ -214,6 +215,7 @@ void resolve_config(Config& config) {
             "checkpoint.keep_best = ", config.checkpoint.keep_best,
             " chooses by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
+  train::negative_options(config.negatives);  // throws on what makes no sense together
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
   TGR_CHECK(!config.run.resume || config.run.start_from.empty(),

@@ -12,69 +12,11 @@ namespace turbogr::train {
 namespace {
 
 constexpr std::uint64_t kSharedRow = ~std::uint64_t{0};
-constexpr std::array<const char*, 3> kPartNames = {"uniform", "popularity", "in-batch"};
-
-std::array<std::int64_t, 3> mix_of(const NegativeOptions& options) {
-  switch (options.kind) {
-    case NegativeKind::kUniform:
-      return {1, 0, 0};
-    case NegativeKind::kPopularity:
-      return {0, 1, 0};
-    case NegativeKind::kInBatch:
-      return {0, 0, 1};
-    default:
-      return options.mix;
-  }
-}
-
 }  // namespace
-
-NegativeKind negative_kind_from_name(std::string_view name) {
-  if (name == "uniform") return NegativeKind::kUniform;
-  if (name == "popularity") return NegativeKind::kPopularity;
-  if (name == "in_batch") return NegativeKind::kInBatch;
-  TGR_CHECK(name == "mixed", "unknown sampler of negatives '", name,
-            "'; use uniform, popularity, in_batch or mixed");
-  return NegativeKind::kMixed;
-}
-
-std::array<std::int64_t, 3> negative_parts(const NegativeOptions& options) {
-  TGR_CHECK(options.count >= 1, options.count, " negatives; give at least 1");
-  const std::array<std::int64_t, 3> mix = mix_of(options);
-  constexpr std::int64_t kMost = 1 << 20;
-  std::int64_t total = 0;
-  for (const std::int64_t part : mix) {
-    TGR_CHECK(part >= 0 && part <= kMost, "a part of ", part, " in the mix of negatives; use 0 to ",
-              kMost);
-    total += part;
-  }
-  TGR_CHECK(total > 0, "the mix of negatives is all 0; one part must be above 0");
-  // Largest remainders get what whole numbers leave over; of equal ones the first.
-  std::array<std::int64_t, 3> parts = {};
-  std::array<std::int64_t, 3> remainder = {};
-  std::int64_t left = options.count;
-  for (std::size_t i = 0; i < 3; ++i) {
-    parts[i] = options.count * mix[i] / total;
-    remainder[i] = options.count * mix[i] % total;
-    left -= parts[i];
-  }
-  for (; left > 0; --left) {
-    const auto most = static_cast<std::size_t>(
-        std::max_element(remainder.begin(), remainder.end()) - remainder.begin());
-    ++parts[most];
-    remainder[most] = -1;
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    TGR_CHECK(mix[i] == 0 || parts[i] > 0, "the mix [", mix[0], ", ", mix[1], ", ", mix[2],
-              "] leaves ", kPartNames[i], " without a draw among ", options.count,
-              " negatives; raise the count or that part");
-  }
-  return parts;
-}
 
 NegativeSampler::NegativeSampler(const NegativeOptions& options, std::int64_t catalogue,
                                  std::span<const std::int64_t> counts)
-    : options_(options),
+    : options_((check_negatives(options), options)),
       catalogue_(catalogue),
       parts_(negative_parts(options)),
       in_batch_(parts_[2]) {
@@ -145,6 +87,12 @@ void NegativeSampler::finish_positives() {
   const auto distinct = static_cast<std::int64_t>(positives_.size());
   in_batch_ = options_.shared ? std::min(parts_[2], distinct) : parts_[2];
   if (corrects()) refresh_corrections();
+}
+
+void NegativeSampler::reserve_positives(std::int64_t count) {
+  if (!needs_positives()) return;
+  positives_.reserve(static_cast<std::size_t>(count));
+  if (options_.shared) choice_.reserve(static_cast<std::size_t>(count));
 }
 
 void NegativeSampler::refresh_corrections() {
@@ -226,18 +174,6 @@ void NegativeSampler::corrections(const Context& ctx, View<const std::int64_t, 1
 std::size_t NegativeSampler::bytes() const {
   return alias_.size() * sizeof(ops::AliasSlot) + class_of_.size() * sizeof(std::int32_t) +
          (positives_.capacity() + choice_.capacity()) * sizeof(std::int64_t);
-}
-
-void draw_own_negatives(const Context& ctx, const NegativeKey& key, std::int64_t catalogue,
-                        View<const std::uint64_t, 1> row_keys, View<std::int64_t, 2> ids) {
-  ops::draw_negatives(ctx, {.catalogue = catalogue, .uniform = ids.shape[1]}, key, row_keys, ids);
-}
-
-void draw_shared_negatives(const NegativeKey& key, std::int64_t catalogue,
-                           View<std::int64_t, 1> ids) {
-  const Context ctx({.threads = 1});
-  ops::draw_negatives(ctx, {.catalogue = catalogue, .uniform = ids.shape[0]}, key,
-                      {&kSharedRow, {1}}, {ids.data, {1, ids.shape[0]}});
 }
 
 }  // namespace turbogr::train

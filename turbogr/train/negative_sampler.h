@@ -22,32 +22,14 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/draw_negatives.h"
+#include "turbogr/train/negative_options.h"
 
 namespace turbogr::train {
-
-enum class NegativeKind : std::uint8_t { kUniform, kPopularity, kInBatch, kMixed };
-NegativeKind negative_kind_from_name(
-    std::string_view name);  // uniform, popularity, in_batch, mixed
-
-struct NegativeOptions {
-  NegativeKind kind = NegativeKind::kUniform;
-  std::int64_t count = 128;  // R
-  bool shared = false;       // one set for all tokens of a batch, not one for each
-  double alpha = 0.75;
-  // Of kMixed: parts of uniform, popularity and in-batch; R is cut in proportion.
-  std::array<std::int64_t, 3> mix = {};
-  bool correction = true;
-};
-
-// How many of R negatives each of uniform, popularity and in-batch gives. Throws when the mix asks
-// for one that R is too small to have a draw of.
-std::array<std::int64_t, 3> negative_parts(const NegativeOptions& options);
 
 class NegativeSampler {
  public:
@@ -63,6 +45,7 @@ class NegativeSampler {
   // The positives of a batch; repeats count. Only where needs_positives().
   void add_positives(View<const std::int64_t, 1> targets);
   void finish_positives();
+  void reserve_positives(std::int64_t count);  // of a step, so that adding them allocates nothing
 
   // ids [N, R]: a set for each token, drawn with replacement; row_keys [N] tell tokens apart.
   void draw_own(const Context& ctx, View<const std::uint64_t, 1> row_keys,
@@ -98,14 +81,5 @@ class NegativeSampler {
   std::int64_t num_positives_ = 0;        // repeats counted
   std::int64_t in_batch_ = 0;             // in-batch negatives of a set in this step
 };
-
-using ops::NegativeKey;
-
-// Uniform negatives. ids [N, R]: R draws from [0, catalogue) for each token.
-void draw_own_negatives(const Context& ctx, const NegativeKey& key, std::int64_t catalogue,
-                        View<const std::uint64_t, 1> row_keys, View<std::int64_t, 2> ids);
-// ids [R]: one set for all tokens of the step.
-void draw_shared_negatives(const NegativeKey& key, std::int64_t catalogue,
-                           View<std::int64_t, 1> ids);
 
 }  // namespace turbogr::train
