@@ -22,3 +22,7 @@ target_compile_options(turbogr_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=a
 add_executable(attention_bench ${CMAKE_SOURCE_DIR}/bench/attention_bench.cu)
 target_link_libraries(attention_bench PRIVATE turbogr_cuda)
 target_link_options(attention_bench PRIVATE -static-libstdc++ -static-libgcc)
+
+add_executable(fuxi_bench ${CMAKE_SOURCE_DIR}/bench/fuxi_bench.cu)
+target_link_libraries(fuxi_bench PRIVATE turbogr_cuda)
+target_link_options(fuxi_bench PRIVATE -static-libstdc++ -static-libgcc)
