@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "turbogr/cuda/attention.h"
@@ -142,8 +143,9 @@ CUtensorMap tensor_map(const char* name, const FuxiParams& p, const void* data, 
 void check_params(const FuxiParams& p, std::size_t workspace_bytes) {
   TGR_CHECK(p.workspace_bytes >= workspace_bytes, "fuxi: workspace of ", p.workspace_bytes,
             " bytes, needs ", workspace_bytes);
-  TGR_CHECK(p.time == nullptr || (p.key_times != nullptr && p.query_times != nullptr),
-            "fuxi: a time table needs key_times and query_times");
+  TGR_CHECK(
+      p.time == nullptr || p.tokens == 0 || (p.key_times != nullptr && p.query_times != nullptr),
+      "fuxi: a time table needs key_times and query_times");
   TGR_CHECK(p.position == nullptr || p.position_length > 0,
             "fuxi: a position table needs a position_length above 0");
 }
@@ -281,7 +283,10 @@ void fuxi_backward(const FuxiParams& p) {
   tables.dout[0] = dout_maps[0];
   tables.dout[1] = dout_maps[1];
   tables.v = tensor_map("v", p, p.v, p.v_stride, p.value_width);
-  tables.work = work_of(p, layout, 2, 1);
+  // About two key blocks a task.
+  const std::int64_t parts = (p.tokens / p.batch + 2 * kFuxiRows - 1) / (2 * kFuxiRows);
+  tables.work =
+      work_of(p, layout, 2, static_cast<int>(std::clamp<std::int64_t>(parts, 1, kFuxiMaxParts)));
   tables.maps = values.maps;
   tables.panels_per_head = values.panels_per_head;
   tables.panels = p.heads * values.panels_per_head;

@@ -20,6 +20,8 @@ inline constexpr int kFuxiPanels = 4;    // of a tile of results
 inline constexpr int kFuxiPosition = 0;  // numbers of the maps
 inline constexpr int kFuxiTime = 1;
 
+inline constexpr int kFuxiMaxParts = 8;  // of an item, in the kernel of the table gradients
+
 // The most blocks that sum table gradients, and the copies of the time gradients that each keeps.
 inline constexpr int kFuxiMaxBlocks = 256;
 inline constexpr int kFuxiTimeCopies = 32;

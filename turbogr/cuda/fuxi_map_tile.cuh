@@ -76,13 +76,22 @@ template <bool kBackward>
 __device__ __forceinline__ void make_time_tile(MapTile& tile, const GapTable& table, TimeRows& rows,
                                                const std::uint32_t* times, bool diagonal) {
   const int first = 2 * static_cast<int>(threadIdx.x % 4);
+  std::uint32_t far[4];  // of sixteen columns, the one furthest from the rows
+  TGR_UNROLL
+  for (int i = 0; i < 4; ++i) far[i] = times[16 * i + (kBackward ? 15 : 0)];
+  const auto inside = [&](int step) {
+    return __all_sync(~0u, rows.gap<kBackward>(0, far[step]) < rows.high[0] &&
+                               rows.gap<kBackward>(1, far[step]) < rows.high[1]);
+  };
+  if (!diagonal && inside(kBackward ? 3 : 0)) {
+    TGR_UNROLL
+    for (int i = 0; i < 16; ++i) tile[i] = rows.weight[i % 2];
+    return;
+  }
   TGR_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int step = kBackward ? i : 3 - i;  // so that gaps grow
-    const std::uint32_t far = times[16 * step + (kBackward ? 15 : 0)];
-    const std::uint32_t gaps[2] = {rows.gap<kBackward>(0, far), rows.gap<kBackward>(1, far)};
-    const bool inside = gaps[0] < rows.high[0] && gaps[1] < rows.high[1];
-    if (!diagonal && __all_sync(~0u, inside)) {
+    if (!diagonal && inside(step)) {
       tile[4 * step] = tile[4 * step + 2] = rows.weight[0];
       tile[4 * step + 1] = tile[4 * step + 3] = rows.weight[1];
       continue;
@@ -99,9 +108,10 @@ __device__ __forceinline__ void make_time_tile(MapTile& tile, const GapTable& ta
     if (!diagonal) {
       TGR_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const int bin = GapTable::bin_of(gaps[half]);
+        const std::uint32_t gap = rows.gap<kBackward>(half, far[step]);
+        const int bin = GapTable::bin_of(gap);
         const uint2 found = table.bins[bin];
-        const bool next = gaps[half] >= found.x;
+        const bool next = gap >= found.x;
         rows.high[half] = next ? table.after[bin] : found.x;
         rows.weight[half] = __byte_perm(found.y, 0, next ? 0x3232 : 0x1010);
       }

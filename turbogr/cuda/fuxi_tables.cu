@@ -30,6 +30,17 @@ struct Shared {
   GapTable table;  // y: the bin's first bucket
 };
 
+// The key blocks of a task, from `first` down to `last`. An item's keys are dealt out evenly: short
+// tasks, so that few sequences are in work at a time and stay in the cache.
+struct KeyBlocks {
+  int first;
+  int last;
+
+  __device__ __forceinline__ KeyBlocks(const FuxiWork& work, const FuxiTask& task)
+      : first((task.item.block + 1) * (task.part + 1) / work.parts - 1),
+        last((task.item.block + 1) * task.part / work.parts) {}
+};
+
 __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool position, bool time,
                                         char* tiles, Shared& shared) {
   RingPlace<kStages> place;
@@ -37,14 +48,19 @@ __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool positio
   FuxiSource source(args.work);
   const int bytes = (1 + position + time) * kPanelBytes;
   for (;;) {
-    const FuxiTask task = source.take();
+    FuxiTask task = source.take();
+    KeyBlocks blocks(args.work, task);
+    while (task.item.length >= 0 && blocks.first < blocks.last) {
+      task = source.take();
+      blocks = KeyBlocks(args.work, task);
+    }
     barrier_wait(&shared.tasks.empty[slot.index], slot.phase ^ 1);
     shared.tasks.task[slot.index] = task;
     barrier_arrive(&shared.tasks.full[slot.index]);
     slot.advance();
     if (task.item.length < 0) break;
     const int query = task.item.first_row + task.item.block * kFuxiRows;
-    for (int block = task.item.block; block >= 0; --block) {
+    for (int block = blocks.first; block >= blocks.last; --block) {
       const int key = task.item.first_row + block * kFuxiRows;
       for (int panel = 0; panel < args.panels; ++panel) {
         const int column = panel % args.panels_per_head * 64;
@@ -112,7 +128,8 @@ __device__ __forceinline__ void multiply(const FuxiTablesArgs& args, char* tiles
   for (;;) {
     const FuxiTask task = next_task(shared, slot);
     if (task.item.length < 0) break;
-    for (int block = task.item.block; block >= 0; --block) {
+    const KeyBlocks blocks(args.work, task);
+    for (int block = blocks.first; block >= blocks.last; --block) {
       int before = 0;
       for (int panel = 0; panel < args.panels; ++panel) {
         barrier_wait(&shared.full[place.index], place.phase);
@@ -162,7 +179,8 @@ __device__ __forceinline__ void sum_diagonals(const FuxiTablesArgs& args, const 
     if (task.item.length < 0) break;
     const int rows = min(task.item.length - task.item.block * kFuxiRows, kFuxiRows);
     float carry[2] = {0, 0};
-    for (int block = task.item.block; block >= 0; --block) {
+    const KeyBlocks blocks(args.work, task);
+    for (int block = blocks.first; block >= blocks.last; --block) {
       barrier_wait(&shared.gradients_full, phase);
       phase ^= 1;
       const int offset = (block - task.item.block) * kFuxiRows;
@@ -194,7 +212,7 @@ __device__ __forceinline__ void sum_diagonals(const FuxiTablesArgs& args, const 
     TGR_UNROLL
     for (int round = 0; round < 2; ++round) {
       const int diagonal = thread + round * kWorkers;
-      const int at = diagonal - (task.item.block + 1) * kFuxiRows;
+      const int at = diagonal + (blocks.last - 1 - task.item.block) * kFuxiRows;
       if (diagonal < kFuxiRows && -at < args.maps.position_length) {
         atomicAdd(args.dposition + at, carry[round]);
       }
@@ -241,7 +259,8 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
     const std::int64_t padded = fuxi_padded_row(item);
     const std::uint32_t time = __ldg(args.maps.query_times + padded + query);
     BucketWalk walk{bins};
-    for (int block = item.block; block >= 0; --block) {
+    const KeyBlocks blocks(args.work, task);
+    for (int block = blocks.first; block >= blocks.last; --block) {
       barrier_wait(&shared.gradients_full, phase);
       phase ^= 1;
       const int first = block * kFuxiRows;

@@ -126,40 +126,53 @@ template <bool kAdd>
 __device__ __forceinline__ void store_sums(const float (&sums)[kColumns / 2],
                                            const FuxiValuesArgs& args, __nv_bfloat16* to, int rows,
                                            int first_panel) {
+  constexpr int kPieces = kColumns / 16;  // of 16 bytes, of a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
+  uint4* at[kFuxiPanels];    // the first piece of a panel
+  int columns[kFuxiPanels];  // of a panel, from this lane's first on; none past the last head
   TGR_UNROLL
   for (int panel = 0; panel < kFuxiPanels; ++panel) {
     const int head = (first_panel + panel) / args.panels_per_head;
-    const int head_column = (first_panel + panel) % args.panels_per_head * 64 + 8 * (lane % 4);
+    const int column = (first_panel + panel) % args.panels_per_head * 64 + 8 * (lane % 4);
+    at[panel] =
+        reinterpret_cast<uint4*>(to + row * args.to_stride + head * args.to_head_stride + column);
+    columns[panel] = head < args.heads ? args.width - column : 0;
+  }
+  const auto half_of = [](int piece) { return piece % 2; };
+  const auto group_of = [](int piece) { return piece / 2; };  // of 32 columns
+  const auto there = [&](int piece) {
+    return row + 8 * half_of(piece) < rows && group_of(piece) % 2 * 32 < columns[piece / 4];
+  };
+  const auto address = [&](int piece) {
+    return at[piece / 4] + half_of(piece) * args.to_stride + group_of(piece) % 2 * 4;
+  };
+  // All loads before the first use.
+  [[maybe_unused]] uint4 old[kAdd ? kPieces : 1];
+  if constexpr (kAdd) {
     TGR_UNROLL
-    for (int part = 0; part < 4; ++part) {
-      const int half = part % 2;
-      const int group = 2 * panel + part / 2;
-      const int column = head_column + part / 2 * 32;
-      const bool there = row + 8 * half < rows && head < args.heads && column < args.width;
-      auto* at = reinterpret_cast<uint4*>(to + (row + 8 * half) * args.to_stride +
-                                          head * args.to_head_stride + column);
-      std::uint32_t r[4] = {0, 0, 0, 0};
-      if constexpr (kAdd) {
-        if (there) {
-          const uint4 old = *at;
-          r[0] = old.x;
-          r[1] = old.y;
-          r[2] = old.z;
-          r[3] = old.w;
-        }
-        transpose_quad(r);
-      }
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int sum = 4 * (4 * group + i) + 2 * half;
-        r[i] = pack_bf16(sums[sum] + __uint_as_float(r[i] << 16),
-                         sums[sum + 1] + __uint_as_float(r[i] & 0xffff0000u));
-      }
-      transpose_quad(r);
-      if (there) *at = make_uint4(r[0], r[1], r[2], r[3]);
+    for (int piece = 0; piece < kPieces; ++piece) {
+      old[piece] = there(piece) ? *address(piece) : make_uint4(0, 0, 0, 0);
     }
+  }
+  TGR_UNROLL
+  for (int piece = 0; piece < kPieces; ++piece) {
+    std::uint32_t r[4] = {0, 0, 0, 0};
+    if constexpr (kAdd) {
+      r[0] = old[piece].x;
+      r[1] = old[piece].y;
+      r[2] = old[piece].z;
+      r[3] = old[piece].w;
+      transpose_quad(r);
+    }
+    TGR_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int sum = 4 * (4 * group_of(piece) + i) + 2 * half_of(piece);
+      r[i] = pack_bf16(sums[sum] + __uint_as_float(r[i] << 16),
+                       sums[sum + 1] + __uint_as_float(r[i] & 0xffff0000u));
+    }
+    transpose_quad(r);
+    if (there(piece)) *address(piece) = make_uint4(r[0], r[1], r[2], r[3]);
   }
 }
 
