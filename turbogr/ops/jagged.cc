@@ -49,7 +49,7 @@ void check_padded(const Context& ctx, const char* op, Jagged<T> x, View<U, 3> pa
 
 }  // namespace
 
-std::int64_t offsets_from_lengths(const Context& ctx, View<const std::int64_t, 1> lengths,
+std::int64_t offsets_from_lengths(const Context&, View<const std::int64_t, 1> lengths,
                                   View<std::int64_t, 1> offsets) {
   check_vector("offsets_from_lengths", "lengths", lengths, lengths.shape[0]);
   check_vector("offsets_from_lengths", "offsets", offsets, lengths.shape[0] + 1);
