@@ -25,6 +25,7 @@ void fuxi_attention(const Context& ctx, Jagged<const T> q, Rows<const T> k, Rows
   check_attention_inputs("fuxi_attention", ctx.device(), q, k, v, maps, options.heads,
                          options.alpha, options.norm_length, options.mask);
   check_rows("fuxi_attention", "out", out, q.tokens(), 3 * v.cols);
+  const SectionScope section = section_scope(ctx, Section::kAttentionForward);
   on_device(ctx, [&](auto device) {
     kernels::fuxi_attention<T>(device, problem_of(q, k, v, maps, options), out);
   });
@@ -40,6 +41,7 @@ void fuxi_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T
                          options.norm_length, options.mask);
   check_rows(kOp, "dout", dout, q.tokens(), 3 * v.cols);
   check_attention_gradients(kOp, q, v, maps, dq, dk, dv, dmaps);
+  const SectionScope section = section_scope(ctx, Section::kAttentionBackward);
   on_device(ctx, [&](auto device) {
     kernels::fuxi_attention_backward<T>(device, problem_of(q, k, v, maps, options), dout,
                                         {dq, dk, dv, dmaps});

@@ -25,6 +25,7 @@ void hstu_attention(const Context& ctx, Jagged<const T> q, Rows<const T> k, Rows
   check_attention_inputs("hstu_attention", ctx.device(), q, k, v, bias, options.heads,
                          options.alpha, options.norm_length, options.mask);
   check_rows("hstu_attention", "out", out, q.tokens(), v.cols);
+  const SectionScope section = section_scope(ctx, Section::kAttentionForward);
   on_device(ctx, [&](auto device) {
     kernels::hstu_attention<T>(device, problem_of(q, k, v, bias, options), out);
   });
@@ -40,6 +41,7 @@ void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T
                          options.norm_length, options.mask);
   check_rows(kOp, "dout", dout, q.tokens(), v.cols);
   check_attention_gradients(kOp, q, v, bias, dq, dk, dv, dbias);
+  const SectionScope section = section_scope(ctx, Section::kAttentionBackward);
   on_device(ctx, [&](auto device) {
     kernels::hstu_attention_backward<T>(device, problem_of(q, k, v, bias, options), dout,
                                         {dq, dk, dv, dbias});

@@ -90,6 +90,7 @@ void linear(const Context& ctx, Rows<const T> x, const PackedWeight<T>& weight,
   }
   if (z.data != nullptr) check_rows("linear", "z", z, x.rows, weight.outputs());
   if (x.rows == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kGemm);
   on_device(ctx,
             [&](auto device) { kernels::linear<T>(device, x, weight.state(), options, y, z); });
 }
@@ -125,6 +126,7 @@ void linear_backward(const Context& ctx, Rows<const T> x, const PackedWeight<T>&
     check_vector("linear_backward", "db", gradients.db, weight.outputs());
   }
   if (x.rows == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kGemm);
   on_device(ctx, [&](auto device) {
     kernels::linear_backward<T>(device, x, weight.state(), dy, options, gradients);
   });

@@ -159,6 +159,7 @@ void linear(Cuda cuda, Rows<const T> x, const typename PackedWeight<T>::State& w
   }
   matmul(cuda, matmul_of);
   if (!apart) return;
+  const SectionScope section(cuda.sections, cuda.stream, Section::kElementwise);
   constexpr int kPack = 16 / sizeof(T);
   const Rows<const T> in = product;
   if (y.cols % kPack == 0 && packs<T>(in) && packs<T>(options.residual) && packs<T>(y)) {
@@ -179,6 +180,7 @@ void linear_backward(Cuda cuda, Rows<const T> x, const typename PackedWeight<T>:
   WorkspaceScope scratch(cuda.workspace);
   Rows<const T> dz = dy;
   if (options.activation == Activation::kSilu) {
+    const SectionScope section(cuda.sections, cuda.stream, Section::kElementwise);
     const Rows<T> made = scratch.take<T, 2>({dy.rows, dy.cols});
     constexpr int kPack = 16 / sizeof(T);
     if (dy.cols % kPack == 0 && packs<T>(options.z) && packs<T>(dy)) {
@@ -222,6 +224,7 @@ void linear_backward(Cuda cuda, Rows<const T> x, const typename PackedWeight<T>:
                   .beta = 1});
   }
   if (gradients.db.data != nullptr) {
+    const SectionScope section(cuda.sections, cuda.stream, Section::kElementwise);
     const View<A, 1> parts = scratch.take<A>(kSumParts * dz.cols);
     const unsigned columns = static_cast<unsigned>((dz.cols + kThreads - 1) / kThreads);
     column_parts<T><<<dim3(columns, kSumParts), kThreads, 0, stream_of(cuda)>>>(dz, parts.data);

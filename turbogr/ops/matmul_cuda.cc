@@ -1,3 +1,5 @@
+#include "turbogr/ops/matmul_cuda.h"
+
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
@@ -12,7 +14,6 @@
 
 #include "turbogr/core/cuda_call.h"
 #include "turbogr/core/workspace.h"
-#include "turbogr/ops/matmul_cuda.h"
 
 namespace turbogr::ops {
 namespace {
