@@ -1,7 +1,7 @@
 # tgr_add_layer(name LAYERS below... LIBRARIES external...): the static library turbogr_<name> from every
 # source in turbogr/<name>. Linking only the named layers makes the direction of dependencies real. The
 # program and the tests link every layer, through the global property TGR_LAYERS. WITHOUT leaves sources
-# out; CUDA builds add turbogr/<name>/*.cu.
+# out; x_cuda.cc and *.cu are for CUDA builds.
 function(tgr_add_layer name)
   cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES;WITHOUT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/turbogr/${name}/*.cc)
@@ -11,7 +11,9 @@ function(tgr_add_layer name)
   foreach(source ${ARG_WITHOUT})
     list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${source})
   endforeach()
-  if(TGR_CUDA)
+  if(NOT TGR_CUDA)
+    list(FILTER sources EXCLUDE REGEX "_cuda\\.cc$")
+  else()
     file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/turbogr/${name}/*.cu)
     list(APPEND sources ${cuda_sources})
   endif()

@@ -11,6 +11,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device.h"
+#include "turbogr/core/section_timer.h"
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/core/trace.h"
@@ -29,6 +30,7 @@ struct Cpu {
 struct Cuda {
   void* stream;
   Workspace& workspace;
+  SectionTimer* sections = nullptr;
 };
 
 struct ContextOptions {
@@ -56,6 +58,8 @@ class Context {
   Workspace& workspace() const { return workspace_; }
   ThreadPool& pool() const { return pool_; }
   void* stream() const { return stream_; }
+  SectionTimer* sections() const { return sections_; }
+  void set_sections(SectionTimer* timer) { sections_ = timer; }  // null: nothing is timed
   // For work that stays on the host: a CPU context with the same threads, itself where it is one.
   const Context& host() const { return host_ ? *host_ : *this; }
 
@@ -64,8 +68,14 @@ class Context {
   mutable ThreadPool pool_;
   mutable Workspace workspace_;
   void* stream_ = nullptr;
+  SectionTimer* sections_ = nullptr;
   std::unique_ptr<Context> host_;
 };
+
+// Which section of a step an operator's time on a GPU belongs to.
+inline SectionScope section_scope(const Context& ctx, Section section) {
+  return {ctx.sections(), ctx.stream(), section};
+}
 
 // Calls body with the tag of the context's device; a build without CUDA never instantiates that
 // half.
@@ -73,7 +83,7 @@ template <class Body>
 void on_device(const Context& ctx, Body&& body) {
   if constexpr (kWithCuda) {
     if (ctx.device() == Device::kCuda) {
-      body(Cuda{ctx.stream(), ctx.workspace()});
+      body(Cuda{ctx.stream(), ctx.workspace(), ctx.sections()});
       return;
     }
   }

@@ -58,8 +58,20 @@ DeviceMemory device_memory() {
   return memory;
 }
 
+std::string device_name() {
+  if (device_memory().total == 0) return "";
+  int device = 0;
+  TGR_CUDA_CALL(cudaGetDevice(&device));
+  cudaDeviceProp properties;
+  TGR_CUDA_CALL(cudaGetDeviceProperties(&properties, device));
+  return properties.name;
+}
+
 Event::Event(const Context& ctx, bool timed) {
-  if (ctx.device() != Device::kCuda) return;
+  if (ctx.device() == Device::kCuda) *this = Event(timed);
+}
+
+Event::Event(bool timed) {
   cudaEvent_t event;
   TGR_CUDA_CALL(
       cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming));
@@ -70,9 +82,10 @@ Event::~Event() {
   if (event_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event_));
 }
 
-void Event::record(const Context& ctx) {
+void Event::record(void* stream) {
   if (event_ == nullptr) return;
-  TGR_CUDA_CALL(cudaEventRecord(static_cast<cudaEvent_t>(event_), stream_of(ctx)));
+  TGR_CUDA_CALL(
+      cudaEventRecord(static_cast<cudaEvent_t>(event_), static_cast<cudaStream_t>(stream)));
 }
 
 void Event::wait() const {
@@ -149,9 +162,11 @@ void zero_bytes(const Context&, void* data, std::size_t bytes) {
 
 void synchronize(const Context&) {}
 DeviceMemory device_memory() { return {}; }
+std::string device_name() { return ""; }
 Event::Event(const Context&, bool) {}
+Event::Event(bool) {}
 Event::~Event() = default;
-void Event::record(const Context&) {}
+void Event::record(void*) {}
 void Event::wait() const {}
 void Event::wait_on(const Context&) const {}
 double Event::ms_since(const Event&) const { return 0; }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/device.h"
@@ -27,17 +29,23 @@ struct DeviceMemory {
   std::size_t total = 0;
 };
 DeviceMemory device_memory();  // of the GPU; zeros without one
+std::string device_name();     // "NVIDIA H200"; empty without one
 
 // A point in a context's stream that the host, or another stream, can wait for. On a CPU everything
 // before it is done already.
 class Event {
  public:
   explicit Event(const Context& ctx, bool timed = false);
+  explicit Event(bool timed);  // of the GPU
   ~Event();
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
 
-  void record(const Context& ctx);
+  void record(const Context& ctx) { record(ctx.stream()); }
+  void record(void* stream);
   void wait() const;                          // the host does
   void wait_on(const Context& ctx) const;     // the context's stream does
   double ms_since(const Event& start) const;  // both timed, recorded and waited for

@@ -4,9 +4,10 @@
 #include "turbogr/ops/random_rows.h"
 
 namespace turbogr::embedding {
+
 SparseOptimiser sparse_optimiser_from_name(std::string_view name) {
   if (name == "adamw") return SparseOptimiser::kAdamW;
-  if (name == "adagrad") return SparseOptimiser::kRowAdaGrad;
+  if (name == "adagrad") return SparseOptimiser::kAdaGrad;
   TGR_CHECK(name == "sgd", "unknown item-table optimiser '", name, "'; use adamw, adagrad or sgd");
   return SparseOptimiser::kSgd;
 }
@@ -17,7 +18,7 @@ ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser opti
   if (optimiser == SparseOptimiser::kAdamW) {
     first_moment_ = Tensor(DType::kF32, {rows, width}, device);
     second_moment_ = Tensor(DType::kF32, {rows, width}, device);
-  } else if (optimiser == SparseOptimiser::kRowAdaGrad) {
+  } else if (optimiser == SparseOptimiser::kAdaGrad) {
     second_moment_ = Tensor(DType::kF32, {rows}, device);
   }
 }
@@ -32,22 +33,20 @@ void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std:
 }
 
 void ItemTable::update(const Context& ctx, View<const std::int64_t, 1> ids,
-                       Rows<const float> gradient, const SparseUpdateOptions& options,
+                       Rows<const float> gradient, const AdamWSettings& settings,
                        const ops::StepScale* scale) {
+  TGR_CHECK(gradient.rows == ids.shape[0] && gradient.cols == width(),
+            "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
+            ids.shape[0], ", ", width(), "]");
+  TGR_CHECK(settings.step >= 1, "item table update: step is ", settings.step, "; it counts from 1");
   ops::TableRows table = {.weight = weights_.view<float, 2>()};
-  ops::RowOptimiser optimiser = ops::RowOptimiser::kSgd;
   if (optimiser_ == SparseOptimiser::kAdamW) {
-    optimiser = ops::RowOptimiser::kAdamW;
     table.first_moment = first_moment_.view<float, 2>();
     table.second_moment = second_moment_.view<float, 2>();
-  } else if (optimiser_ == SparseOptimiser::kRowAdaGrad) {
-    optimiser = ops::RowOptimiser::kAdaGrad;
+  } else if (optimiser_ == SparseOptimiser::kAdaGrad) {
     table.second_moment = {second_moment_.view<float, 1>().data, {rows(), 1}};
   }
-  ops::update_rows(ctx, optimiser, table, ids, gradient,
-                   {options.rate, options.beta1, options.beta2, options.epsilon, options.decay,
-                    static_cast<double>(options.step), options.gradient_scale},
-                   scale);
+  ops::update_rows(ctx, optimiser_, table, ids, gradient, settings, scale);
 }
 
 }  // namespace turbogr::embedding

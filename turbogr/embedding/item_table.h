@@ -13,19 +13,9 @@
 
 namespace turbogr::embedding {
 
-enum class SparseOptimiser : std::uint8_t { kAdamW, kRowAdaGrad, kSgd };
+using SparseOptimiser = ops::RowOptimiser;
 
 SparseOptimiser sparse_optimiser_from_name(std::string_view name);  // adamw, adagrad or sgd
-
-struct SparseUpdateOptions {
-  double rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.98;
-  double epsilon = 1e-8;
-  double decay = 0;
-  std::int64_t step = 1;      // counted from 1
-  double gradient_scale = 1;  // clipping, applied to the gradient on the way in
-};
 
 class ItemTable {
  public:
@@ -46,10 +36,10 @@ class ItemTable {
   //   AdamW     lazy moments, decoupled decay
   //   AdaGrad   v += mean(g^2) a row, w -= rate * g / sqrt(v + epsilon)
   //   SGD       w -= rate * g
-  // A scale in the device's memory multiplies the gradient too, and stops the update when it is not
-  // finite.
+  // Nothing happens where `scale` says that numbers are not finite. All memory is the table's
+  // device's.
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
-              const SparseUpdateOptions& options, const ops::StepScale* scale = nullptr);
+              const AdamWSettings& settings, const ops::StepScale* scale = nullptr);
 
   std::size_t bytes() const {
     return weights_.bytes() + first_moment_.bytes() + second_moment_.bytes();

@@ -19,6 +19,7 @@ void action_rows(const Context& ctx, View<const Accum<T>, 2> table,
   check_actions("action_rows", table.shape[0]);
   check_vector("action_rows", "masks", masks, rows.rows);
   check_rows("action_rows", "rows", rows, rows.rows, table.shape[1]);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::action_rows<T>(device, table, masks, rows); });
 }
 
@@ -28,6 +29,7 @@ void action_rows_backward(const Context& ctx, Rows<const T> drows,
   check_actions("action_rows_backward", dtable.shape[0]);
   check_vector("action_rows_backward", "masks", masks, drows.rows);
   check_rows("action_rows_backward", "drows", drows, drows.rows, dtable.shape[1]);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx,
             [&](auto device) { kernels::action_rows_backward<T>(device, drows, masks, dtable); });
 }
@@ -36,6 +38,7 @@ template <class T>
 std::size_t action_rows_workspace_bytes(const Context& ctx, std::int64_t tokens,
                                         std::int64_t actions, std::int64_t width) {
   std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     bytes = kernels::action_rows_workspace_bytes<T>(device, tokens, actions, width);
   });

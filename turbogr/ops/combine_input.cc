@@ -33,6 +33,7 @@ void combine_input(const Context& ctx, Jagged<const T> e, View<const T, 2> p,
     check_rows(op, "extra", options.extra, e.tokens(), e.width());
   }
   check_dropout(op, options.dropout, e.tokens());
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::combine_input<T>(device, e, p, options, x); });
 }
 
@@ -52,6 +53,7 @@ void combine_input_backward(const Context& ctx, Jagged<const T> dx,
     check_rows(op, "dextra", gradients.dextra, dx.tokens(), dx.width());
   }
   check_dropout(op, options.dropout, dx.tokens());
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::combine_input_backward<T>(device, dx, options, gradients);
   });

@@ -9,18 +9,21 @@ template <class To, class From>
 void convert_values(const Context& ctx, View<const From, 1> from, View<To, 1> to) {
   check_vector("convert_values", "from", from, from.shape[0]);
   check_vector("convert_values", "to", to, from.shape[0]);
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::convert_values<To, From>(device, from, to); });
 }
 
 template <class T>
 void fill(const Context& ctx, T value, View<T, 1> to) {
   check_vector("fill", "to", to, to.shape[0]);
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::fill<T>(device, value, to); });
 }
 
 template <class T>
 void sum_values(const Context& ctx, View<const T, 1> values, double* sum) {
   check_vector("sum_values", "values", values, values.shape[0]);
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::sum_values<T>(device, values, sum); });
 }
 
@@ -33,6 +36,7 @@ void inverse_norms(const Context& ctx, Rows<const T> x, double eps, View<Accum<T
   TGR_CHECK(eps > 0, "inverse_norms: eps is ", eps, "; it must be above 0");
   check_rows("inverse_norms", "x", x, x.rows, x.cols);
   check_vector("inverse_norms", "inverse", inverse, x.rows);
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::inverse_norms<T>(device, x, eps, inverse); });
 }
 

@@ -28,12 +28,14 @@ std::int64_t dedup_ids(const Context& ctx, View<const std::int64_t, 1> ids,
   check_vector("dedup_ids", "positions", output.positions, count);
   check_vector("dedup_ids", "inverse", output.inverse, count);
   std::int64_t num_unique = 0;
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) { num_unique = kernels::dedup_ids(device, ids, output); });
   return num_unique;
 }
 
 std::size_t dedup_ids_workspace_bytes(const Context& ctx, std::int64_t num_ids) {
   std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) { bytes = kernels::dedup_ids_workspace_bytes(device, num_ids); });
   return bytes;
 }
@@ -54,6 +56,7 @@ void gather_rows(const Context& ctx, Rows<const T> table,
   check_rows("gather_rows", "table", table, table.rows, table.cols);
   check_vector("gather_rows", "ids", ids, ids.shape[0]);
   check_rows("gather_rows", "out", out, ids.shape[0], table.cols);
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx,
             [&](auto device) { kernels::gather_rows<T, Out, Index>(device, table, ids, out); });
 }
@@ -63,6 +66,7 @@ void sum_duplicate_rows(const Context& ctx, Rows<const T> drows, const IdGroups&
                         Rows<Accum<T>> dunique) {
   check_groups(ctx, "sum_duplicate_rows", groups, drows.rows);
   check_rows("sum_duplicate_rows", "dunique", dunique, groups.unique.shape[0], drows.cols);
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     kernels::sum_groups<T>(device, drows, groups, /*scatter=*/false, dunique);
   });
@@ -79,6 +83,7 @@ void scatter_add_rows(const Context& ctx, Rows<const T> drows, const IdGroups& g
                 groups.unique(num_unique - 1) < dtable.rows,
             "scatter_add_rows: id ", num_unique == 0 ? 0 : groups.unique(num_unique - 1),
             " for a table of ", dtable.rows, " rows; ids must be below the table's size");
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     kernels::sum_groups<T>(device, drows, groups, /*scatter=*/true, dtable);
   });
@@ -87,6 +92,7 @@ void scatter_add_rows(const Context& ctx, Rows<const T> drows, const IdGroups& g
 template <class T>
 std::size_t sum_groups_workspace_bytes(const Context& ctx, std::int64_t rows, std::int64_t width) {
   std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     bytes = kernels::sum_groups_workspace_bytes<T>(device, rows, width);
   });

@@ -49,11 +49,13 @@ const UpdateSlices::Piece* UpdateSlices::device_pieces() const {
 }
 
 void squared_sum(const Context& ctx, const UpdateSlices& slices, double* sum) {
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::squared_sum(device, slices, sum); });
 }
 
 void squared_sum(const Context& ctx, View<const float, 1> values, double* sum) {
   check_vector("squared_sum", "values", values, values.shape[0]);
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::squared_sum(device, values, sum); });
 }
 
@@ -77,6 +79,7 @@ void make_step_scale(const Context& ctx, View<const double, 1> squares,
 void adamw(const Context& ctx, const UpdateSlices& slices, const AdamWSettings& settings,
            const StepScale* scale) {
   TGR_CHECK(settings.step >= 1, "adamw: step is ", settings.step, "; it counts from 1");
+  const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::adamw(device, slices, settings, scale); });
 }
 
@@ -88,6 +91,7 @@ void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& ta
             "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
             ids.shape[0], ", ", width, "]");
   TGR_CHECK(settings.step >= 1, "item table update: step is ", settings.step, "; it counts from 1");
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     kernels::update_rows(device, optimiser, table, ids, gradient, settings, scale);
   });
