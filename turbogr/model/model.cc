@@ -7,6 +7,7 @@
 
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/combine_input.h"
+#include "turbogr/ops/convert.h"
 
 namespace turbogr::model {
 
@@ -69,9 +70,11 @@ void Model<T>::initialise(const Context& ctx, std::uint64_t seed) {
 template <class T>
 void Model<T>::refresh(const Context& ctx) {
   if constexpr (!std::is_same_v<T, Accum<T>>) {
-    const auto* master = reinterpret_cast<const Accum<T>*>(parameters_.value(position_).data());
+    const auto* master =
+        reinterpret_cast<const Accum<T>*>(std::as_const(parameters_).value(position_).data());
     auto* rounded = reinterpret_cast<T*>(position_rounded_.data());
-    for (std::int64_t i = 0; i < position_rounded_.size(); ++i) rounded[i] = T(master[i]);
+    const std::int64_t count = position_rounded_.size();
+    ops::convert_values<T, Accum<T>>(ctx, {master, {count}}, {rounded, {count}});
   }
   for (Layer& layer : layers_) {
     layer.attention.refresh(ctx, parameters_);
@@ -213,7 +216,7 @@ std::size_t Model<T>::activation_bytes() const {
 
 template <class T>
 std::size_t Model<T>::workspace_bytes(const Context& ctx) const {
-  std::size_t most = 0;
+  std::size_t most = actions_ ? actions_->workspace_bytes(ctx) : 0;
   for (const Layer& layer : layers_) {
     most = std::max(most, layer.attention.workspace_bytes(ctx, attention_shape(ctx)));
     if (layer.feed_forward) {
