@@ -99,7 +99,7 @@ void jagged_concat(const Context& ctx, Jagged<const T> a, Jagged<const T> b, Jag
   check_jagged(ctx, "jagged_concat", "b", b, out.batch(), out.width());
   check_jagged(ctx, "jagged_concat", "out", out, out.batch(), out.width());
   check_sum(ctx, "jagged_concat", a.offsets, b.offsets, out.offsets);
-  on_cpu(ctx, "jagged", [&](auto device) { kernels::jagged_concat<T>(device, a, b, out); });
+  on_device(ctx, [&](auto device) { kernels::jagged_concat<T>(device, a, b, out); });
 }
 
 template <class T>
@@ -108,7 +108,7 @@ void jagged_split(const Context& ctx, Jagged<const T> x, Jagged<T> a, Jagged<T> 
   check_jagged(ctx, "jagged_split", "a", a, x.batch(), x.width());
   check_jagged(ctx, "jagged_split", "b", b, x.batch(), x.width());
   check_sum(ctx, "jagged_split", a.offsets, b.offsets, x.offsets);
-  on_cpu(ctx, "jagged", [&](auto device) { kernels::jagged_split<T>(device, x, a, b); });
+  on_device(ctx, [&](auto device) { kernels::jagged_split<T>(device, x, a, b); });
 }
 
 template <class T>
@@ -116,7 +116,7 @@ void last_k_rows(const Context& ctx, Jagged<const T> x, std::int64_t k, Jagged<T
   check_jagged(ctx, "last_k_rows", "x", x, x.batch(), x.width());
   check_jagged(ctx, "last_k_rows", "out", out, x.batch(), x.width());
   check_last_k(ctx, "last_k_rows", x.offsets, k, out.offsets);
-  on_cpu(ctx, "jagged", [&](auto device) { kernels::last_k_rows<T>(device, x, out); });
+  on_device(ctx, [&](auto device) { kernels::last_k_rows<T>(device, x, out); });
 }
 
 template <class T>
@@ -124,19 +124,19 @@ void last_k_rows_backward(const Context& ctx, Jagged<const T> dout, std::int64_t
   check_jagged(ctx, "last_k_rows_backward", "dx", dx, dx.batch(), dx.width());
   check_jagged(ctx, "last_k_rows_backward", "dout", dout, dx.batch(), dx.width());
   check_last_k(ctx, "last_k_rows_backward", dx.offsets, k, dout.offsets);
-  on_cpu(ctx, "jagged", [&](auto device) { kernels::last_k_rows_backward<T>(device, dout, dx); });
+  on_device(ctx, [&](auto device) { kernels::last_k_rows_backward<T>(device, dout, dx); });
 }
 
 template <class T>
 void to_padded(const Context& ctx, Jagged<const T> x, View<T, 3> out) {
   check_padded(ctx, "to_padded", x, out);
-  on_cpu(ctx, "jagged", [&](auto device) { kernels::to_padded<T>(device, x, out); });
+  on_device(ctx, [&](auto device) { kernels::to_padded<T>(device, x, out); });
 }
 
 template <class T>
 void from_padded(const Context& ctx, View<const T, 3> x, Jagged<T> out) {
   check_padded(ctx, "from_padded", out, x);
-  on_cpu(ctx, "jagged", [&](auto device) { kernels::from_padded<T>(device, x, out); });
+  on_device(ctx, [&](auto device) { kernels::from_padded<T>(device, x, out); });
 }
 
 #define TGR_INSTANTIATE(T)                                                                         \

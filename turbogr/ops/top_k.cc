@@ -47,7 +47,7 @@ void top_k(const Context& ctx, const RetrievalInputs<T>& inputs, const TopKOutpu
   check_rows("top_k", "scores", Rows<Accum<T>>(output.scores), inputs.query.rows, k);
   check_vector("top_k", "count", output.count, inputs.query.rows);
   TGR_CHECK(k >= 1, "top_k: k is ", k, "; ask for at least one item");
-  on_cpu(ctx, "top_k", [&](auto device) { kernels::top_k<T>(device, inputs, output); });
+  on_device(ctx, [&](auto device) { kernels::top_k<T>(device, inputs, output); });
 }
 
 template <class T>
@@ -57,7 +57,7 @@ void rank_of_target(const Context& ctx, const RetrievalInputs<T>& inputs,
   check_vector("rank_of_target", "ranks", ranks, inputs.query.rows);
   TGR_CHECK(inputs.target.data != nullptr || inputs.query.rows == 0,
             "rank_of_target: no target given; give one a query");
-  on_cpu(ctx, "top_k", [&](auto device) { kernels::rank_of_target<T>(device, inputs, ranks); });
+  on_device(ctx, [&](auto device) { kernels::rank_of_target<T>(device, inputs, ranks); });
 }
 
 std::size_t top_k_workspace_bytes(const Context& ctx, std::int64_t queries, std::int64_t width,
