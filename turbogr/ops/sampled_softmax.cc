@@ -167,9 +167,11 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives,
                                     const SoftmaxOptions& options) {
-  return std::max(workspace_bytes_of<std::uint8_t>(tokens),
-                  kernels::softmax_workspace_bytes(ctx.threads(), tokens, items, width,
-                                                   own_negatives, options));
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::softmax_workspace_bytes(device, tokens, items, width, own_negatives, options);
+  });
+  return std::max(bytes, workspace_bytes_of<std::uint8_t>(tokens));
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \
