@@ -83,6 +83,7 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
     num_negatives_.push_back(0);
   }
   sampler_.reserve_positives(options.accumulate * n);
+  if (sampler_.corrects()) corrections_ = Tensor(DType::kF32, {touched_capacity_});
   if (negatives.sharing != ops::NegativeSharing::kNone) token_order_.reserve(n);
   rows_ = Tensor(dtype_of<T>(), {n, width}, device);
   const std::int64_t positives = std::min(num_items, options.accumulate * n);
@@ -183,6 +184,10 @@ void RetrievalTrainer<T>::draw_and_mark(const Context& host, std::span<const Bat
     }
   }
   touched_.number(host);
+  if (sampler_.corrects()) {
+    const View<const std::int64_t, 1> ids = touched_.ids();
+    sampler_.corrections(host, ids, first_values<float>(corrections_, ids.shape[0]));
+  }
 }
 
 // The rows of the items that compete in this step, and what their logits are corrected by.
@@ -205,9 +210,8 @@ void RetrievalTrainer<T>::gather_candidates(const Context& ctx, View<const std::
     candidates_.negative_items = rows;
   }
   if (sampler_.corrects()) {
-    const View<float, 1> corrections = feed_.template take<float>(ids.shape[0]);
-    sampler_.corrections(ctx.host(), touched_.ids(), corrections);
-    candidates_.correction = feed_.send(ctx, corrections);
+    candidates_.correction =
+        feed_.put(ctx, first_values<float>(std::as_const(corrections_), ids.shape[0]));
   }
 }
 

@@ -135,6 +135,7 @@ class RetrievalTrainer {
 
   std::vector<Tensor> negative_ids_;         // on the host: [capacity, R] a batch, or one [R]
   std::vector<std::int64_t> num_negatives_;  // drawn, a batch
+  Tensor corrections_;                       // on the host: [U], of the step's touched rows
   std::int64_t touched_capacity_;            // rows a step can touch at most
   StepFeed feed_;
   Tensor rows_;                    // [capacity, D], gathered inputs and later their gradients
