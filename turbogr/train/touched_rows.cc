@@ -32,8 +32,10 @@ void TouchedRows::mark(const Context& ctx, View<const std::int64_t, 1> ids) {
       const std::int64_t id = ids(i);
       TGR_CHECK(id >= 0 && id < rows, "item id ", id, " at position ", i,
                 " of the step; the item table has ", rows, " rows");
-      // Threads may mark the same row; all of them write 1.
-      std::atomic_ref(marked_[static_cast<std::size_t>(id)]).store(1, std::memory_order_relaxed);
+      // Threads may mark the same row; all of them write 1. Looking first keeps a small catalogue's
+      // marks in every core's cache: stores would send them back and forth.
+      const std::atomic_ref mark(marked_[static_cast<std::size_t>(id)]);
+      if (mark.load(std::memory_order_relaxed) == 0) mark.store(1, std::memory_order_relaxed);
     }
   });
 }
