@@ -38,6 +38,7 @@ struct alignas(16) FuxiItem {
 struct FuxiTask {
   FuxiItem item;
   int part;
+  bool usable;  // the sequence's relative times
 };
 
 struct FuxiWork {
@@ -145,15 +146,20 @@ struct FuxiTaskRing {
 // the start.
 struct FuxiSource {
   const FuxiWork& work;
+  const int* usable;  // null: there is no time map
   int count;
   int next;
 
-  __device__ explicit FuxiSource(const FuxiWork& w)
-      : work(w), count(*w.num_items * w.parts), next(static_cast<int>(blockIdx.x)) {}
+  __device__ FuxiSource(const FuxiWork& w, const FuxiMaps& maps)
+      : work(w),
+        usable(maps.time != nullptr ? maps.usable : nullptr),
+        count(*w.num_items * w.parts),
+        next(static_cast<int>(blockIdx.x)) {}
 
   __device__ FuxiTask take() {
-    if (next >= count) return {{0, -1, 0, 0}, 0};
-    const FuxiTask task{work.items[next / work.parts], next % work.parts};
+    if (next >= count) return {{0, -1, 0, 0}, 0, false};
+    FuxiTask task{work.items[next / work.parts], next % work.parts, false};
+    if (usable != nullptr) task.usable = usable[task.item.sequence] != 0;
     next = static_cast<int>(gridDim.x) + atomicAdd(work.next, 1);
     return task;
   }
@@ -167,8 +173,9 @@ struct FuxiSource {
   }
 };
 
-// Looks gaps below 2^32 - 1 up by the exponent and three bits of the mantissa of their float: a bin
-// so small that at most one bucket begins inside.
+// Looks gaps below 2^32 - 2 up by the exponent and three bits of the mantissa of the float of gap +
+// 1: a bin so small that at most one bucket begins inside. All gaps here are one too large, so that
+// none is zero.
 struct GapTable {
   static constexpr int kBins = 32 * 8;
   // x: where the next bucket begins, y: what is known of the bin's first bucket and the next.
@@ -180,17 +187,17 @@ struct GapTable {
   __device__ void fill(int thread, int threads, Known known) {
     for (int i = thread; i < kBins; i += threads) {
       const std::uint64_t start = (8 + static_cast<std::uint64_t>(i % 8) << i / 8) >> 3;
-      const int bucket = any_gap_bucket(static_cast<std::int64_t>(start), 0);
+      const int bucket = any_gap_bucket(static_cast<std::int64_t>(start - 1), 0);
       bins[i] = make_uint2(begin_of(bucket + 1), known(bucket));
       after[i] = begin_of(bucket + 2);
     }
   }
   static __device__ std::uint32_t begin_of(int bucket) {
-    const std::uint64_t gap = kTimeBucketTables.first_gap[bucket];
+    const std::uint64_t gap = kTimeBucketTables.first_gap[bucket] + 1;
     return gap < ~0u ? static_cast<std::uint32_t>(gap) : ~0u;
   }
   static __device__ __forceinline__ int bin_of(std::uint32_t gap) {
-    return static_cast<int>(__float_as_uint(__uint2float_rz(max(gap, 1u))) >> 20) - 127 * 8;
+    return static_cast<int>(__float_as_uint(__uint2float_rz(gap)) >> 20) - 127 * 8;
   }
 };
 

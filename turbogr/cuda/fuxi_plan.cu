@@ -18,7 +18,7 @@ __device__ void relative_times(const FuxiPlanArgs& args, std::int64_t first, int
   const std::int64_t base = keys[0];
   const auto span =
       static_cast<std::uint64_t>(queries[length - 1]) - static_cast<std::uint64_t>(base);
-  bool good = span < 0xffffffffull;
+  bool good = span < 0xfffffffeull;
   for (int i = lane; i < length; i += 32) {
     good &= queries[i] >= keys[i];
     if (i > 0) good &= keys[i] >= keys[i - 1] && queries[i] >= queries[i - 1];

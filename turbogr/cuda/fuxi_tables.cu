@@ -45,7 +45,7 @@ __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool positio
                                         char* tiles, Shared& shared) {
   RingPlace<kStages> place;
   RingPlace<FuxiTaskRing::kSlots> slot;
-  FuxiSource source(args.work);
+  FuxiSource source(args.work, args.maps);
   const int bytes = (1 + position + time) * kPanelBytes;
   for (;;) {
     FuxiTask task = source.take();
@@ -255,9 +255,9 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
     const FuxiItem& item = task.item;
     const int query = item.block * kFuxiRows + row;
     const bool there = query < item.length;
-    const bool usable = __ldg(args.maps.usable + item.sequence) != 0;
     const std::int64_t padded = fuxi_padded_row(item);
-    const std::uint32_t time = __ldg(args.maps.query_times + padded + query);
+    // So that gaps come out one too large, as the table wants them.
+    const std::uint32_t time = __ldg(args.maps.query_times + padded + query) + 1;
     BucketWalk walk{bins};
     const KeyBlocks blocks(args.work, task);
     for (int block = blocks.first; block >= blocks.last; --block) {
@@ -279,12 +279,12 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
         const uint4 low = __ldg(key_times + 2 * chunk);
         // In this tile's future, if it is the row's own.
         const int seen = query - first - 8 * chunk;
-        if (usable && __all_sync(~0u, !there || (seen >= 7 && time - low.x < walk.high))) {
+        if (task.usable && __all_sync(~0u, !there || (seen >= 7 && time - low.x < walk.high))) {
           walk.sum += ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
           continue;
         }
         if (!there) continue;
-        if (usable) {
+        if (task.usable) {
           const uint4 high = __ldg(key_times + 2 * chunk + 1);
           const std::uint32_t times[8] = {low.x,  low.y,  low.z,  low.w,
                                           high.x, high.y, high.z, high.w};

@@ -21,9 +21,11 @@ constexpr int kTileBytes = kFuxiPanels * kPanelBytes;
 constexpr int kTimeBytes = kStep * 4;
 constexpr int kWarps = 8;
 constexpr int kThreads = 384;
-constexpr int kSharedBytes = 1024 + kStages * (kTileBytes + kTimeBytes);
+constexpr int kStagingBytes = 16 * 128;  // of a warp: 16 rows, a panel of results
+constexpr int kSharedBytes = 1024 + kStages * (kTileBytes + kTimeBytes) + kWarps * kStagingBytes;
 
 struct Shared {
+  alignas(16) std::uint32_t row_times[FuxiTaskRing::kSlots][kFuxiRows];
   FuxiTaskRing tasks;
   std::uint64_t full[kStages], empty[kStages];
   GapTable table;
@@ -82,15 +84,26 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
                                         std::uint32_t* times, Shared& shared) {
   RingPlace<kStages> place;
   RingPlace<FuxiTaskRing::kSlots> slot;
-  FuxiSource source(args.work);
+  FuxiSource source(args.work, args.maps);
   for (;;) {
     const FuxiTask task = turned<kBackward>(source.take());
     barrier_wait(&shared.tasks.empty[slot.index], slot.phase ^ 1);
     shared.tasks.task[slot.index] = task;
-    barrier_arrive(&shared.tasks.full[slot.index]);
-    slot.advance();
-    if (task.item.length < 0) break;
+    if (task.item.length < 0) {
+      barrier_arrive(&shared.tasks.full[slot.index]);
+      break;
+    }
     const Steps<kBackward> steps(args, task);
+    if (args.maps.time != nullptr) {
+      barrier_expect(&shared.tasks.full[slot.index], kFuxiRows * 4);
+      load_bytes(shared.row_times[slot.index],
+                 (kBackward ? args.maps.key_times : args.maps.query_times) +
+                     fuxi_padded_row(task.item) + task.item.block * kFuxiRows,
+                 kFuxiRows * 4, &shared.tasks.full[slot.index]);
+    } else {
+      barrier_arrive(&shared.tasks.full[slot.index]);
+    }
+    slot.advance();
     const int panel = task.part % args.groups * kFuxiPanels;
     int columns[kFuxiPanels];
     int heads[kFuxiPanels];
@@ -121,64 +134,96 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
   source.finish();
 }
 
-// Writes the sums as bf16, 16 bytes a lane; backward adds them to what is there.
+// Four 8 x 8 blocks of bf16 from shared memory to the registers of a product.
+__device__ __forceinline__ void load_blocks(std::uint32_t* r, std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// Writes a warp's 16 rows of sums as bf16, panel by panel through shared memory, so that eight
+// lanes write a line of 128 bytes; backward adds them to what is there. `to` is the warp's first
+// row, `rows` what the sequence has from there on.
 template <bool kAdd>
 __device__ __forceinline__ void store_sums(const float (&sums)[kColumns / 2],
                                            const FuxiValuesArgs& args, __nv_bfloat16* to, int rows,
-                                           int first_panel) {
-  constexpr int kPieces = kColumns / 16;  // of 16 bytes, of a lane
+                                           int first_panel, char* staging) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
-  uint4* at[kFuxiPanels];    // the first piece of a panel
-  int columns[kFuxiPanels];  // of a panel, from this lane's first on; none past the last head
+  // Where this lane's line of four 8 x 8 blocks lies; the swizzle exchanges 16-byte pieces.
+  const std::uint32_t line = shared_address(staging) + lane % 16 * 128;
+  const auto block = [&](int i) { return line + ((2 * i + lane / 16) ^ lane % 8) * 16; };
+  // Rows 4 i + lane / 8, this lane's 16 bytes.
+  const int row = lane / 8;
+  const auto piece = [&](int i) {
+    return reinterpret_cast<uint4*>(staging + (4 * i + row) * 128 +
+                                    (lane % 8 ^ (4 * i + row) % 8) * 16);
+  };
+  to += row * args.to_stride + 8 * (lane % 8);
+  __nv_bfloat16* at[kFuxiPanels];
+  int end[kFuxiPanels];  // rows of this lane that are there
+  int head = first_panel / args.panels_per_head;
+  int column = first_panel % args.panels_per_head * 64;
   TGR_UNROLL
   for (int panel = 0; panel < kFuxiPanels; ++panel) {
-    const int head = (first_panel + panel) / args.panels_per_head;
-    const int column = (first_panel + panel) % args.panels_per_head * 64 + 8 * (lane % 4);
-    at[panel] =
-        reinterpret_cast<uint4*>(to + row * args.to_stride + head * args.to_head_stride + column);
-    columns[panel] = head < args.heads ? args.width - column : 0;
+    const bool there = head < args.heads && column + 8 * (lane % 8) < args.width;
+    end[panel] = there ? rows - row : 0;
+    at[panel] = to + head * args.to_head_stride + column;
+    column += 64;
+    if (column >= args.width) {
+      column = 0;
+      ++head;
+    }
   }
-  const auto half_of = [](int piece) { return piece % 2; };
-  const auto group_of = [](int piece) { return piece / 2; };  // of 32 columns
-  const auto there = [&](int piece) {
-    return row + 8 * half_of(piece) < rows && group_of(piece) % 2 * 32 < columns[piece / 4];
-  };
-  const auto address = [&](int piece) {
-    return at[piece / 4] + half_of(piece) * args.to_stride + group_of(piece) % 2 * 4;
-  };
-  // All loads before the first use.
-  [[maybe_unused]] uint4 old[kAdd ? kPieces : 1];
+  [[maybe_unused]] uint4 old[kAdd ? 4 * kFuxiPanels : 1];  // all on their way at once
   if constexpr (kAdd) {
     TGR_UNROLL
-    for (int piece = 0; piece < kPieces; ++piece) {
-      old[piece] = there(piece) ? *address(piece) : make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < 4 * kFuxiPanels; ++i) {
+      old[i] = make_uint4(0, 0, 0, 0);
+      if (i % 4 * 4 < end[i / 4]) {
+        old[i] = *reinterpret_cast<const uint4*>(at[i / 4] + i % 4 * 4 * args.to_stride);
+      }
     }
   }
   TGR_UNROLL
-  for (int piece = 0; piece < kPieces; ++piece) {
-    std::uint32_t r[4] = {0, 0, 0, 0};
+  for (int panel = 0; panel < kFuxiPanels; ++panel) {
     if constexpr (kAdd) {
-      r[0] = old[piece].x;
-      r[1] = old[piece].y;
-      r[2] = old[piece].z;
-      r[3] = old[piece].w;
-      transpose_quad(r);
+      TGR_UNROLL
+      for (int i = 0; i < 4; ++i) *piece(i) = old[4 * panel + i];
+      __syncwarp();
     }
     TGR_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int sum = 4 * (4 * group_of(piece) + i) + 2 * half_of(piece);
-      r[i] = pack_bf16(sums[sum] + __uint_as_float(r[i] << 16),
-                       sums[sum + 1] + __uint_as_float(r[i] & 0xffff0000u));
+    for (int i = 0; i < 4; ++i) {  // sixteen columns each
+      const float* x = sums + 32 * panel + 8 * i;
+      std::uint32_t r[4];
+      if constexpr (kAdd) {
+        load_blocks(r, block(i));
+        TGR_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          r[j] = pack_bf16(x[2 * j] + __uint_as_float(r[j] << 16),
+                           x[2 * j + 1] + __uint_as_float(r[j] & 0xffff0000u));
+        }
+      } else {
+        TGR_UNROLL
+        for (int j = 0; j < 4; ++j) r[j] = pack_bf16(x[2 * j], x[2 * j + 1]);
+      }
+      store_blocks(block(i), r);
     }
-    transpose_quad(r);
-    if (there(piece)) *address(piece) = make_uint4(r[0], r[1], r[2], r[3]);
+    __syncwarp();
+    TGR_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const uint4 four = *piece(i);
+      if (4 * i < end[panel]) {
+        *reinterpret_cast<uint4*>(at[panel] + 4 * i * args.to_stride) = four;
+      }
+    }
+    __syncwarp();
   }
 }
 
 template <bool kBackward>
 __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
-                                        const std::uint32_t* times, Shared& shared) {
+                                        const std::uint32_t* times, char* staging, Shared& shared) {
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int thread_row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
@@ -209,6 +254,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
   for (;;) {
     barrier_wait(&shared.tasks.full[slot.index], slot.phase);
     const FuxiTask task = shared.tasks.task[slot.index];
+    rows.start<kBackward>(shared.row_times[slot.index], 64 * group + thread_row);
     __syncwarp();
     if (lane == 0) barrier_arrive(&shared.tasks.empty[slot.index]);
     slot.advance();
@@ -228,8 +274,8 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       const int column = steps.tile(step) * kStep;
       const bool diagonal = steps.tile(step) == own;
       if (steps.map_of(step) == kFuxiPosition) {
-        make_position_tile<kBackward>(tile, args.maps, row, column);
-      } else if (rows.usable) {
+        make_position_tile<kBackward>(tile, args.maps, own * kStep, row, column);
+      } else if (task.usable) {
         make_time_tile<kBackward>(tile, shared.table, rows, times + place.index * kStep, diagonal);
       } else {
         make_any_time_tile<kBackward>(tile, args.maps, task.item, row, column);
@@ -242,7 +288,6 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     TGR_UNROLL
     for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
     if (step < steps.count) {
-      rows.start<kBackward>(args.maps, task.item, row);
       int before = -1;  // stage of the product that is still running
       make(even);
       for (;;) {
@@ -269,12 +314,13 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       pin(odd);
       release(before);
     }
-    const int valid = task.item.length - own * kStep;
-    if (valid > 0) {
+    const int warp_row = own * kStep + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
+    if (warp_row < task.item.length) {
       auto* to = static_cast<__nv_bfloat16*>(args.to) +
-                 static_cast<std::int64_t>(task.item.first_row + own * kStep) * args.to_stride +
+                 static_cast<std::int64_t>(task.item.first_row + warp_row) * args.to_stride +
                  (kBackward ? 0 : steps.map * args.to_map_stride);
-      store_sums<kBackward>(sums, args, to, valid, task.part % args.groups * kFuxiPanels);
+      store_sums<kBackward>(sums, args, to, task.item.length - warp_row,
+                            task.part % args.groups * kFuxiPanels, staging);
     }
   }
 }
@@ -284,7 +330,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     values_kernel(const __grid_constant__ FuxiValuesArgs args) {
   extern __shared__ char raw[];
   char* tiles = raw + (-static_cast<int>(shared_address(raw)) & 1023);
-  auto* times = reinterpret_cast<std::uint32_t*>(tiles + kStages * kTileBytes);
+  char* staging = tiles + kStages * kTileBytes;
+  auto* times = reinterpret_cast<std::uint32_t*>(staging + kWarps * kStagingBytes);
   __shared__ Shared shared;
   if (args.maps.time != nullptr) {
     shared.table.fill(static_cast<int>(threadIdx.x), kThreads, [&](int bucket) {
@@ -305,7 +352,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 256) produce<kBackward>(args, tiles, times, shared);
   } else {
     take_registers<224>();
-    consume<kBackward>(args, tiles, times, shared);
+    consume<kBackward>(args, tiles, times, staging + threadIdx.x / 32 * kStagingBytes, shared);
   }
 }
 
