@@ -53,7 +53,10 @@ struct FuxiWork {
 struct FuxiMaps {
   const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
   int position_length;    // S: offsets from 1 - S up to 0 are there
-  const float* time;      // [129]; null: none
+  // The same in bf16, each with that of its neighbour in the next column; kFuxiRows more on both
+  // sides, of zeros.
+  const std::uint32_t* pairs;
+  const float* time;  // [129]; null: none
   // Sequence b starts at kFuxiRows * (offset / kFuxiRows + b). Relative to the sequence's first key
   // time; to be used where usable[sequence] only.
   const std::uint32_t* key_times;
@@ -123,6 +126,8 @@ struct FuxiCopyArgs {
 };
 
 void launch_fuxi_plan(const FuxiPlanArgs& args, cudaStream_t stream);
+// Fills maps.pairs; columns are keys forward and queries backward.
+void launch_fuxi_pairs(const FuxiMaps& maps, bool backward, cudaStream_t stream);
 void launch_fuxi_copy(const FuxiCopyArgs& args, cudaStream_t stream);
 void launch_fuxi_forward(const FuxiValuesArgs& args, cudaStream_t stream);
 void launch_fuxi_values_gradient(const FuxiValuesArgs& args, cudaStream_t stream);

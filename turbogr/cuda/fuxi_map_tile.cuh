@@ -13,37 +13,32 @@ namespace turbogr::cuda {
 
 using MapTile = std::uint32_t[16];  // two bf16 each; 4 step up to 4 step + 3 are columns 16 step
 
-// `row` is the thread's first row in the sequence, `column` the tile's first column, `tile_row` its
-// first row.
-template <bool kBackward>
-__device__ __forceinline__ void make_position_tile(MapTile& tile, const FuxiMaps& maps,
-                                                   int tile_row, int row, int column) {
-  constexpr int kSign = kBackward ? -1 : 1;
-  const int base = kSign * (column + 2 * static_cast<int>(threadIdx.x % 4) - row);
-  // Element (row + 8, column + 8) has the weight of (row, column).
-  float weights[18];
-  if (abs(column - tile_row) + 63 < maps.position_length) {
-    const float* from = maps.position + base;
+// The weights of a position tile, loaded a tile ahead of their use.
+struct PositionAhead {
+  // Element (row + 8, column + 8) has the weight of (row, column): nine pairs serve both rows.
+  std::uint32_t pairs[9];
+
+  // `row` is the thread's first row in the sequence, `column` the tile's first column.
+  template <bool kBackward>
+  __device__ __forceinline__ void load(const FuxiMaps& maps, int row, int column) {
+    constexpr int kSign = kBackward ? -1 : 1;
+    const std::uint32_t* from =
+        maps.pairs + kSign * (column + 2 * static_cast<int>(threadIdx.x % 4) - row);
     TGR_UNROLL
-    for (int j = 0; j < 18; ++j) weights[j] = __ldg(from + kSign * (j / 2 * 8 + j % 2 - 8));
-  } else {
-    // What lies outside the table belongs to masked elements.
-    TGR_UNROLL
-    for (int j = 0; j < 18; ++j) {
-      const int offset = base + kSign * (j / 2 * 8 + j % 2 - 8);
-      weights[j] = __ldg(maps.position + min(max(offset, 1 - maps.position_length), 0));
+    for (int j = 0; j < 9; ++j) {
+      // Volatile: the compiler would move the load to its use.
+      asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(pairs[j]) : "l"(from + kSign * 8 * (j - 1)));
     }
   }
-  std::uint32_t pairs[9];
-  TGR_UNROLL
-  for (int j = 0; j < 9; ++j) pairs[j] = pack_bf16(weights[2 * j], weights[2 * j + 1]);
-  TGR_UNROLL
-  for (int step = 0; step < 4; ++step) {
-    tile[4 * step] = tile[4 * step + 3] = pairs[2 * step + 1];
-    tile[4 * step + 1] = pairs[2 * step];
-    tile[4 * step + 2] = pairs[2 * step + 2];
+  __device__ __forceinline__ void make(MapTile& tile) const {
+    TGR_UNROLL
+    for (int step = 0; step < 4; ++step) {
+      tile[4 * step] = tile[4 * step + 3] = pairs[2 * step + 1];
+      tile[4 * step + 1] = pairs[2 * step];
+      tile[4 * step + 2] = pairs[2 * step + 2];
+    }
   }
-}
+};
 
 // The thread's two rows of the time map in one item, where gaps only grow from tile to tile.
 struct TimeRows {

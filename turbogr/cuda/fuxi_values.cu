@@ -233,7 +233,8 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
   float sums[kColumns / 2];
   MapTile even;
   MapTile odd;
-  TimeRows rows{};
+  PositionAhead ahead;
+  TimeRows rows;
 
   // Every warp frees a stage for itself: it reads the times by itself.
   const auto release = [&](int stage) {
@@ -269,12 +270,18 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       place.advance();
     }
 
+    const auto load_ahead = [&](int of_step) {
+      if (of_step < steps.count) {
+        ahead.load<kBackward>(args.maps, row, steps.tile(of_step) * kStep);
+      }
+    };
     const auto make = [&](MapTile& tile) {
       barrier_wait(&shared.full[place.index], place.phase);
       const int column = steps.tile(step) * kStep;
       const bool diagonal = steps.tile(step) == own;
       if (steps.map_of(step) == kFuxiPosition) {
-        make_position_tile<kBackward>(tile, args.maps, own * kStep, row, column);
+        ahead.make(tile);
+        load_ahead(step + steps.maps);
       } else if (task.usable) {
         make_time_tile<kBackward>(tile, shared.table, rows, times + place.index * kStep, diagonal);
       } else {
@@ -288,6 +295,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     TGR_UNROLL
     for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
     if (step < steps.count) {
+      if (args.maps.has(kFuxiPosition)) load_ahead(step);
       int before = -1;  // stage of the product that is still running
       make(even);
       for (;;) {
