@@ -88,7 +88,7 @@ struct Layout {
     take(latent_bytes > forward_bytes ? latent_bytes : forward_bytes);
     time_bins =
         take(backward ? kFuxiMaxBlocks * kFuxiTimeCopies * kTimeBuckets * sizeof(float) : 0);
-    pairs = take(static_cast<std::size_t>(p.position_length + 2 * kFuxiRows) * 4);
+    pairs = take(static_cast<std::size_t>(p.position_length + 2 * kFuxiMargin) * 4);
   }
 };
 
@@ -157,7 +157,7 @@ FuxiMaps maps_of(const FuxiParams& p, const Layout& layout) {
   if (p.position != nullptr) {
     maps.position = p.position + p.position_length - 1;
     maps.position_length = static_cast<int>(p.position_length);
-    maps.pairs = at<std::uint32_t>(p, layout.pairs) + p.position_length - 1 + kFuxiRows;
+    maps.pairs = at<std::uint32_t>(p, layout.pairs) + p.position_length - 1 + kFuxiMargin;
   }
   maps.time = p.time;
   maps.key_times = at<std::uint32_t>(p, layout.key_times);

@@ -16,6 +16,7 @@
 namespace turbogr::cuda {
 
 inline constexpr int kFuxiRows = 128;    // of a tile of results, and of the padded time arrays
+inline constexpr int kFuxiMargin = 160;  // of the position weights
 inline constexpr int kFuxiPanels = 4;    // of a tile of results
 inline constexpr int kFuxiPosition = 0;  // numbers of the maps
 inline constexpr int kFuxiTime = 1;
@@ -53,8 +54,9 @@ struct FuxiWork {
 struct FuxiMaps {
   const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
   int position_length;    // S: offsets from 1 - S up to 0 are there
-  // The same in bf16, each with that of its neighbour in the next column; kFuxiRows more on both
-  // sides, of zeros.
+  // The same in bf16, each with that of its neighbour in the next column; kFuxiMargin more on both
+  // sides, of zeros: a tile reaches 71 past the sequence's offsets, the tile after the last 64
+  // more.
   const std::uint32_t* pairs;
   const float* time;  // [129]; null: none
   // Sequence b starts at kFuxiRows * (offset / kFuxiRows + b). Relative to the sequence's first key

@@ -62,8 +62,8 @@ __global__ void plan_kernel(FuxiPlanArgs args) {
 
 __global__ void pairs_kernel(FuxiMaps maps, int neighbour, std::uint32_t* pairs) {
   const int offset = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) -
-                     (maps.position_length - 1) - kFuxiRows;
-  if (offset >= kFuxiRows) return;
+                     (maps.position_length - 1) - kFuxiMargin;
+  if (offset > kFuxiMargin) return;
   const auto weight = [&](int at) {
     return at > 0 || at <= -maps.position_length ? 0.f : maps.position[at];
   };
@@ -97,7 +97,7 @@ void launch_fuxi_plan(const FuxiPlanArgs& args, cudaStream_t stream) {
 }
 
 void launch_fuxi_pairs(const FuxiMaps& maps, bool backward, cudaStream_t stream) {
-  const int count = maps.position_length + 2 * kFuxiRows;
+  const int count = maps.position_length + 2 * kFuxiMargin;
   pairs_kernel<<<(count + 255) / 256, 256, 0, stream>>>(maps, backward ? -1 : 1,
                                                         const_cast<std::uint32_t*>(maps.pairs));
   check(cudaGetLastError(), "fuxi pairs");

@@ -270,10 +270,9 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       place.advance();
     }
 
+    // Always, even past the last step: a condition would make it wait for the weights.
     const auto load_ahead = [&](int of_step) {
-      if (of_step < steps.count) {
-        ahead.load<kBackward>(args.maps, row, steps.tile(of_step) * kStep);
-      }
+      ahead.load<kBackward>(args.maps, row, steps.tile(of_step) * kStep);
     };
     const auto make = [&](MapTile& tile) {
       barrier_wait(&shared.full[place.index], place.phase);
@@ -295,7 +294,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     TGR_UNROLL
     for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
     if (step < steps.count) {
-      if (args.maps.has(kFuxiPosition)) load_ahead(step);
+      if (steps.map == kFuxiPosition) load_ahead(step);
       int before = -1;  // stage of the product that is still running
       make(even);
       for (;;) {
