@@ -67,6 +67,7 @@ void forward(const Context& ctx, const char* op, const SoftmaxProblem<T>& proble
   check_vector(op, "loss", output.loss, problem.tokens());
   check_vector(op, "log_sum_exp", output.log_sum_exp, problem.tokens());
   if (problem.tokens() == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) { kernels::softmax<T>(device, problem, output); });
 }
 
@@ -80,6 +81,7 @@ void backward(const Context& ctx, const char* op, const SoftmaxProblem<T>& probl
   check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
   check_rows(op, "ditems", ditems, problem.inputs.items.rows, problem.width());
   if (problem.tokens() == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) {
     kernels::softmax_backward<T>(device, problem, log_sum_exp, dloss, dquery, ditems);
   });
@@ -124,7 +126,11 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives) {
-  return kernels::softmax_workspace_bytes(ctx.threads(), tokens, items, width, own_negatives);
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::softmax_workspace_bytes(device, tokens, items, width, own_negatives);
+  });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \
