@@ -221,7 +221,8 @@ __device__ __forceinline__ void store_sums(const float (&sums)[kColumns / 2],
   }
 }
 
-template <bool kBackward>
+// kEven, kOdd: backward, the maps of even and odd steps.
+template <bool kBackward, int kEven, int kOdd>
 __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
                                         const std::uint32_t* times, char* staging, Shared& shared) {
   const int group = static_cast<int>(threadIdx.x) / 128;
@@ -274,12 +275,13 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     const auto load_ahead = [&](int of_step) {
       ahead.load<kBackward>(args.maps, row, steps.tile(of_step) * kStep);
     };
-    const auto make = [&](MapTile& tile) {
+    const auto make = [&]<int kMap>(MapTile& tile) {
       barrier_wait(&shared.full[place.index], place.phase);
       const int column = steps.tile(step) * kStep;
       const bool diagonal = steps.tile(step) == own;
-      if (steps.map_of(step) == kFuxiPosition) {
+      if constexpr (kMap == kFuxiPosition) {
         ahead.make(tile);
+        pin(tile);  // taken out before the next ones come in, else they would be waited for
         load_ahead(step + steps.maps);
       } else if (task.usable) {
         make_time_tile<kBackward>(tile, shared.table, rows, times + place.index * kStep, diagonal);
@@ -290,13 +292,11 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         mask_tile<kBackward>(tile, row - column, task.item.length - column);
       }
     };
-
-    TGR_UNROLL
-    for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
-    if (step < steps.count) {
-      if (steps.map == kFuxiPosition) load_ahead(step);
+    // All steps of the task; even and odd ones may be of different maps.
+    const auto run = [&]<int kFirst, int kSecond>() {
+      if constexpr (kFirst == kFuxiPosition) load_ahead(step);
       int before = -1;  // stage of the product that is still running
-      make(even);
+      make.template operator()<kFirst>(even);
       for (;;) {
         multiply(even, place.index);
         wgmma_wait<1>();
@@ -305,7 +305,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         before = place.index;
         place.advance();
         if (++step == steps.count) break;
-        make(odd);
+        make.template operator()<kSecond>(odd);
         multiply(odd, place.index);
         wgmma_wait<1>();
         pin(even);
@@ -313,13 +313,25 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         before = place.index;
         place.advance();
         if (++step == steps.count) break;
-        make(even);
+        make.template operator()<kFirst>(even);
       }
       wgmma_wait<0>();
       pin(sums);
       pin(even);
       pin(odd);
       release(before);
+    };
+
+    TGR_UNROLL
+    for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
+    if (step < steps.count) {
+      if constexpr (kBackward) {
+        run.template operator()<kEven, kOdd>();
+      } else if (steps.map == kFuxiPosition) {
+        run.template operator()<kFuxiPosition, kFuxiPosition>();
+      } else {
+        run.template operator()<kFuxiTime, kFuxiTime>();
+      }
     }
     const int warp_row = own * kStep + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
     if (warp_row < task.item.length) {
@@ -332,7 +344,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
   }
 }
 
-template <bool kBackward>
+template <bool kBackward, int kEven, int kOdd>
 __global__ void __launch_bounds__(kThreads, 1)
     values_kernel(const __grid_constant__ FuxiValuesArgs args) {
   extern __shared__ char raw[];
@@ -355,17 +367,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x >= 256) {
-    give_registers<56>();
+    give_registers<40>();
     if (threadIdx.x == 256) produce<kBackward>(args, tiles, times, shared);
   } else {
-    take_registers<224>();
-    consume<kBackward>(args, tiles, times, staging + threadIdx.x / 32 * kStagingBytes, shared);
+    take_registers<232>();
+    consume<kBackward, kEven, kOdd>(args, tiles, times, staging + threadIdx.x / 32 * kStagingBytes,
+                                    shared);
   }
 }
 
-template <bool kBackward>
+template <bool kBackward, int kEven, int kOdd>
 void launch(const FuxiValuesArgs& args, cudaStream_t stream) {
-  const auto kernel = values_kernel<kBackward>;
+  const auto kernel = values_kernel<kBackward, kEven, kOdd>;
   static const int blocks = resident_blocks(kernel, kThreads, kSharedBytes);
   kernel<<<blocks, kThreads, kSharedBytes, stream>>>(args);
   check(cudaGetLastError(), "fuxi maps");
@@ -374,10 +387,16 @@ void launch(const FuxiValuesArgs& args, cudaStream_t stream) {
 }  // namespace
 
 void launch_fuxi_forward(const FuxiValuesArgs& args, cudaStream_t stream) {
-  launch<false>(args, stream);
+  launch<false, kFuxiPosition, kFuxiTime>(args, stream);
 }
 void launch_fuxi_values_gradient(const FuxiValuesArgs& args, cudaStream_t stream) {
-  launch<true>(args, stream);
+  if (!args.maps.has(kFuxiTime)) {
+    launch<true, kFuxiPosition, kFuxiPosition>(args, stream);
+  } else if (!args.maps.has(kFuxiPosition)) {
+    launch<true, kFuxiTime, kFuxiTime>(args, stream);
+  } else {
+    launch<true, kFuxiPosition, kFuxiTime>(args, stream);
+  }
 }
 
 }  // namespace turbogr::cuda
