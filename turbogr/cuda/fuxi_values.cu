@@ -8,21 +8,21 @@
 #include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/fuxi_map_tile.cuh"
+#include "turbogr/cuda/fuxi_results.cuh"
 #include "turbogr/cuda/wgmma.cuh"
 
 namespace turbogr::cuda {
 namespace {
 
 constexpr int kStages = 6;
-constexpr int kColumns = 64 * kFuxiPanels;
 constexpr int kStep = 64;  // rows of a tile of the source
 constexpr int kPanelBytes = kStep * 128;
 constexpr int kTileBytes = kFuxiPanels * kPanelBytes;
 constexpr int kTimeBytes = kStep * 4;
 constexpr int kWarps = 8;
 constexpr int kThreads = 384;
-constexpr int kStagingBytes = 16 * 128;  // of a warp: 16 rows, a panel of results
-constexpr int kSharedBytes = 1024 + kStages * (kTileBytes + kTimeBytes) + kWarps * kStagingBytes;
+constexpr int kSharedBytes =
+    1024 + kStages * (kTileBytes + kTimeBytes) + kWarps * kFuxiStagingBytes;
 
 struct Shared {
   alignas(16) std::uint32_t row_times[FuxiTaskRing::kSlots][kFuxiRows];
@@ -134,93 +134,6 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
   source.finish();
 }
 
-// Four 8 x 8 blocks of bf16 from shared memory to the registers of a product.
-__device__ __forceinline__ void load_blocks(std::uint32_t* r, std::uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-
-// Writes a warp's 16 rows of sums as bf16, panel by panel through shared memory, so that eight
-// lanes write a line of 128 bytes; backward adds them to what is there. `to` is the warp's first
-// row, `rows` what the sequence has from there on.
-template <bool kAdd>
-__device__ __forceinline__ void store_sums(const float (&sums)[kColumns / 2],
-                                           const FuxiValuesArgs& args, __nv_bfloat16* to, int rows,
-                                           int first_panel, char* staging) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  // Where this lane's line of four 8 x 8 blocks lies; the swizzle exchanges 16-byte pieces.
-  const std::uint32_t line = shared_address(staging) + lane % 16 * 128;
-  const auto block = [&](int i) { return line + ((2 * i + lane / 16) ^ lane % 8) * 16; };
-  // Rows 4 i + lane / 8, this lane's 16 bytes.
-  const int row = lane / 8;
-  const auto piece = [&](int i) {
-    return reinterpret_cast<uint4*>(staging + (4 * i + row) * 128 +
-                                    (lane % 8 ^ (4 * i + row) % 8) * 16);
-  };
-  to += row * args.to_stride + 8 * (lane % 8);
-  __nv_bfloat16* at[kFuxiPanels];
-  int end[kFuxiPanels];  // rows of this lane that are there
-  int head = first_panel / args.panels_per_head;
-  int column = first_panel % args.panels_per_head * 64;
-  TGR_UNROLL
-  for (int panel = 0; panel < kFuxiPanels; ++panel) {
-    const bool there = head < args.heads && column + 8 * (lane % 8) < args.width;
-    end[panel] = there ? rows - row : 0;
-    at[panel] = to + head * args.to_head_stride + column;
-    column += 64;
-    if (column >= args.width) {
-      column = 0;
-      ++head;
-    }
-  }
-  [[maybe_unused]] uint4 old[kAdd ? 4 * kFuxiPanels : 1];  // all on their way at once
-  if constexpr (kAdd) {
-    TGR_UNROLL
-    for (int i = 0; i < 4 * kFuxiPanels; ++i) {
-      old[i] = make_uint4(0, 0, 0, 0);
-      if (i % 4 * 4 < end[i / 4]) {
-        old[i] = *reinterpret_cast<const uint4*>(at[i / 4] + i % 4 * 4 * args.to_stride);
-      }
-    }
-  }
-  TGR_UNROLL
-  for (int panel = 0; panel < kFuxiPanels; ++panel) {
-    if constexpr (kAdd) {
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) *piece(i) = old[4 * panel + i];
-      __syncwarp();
-    }
-    TGR_UNROLL
-    for (int i = 0; i < 4; ++i) {  // sixteen columns each
-      const float* x = sums + 32 * panel + 8 * i;
-      std::uint32_t r[4];
-      if constexpr (kAdd) {
-        load_blocks(r, block(i));
-        TGR_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          r[j] = pack_bf16(x[2 * j] + __uint_as_float(r[j] << 16),
-                           x[2 * j + 1] + __uint_as_float(r[j] & 0xffff0000u));
-        }
-      } else {
-        TGR_UNROLL
-        for (int j = 0; j < 4; ++j) r[j] = pack_bf16(x[2 * j], x[2 * j + 1]);
-      }
-      store_blocks(block(i), r);
-    }
-    __syncwarp();
-    TGR_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const uint4 four = *piece(i);
-      if (4 * i < end[panel]) {
-        *reinterpret_cast<uint4*>(at[panel] + 4 * i * args.to_stride) = four;
-      }
-    }
-    __syncwarp();
-  }
-}
-
 // kEven, kOdd: backward, the maps of even and odd steps.
 template <bool kBackward, int kEven, int kOdd>
 __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
@@ -228,10 +141,10 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int thread_row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
-  const Operand<kColumns> operand(tiles, kPanelBytes);
+  const Operand<kFuxiColumns> operand(tiles, kPanelBytes);
   RingPlace<kStages> place;
   RingPlace<FuxiTaskRing::kSlots> slot;
-  float sums[kColumns / 2];
+  float sums[kFuxiColumns / 2];
   MapTile even;
   MapTile odd;
   PositionAhead ahead;
@@ -247,8 +160,8 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     wgmma_fence();
     TGR_UNROLL
     for (int step = 0; step < kStep / 16; ++step) {
-      Wgmma<kColumns>::template rs<1>(sums, tile + 4 * step,
-                                      operand.at(stage * kTileBytes + row_step<kColumns>(step)), 1);
+      Wgmma<kFuxiColumns>::template rs<1>(
+          sums, tile + 4 * step, operand.at(stage * kTileBytes + row_step<kFuxiColumns>(step)), 1);
     }
     wgmma_commit();
   };
@@ -292,6 +205,15 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         mask_tile<kBackward>(tile, row - column, task.item.length - column);
       }
     };
+    const int warp_row = own * kStep + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
+    ResultPlaces places;
+    const auto find_places = [&] {
+      auto* to = static_cast<__nv_bfloat16*>(args.to) +
+                 static_cast<std::int64_t>(task.item.first_row + warp_row) * args.to_stride +
+                 (kBackward ? 0 : steps.map * args.to_map_stride);
+      places.find(args, to, task.item.length - warp_row, task.part % args.groups * kFuxiPanels);
+      if constexpr (kBackward) places.prefetch(args.to_stride);
+    };
     // All steps of the task; even and odd ones may be of different maps.
     const auto run = [&]<int kFirst, int kSecond>() {
       if constexpr (kFirst == kFuxiPosition) load_ahead(step);
@@ -315,6 +237,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         if (++step == steps.count) break;
         make.template operator()<kFirst>(even);
       }
+      find_places();
       wgmma_wait<0>();
       pin(sums);
       pin(even);
@@ -323,7 +246,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     };
 
     TGR_UNROLL
-    for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
+    for (int i = 0; i < kFuxiColumns / 2; ++i) sums[i] = 0;
     if (step < steps.count) {
       if constexpr (kBackward) {
         run.template operator()<kEven, kOdd>();
@@ -332,14 +255,11 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       } else {
         run.template operator()<kFuxiTime, kFuxiTime>();
       }
+    } else {
+      find_places();
     }
-    const int warp_row = own * kStep + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
     if (warp_row < task.item.length) {
-      auto* to = static_cast<__nv_bfloat16*>(args.to) +
-                 static_cast<std::int64_t>(task.item.first_row + warp_row) * args.to_stride +
-                 (kBackward ? 0 : steps.map * args.to_map_stride);
-      store_sums<kBackward>(sums, args, to, task.item.length - warp_row,
-                            task.part % args.groups * kFuxiPanels, staging);
+      store_sums<kBackward>(sums, places, args.to_stride, staging);
     }
   }
 }
@@ -350,7 +270,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ char raw[];
   char* tiles = raw + (-static_cast<int>(shared_address(raw)) & 1023);
   char* staging = tiles + kStages * kTileBytes;
-  auto* times = reinterpret_cast<std::uint32_t*>(staging + kWarps * kStagingBytes);
+  auto* times = reinterpret_cast<std::uint32_t*>(staging + kWarps * kFuxiStagingBytes);
   __shared__ Shared shared;
   if (args.maps.time != nullptr) {
     shared.table.fill(static_cast<int>(threadIdx.x), kThreads, [&](int bucket) {
@@ -371,8 +291,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 256) produce<kBackward>(args, tiles, times, shared);
   } else {
     take_registers<232>();
-    consume<kBackward, kEven, kOdd>(args, tiles, times, staging + threadIdx.x / 32 * kStagingBytes,
-                                    shared);
+    consume<kBackward, kEven, kOdd>(args, tiles, times,
+                                    staging + threadIdx.x / 32 * kFuxiStagingBytes, shared);
   }
 }
 
