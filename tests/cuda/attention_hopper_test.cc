@@ -121,6 +121,23 @@ TEST_P(GpuHopperAttention, RefusesAPlanOfAnotherBatch) {
   EXPECT_THROW(ops::hopper_attention(cuda, kind(), p, gpu.out()), Error);
 }
 
+TEST_P(GpuHopperAttention, LeavesABatchWithAnEmptyPlanToThePortableKernels) {
+  AttentionCase shape = {.fuxi = GetParam(), .lengths = {150, 3}, .dq = 64, .dv = 64};
+  const AttentionInputs<bf16> in = attention_inputs<bf16>(shape);
+  const Context ctx({.device = Device::kCuda});
+  GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
+  Tensor none(DType::kU8, {0}, Device::kCuda);
+  ops::AttentionProblem<bf16> p = gpu.problem();
+  const ops::AttentionPlan empty = ops::make_attention_plan<bf16>(
+      ctx, kind(), {p.q.offsets, p.bias.key_times, p.bias.query_times},
+      {.device = Device::kCuda, .tokens = 153, .batch = 2, .query_width = 64, .value_width = 64},
+      none);
+  EXPECT_EQ(empty.bytes, 0u);
+  p.plan = &empty;
+  const Cuda cuda{ctx.stream(), ctx.workspace()};
+  EXPECT_FALSE(ops::hopper_attention(cuda, kind(), p, gpu.out()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GpuHopperAttention, ::testing::Bool(),
                          [](const auto& which) { return which.param ? "Fuxi" : "Hstu"; });
 

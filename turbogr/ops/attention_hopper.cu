@@ -58,6 +58,7 @@ bool aligned(Rows<T> matrix) {
 
 template <class T>
 bool takes(AttentionKind kind, const AttentionProblem<T>& p) {
+  if (p.plan != nullptr && p.plan->bytes == 0) return false;
   const AttentionShape shape = shape_of(p);
   return hopper_serves<T>(kind, shape) && aligned(p.q.values) && aligned(p.k) && aligned(p.v) &&
          aligned(p.bias.position.data) &&
@@ -80,7 +81,7 @@ template <class Params>
 void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
                    const AttentionBatch& batch, const AttentionPlan* given, WorkspaceScope& scratch,
                    Params& params) {
-  if (given != nullptr && given->bytes > 0) {
+  if (given != nullptr) {
     check_plan(*given, kind, shape);
     params.workspace = given->memory;
     params.workspace_bytes = given->bytes;
