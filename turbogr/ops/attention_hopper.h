@@ -17,8 +17,8 @@ bool hopper_serves(AttentionKind kind, const AttentionShape& shape);
 std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape);
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan);
 
-// False where this call is not for them: strides, alignment, masks. `problem.plan` is used if it
-// is there.
+// False where this call is not for them: strides, alignment, masks, an empty plan. `problem.plan`
+// is used if it is there.
 template <class T>
 bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& problem,
                       Rows<T> out);
