@@ -11,7 +11,7 @@
 
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/train/checkpoint_writer.h"
 #include "turbogr/train/file.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -60,7 +60,7 @@ class CheckpointTest : public testing::Test {
     stream.put(static_cast<char>(old ^ 0x10));
   }
 
-  TempFolder temp_;
+  TemporaryFolder temp_;
   Tensor w_ = test::random_tensor<float>({4, 3}, 1);
   Tensor b_ = test::random_tensor<bf16>({5}, 2);
   Tensor m_ = test::random_tensor<float>({4, 3}, 3);

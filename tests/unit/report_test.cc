@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/lengths.h"
@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 // What the page's script will see.
 json data_of(const std::string& page) {
@@ -57,7 +57,7 @@ void write_run(const std::string& folder, int lines) {
 }
 
 TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 5);
   replace_file(folder / "config.toml",
                config_text(parse_config("[model]\nlayers = 7\n", "run.toml")));
@@ -97,7 +97,7 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
 }
 
 TEST(Report, NeedsNoNetwork) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 2);
   std::string page = report_page(folder.path());
   // The name of SVG looks like an address but is never fetched.
@@ -110,7 +110,7 @@ TEST(Report, NeedsNoNetwork) {
 }
 
 TEST(Report, LongRunsAreThinnedToMeans) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 2500);
   const json data = data_of(report_page(folder.path()));
   const json& points = (*chart_named(data, "Loss"))["lines"][0]["points"];
@@ -120,7 +120,7 @@ TEST(Report, LongRunsAreThinnedToMeans) {
 }
 
 TEST(Report, HostileTextCannotEndTheScript) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 1);
   replace_file(folder / "config.toml", "[old]\nkey = \"</script><b>\xff\"\n");
   const std::string page = report_page(folder.path());
@@ -130,7 +130,7 @@ TEST(Report, HostileTextCannotEndTheScript) {
 }
 
 TEST(Report, SaysWhatIsMissing) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_NE(message_of([&] { report_page(folder / "none"); }).find("there is no run folder"),
             std::string::npos);
   EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("has no metrics.jsonl"),
@@ -177,7 +177,7 @@ TEST(Lengths, BinsCoverEveryLengthOnce) {
 TEST(Lengths, QuantilesAndTheFileRoundTrip) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 100; i >= 0; --i) lengths.push_back(i);
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_lengths(folder / "lengths.json", length_histogram(lengths));
   const LengthHistogram back = read_lengths(folder / "lengths.json");
   EXPECT_EQ(back.count, 101);
