@@ -48,7 +48,7 @@ void run_eval(const EvalOptions& options) {
   }
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  const data::Store store = train::open_store(config, options.store);
   train::TrainedModel model(checkpoint, store, options.threads);
   TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation, test or all");

@@ -23,8 +23,8 @@ namespace {
 struct ExportOptions {
   std::string checkpoint;
   std::string store;
-  std::string out;
-  bool users = false;
+  std::string out = "vectors.safetensors";
+  bool users = true;
   int threads = 0;
 };
 
@@ -39,7 +39,7 @@ void write_ids(const std::string& path, const data::IdMap& ids) {
 void run_export(const ExportOptions& options) {
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  const data::Store store = train::open_store(config, options.store);
   train::TrainedModel model(checkpoint, store, options.threads);
   Tensor items = model.item_vectors();
   Tensor users;
@@ -83,8 +83,9 @@ void add_export(CLI::App& app) {
                    "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
-  command->add_option("--out", options->out, "File to write, e.g. vectors.safetensors")->required();
-  command->add_flag("--users", options->users, "Also the vector of every user's whole history");
+  command->add_option("--out", options->out, "File to write")->capture_default_str();
+  command->add_flag("--users,!--no-users", options->users,
+                    "The vector of every user's whole history too (the default)");
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->callback([options] { run_export(*options); });

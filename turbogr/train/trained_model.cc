@@ -42,6 +42,14 @@ Checkpoint open_checkpoint(const std::string& path) {
   return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);
 }
 
+data::Store open_store(const Config& config, const std::string& given) {
+  const std::string& folder = given.empty() ? config.data.store : given;
+  TGR_CHECK(!given.empty() || std::filesystem::exists(folder), "the store '", folder,
+            "' that the checkpoint was trained on is not there; if it has moved, give --store "
+            "FOLDER");
+  return data::Store(folder);
+}
+
 // What is the same for every number format.
 struct TrainedModel::Scorer {
   virtual ~Scorer() = default;
