@@ -85,6 +85,7 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
   EXPECT_EQ(data["lengths"]["bins"].size(), 7u);
   EXPECT_EQ(data["config"]["sections"]["model"][1], json({"layers", "7", true}));
   EXPECT_EQ(data["config"]["sections"]["model"][0], json({"kind", "\"hstu\"", false}));
+  EXPECT_EQ(data["summary"], "hstu, 7 layers x 64 wide, bias both");
   EXPECT_EQ(data["last_step"], 50.0);
   bool best_seen = false;
   for (const json& tile : data["tiles"]) {
@@ -94,6 +95,32 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
     EXPECT_EQ(tile["note"], "best 0.3000 at step 10");
   }
   EXPECT_TRUE(best_seen);
+}
+
+TEST(Report, SaysWhatMfuIsAShareOf) {
+  const auto roof = [](const std::string& config, double logged) {
+    const TemporaryFolder folder;
+    JsonLines log(folder / "metrics.jsonl", std::nullopt);
+    MetricRecord record{.step = 1, .values = {{"loss", 2.0}, {"mfu_causal", 0.3}}};
+    if (logged > 0) record.values.emplace_back("roof_tflops", logged);
+    record.values.emplace_back("skipped_steps", 2.0);
+    log.write(record);
+    replace_file(folder / "config.toml", config);
+    std::string text;
+    const json data = data_of(report_page(folder.path()));
+    for (const json& tile : data["tiles"]) {
+      if (tile["label"] == "MFU roof") {
+        text = tile["value"].get<std::string>() + ", " + tile["note"].get<std::string>();
+      }
+    }
+    EXPECT_EQ(data["tiles"].back()["label"], "skipped steps");
+    EXPECT_EQ(data["tiles"].back()["value"], "2");
+    return text;
+  };
+  EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 989), "989 TFLOP/s, set by train.peak_tflops");
+  EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 0), "989 TFLOP/s, set by train.peak_tflops");
+  EXPECT_EQ(roof("", 0.1874), "0.187 TFLOP/s, measured at the run's start: the best large product");
+  EXPECT_EQ(roof("", 0), "");
 }
 
 TEST(Report, NeedsNoNetwork) {
