@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/data/store.h"
 #include "turbogr/train/evaluate.h"
+#include "turbogr/train/file.h"
 #include "turbogr/train/run_options.h"
 #include "turbogr/train/trained_model.h"
 
@@ -90,11 +90,7 @@ void run_eval(const EvalOptions& options) {
     }
   }
   if (!options.json.empty()) {
-    std::ofstream out(options.json);
-    out << rows.dump(1) << "\n";
-    out.close();
-    TGR_CHECK(!out.fail(), "cannot write '", options.json,
-              "'; check that the folder exists and has room");
+    replace_file(options.json, rows.dump(1) + "\n");
   }
 }
 

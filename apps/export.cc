@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +13,7 @@
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/store.h"
+#include "turbogr/train/file.h"
 #include "turbogr/train/history.h"
 #include "turbogr/train/safetensors.h"
 #include "turbogr/train/trained_model.h"
@@ -30,10 +31,9 @@ struct ExportOptions {
 
 // Original ids, one a line, in the order of the rows.
 void write_ids(const std::string& path, const data::IdMap& ids) {
-  std::ofstream out(path);
-  for (std::int64_t i = 0; i < ids.size(); ++i) out << ids.text(i) << "\n";
-  out.close();
-  TGR_CHECK(!out.fail(), "cannot write '", path, "'; check that the folder exists and has room");
+  std::string text;
+  for (std::int64_t i = 0; i < ids.size(); ++i) (text += ids.text(i)) += '\n';
+  replace_file(path, text);
 }
 
 void run_export(const ExportOptions& options) {
@@ -64,7 +64,14 @@ void run_export(const ExportOptions& options) {
     }
     tensors.push_back(named("users", users));
   }
-  write_safetensors(options.out, tensors, {});
+  const std::string partial = options.out + ".partial";
+  try {
+    write_safetensors(partial, tensors, {});
+    rename_durably(partial, options.out);
+  } catch (const Error&) {
+    std::remove(partial.c_str());
+    throw;
+  }
   write_ids(options.out + ".items.txt", store.item_ids());
   if (options.users) write_ids(options.out + ".users.txt", store.user_ids());
   fmt::print("{}: {} item vectors{} of width {}; ids in {}.items.txt\n", options.out,

@@ -124,11 +124,19 @@ class Writer {
       : store_(store), titles_(titles), path_(path) {
     json_ = path.size() > 6 && path.compare(path.size() - 6, 6, ".jsonl") == 0;
     if (!path.empty()) {
+      TGR_CHECK(!std::filesystem::is_directory(path), "'", path,
+                "' is a folder; name the file to write");
       file_.open(path + ".partial");
       TGR_CHECK(file_.good(), "cannot write '", path, "'; check that the folder exists");
       if (!json_) file_ << "user,place,item,score\n";
     }
   }
+
+  ~Writer() {
+    if (!path_.empty() && !finished_) std::remove((path_ + ".partial").c_str());
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
 
   // `recent` is shown to people only: the last items of the history, newest first.
   void write(const std::string& user, const std::vector<std::string>& recent,
@@ -165,6 +173,7 @@ class Writer {
     file_.close();
     TGR_CHECK(!file_.fail() && std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0,
               "cannot write '", path_, "'; is the disk full?");
+    finished_ = true;
   }
 
  private:
@@ -180,6 +189,7 @@ class Writer {
   std::string path_;
   std::ofstream file_;
   bool json_ = false;
+  bool finished_ = false;
 };
 
 // The newest items of sequence b, newest first.

@@ -80,6 +80,28 @@ TEST_F(Newcomer, AStoreThatMovedIsAskedFor) {
   EXPECT_EQ(found.status, 0) << found.output;
 }
 
+TEST_F(Newcomer, ItemsTheModelNeverSawAreSaid) {
+  test::write_file(folder_ / "more.csv",
+                   test::read_file(folder_ / "ml/ratings.csv") + "3,500,4,2000\n3,501,4,2001\n");
+  ASSERT_EQ(run_program("data prepare " + root_ + "/more.csv --out " + root_ + "/more").status, 0);
+  const Outcome more =
+      run_program("recommend --user 3 --checkpoint " + root_ + "/run --store " + root_ + "/more");
+  EXPECT_EQ(more.status, 0);
+  EXPECT_TRUE(has(more, "2 of the 32 items")) << more.output;
+}
+
+TEST_F(Newcomer, NothingHalfWrittenStays) {
+  const std::string from = " --checkpoint " + root_ + "/run ";
+  const std::string folder = root_ + "/folder";
+  fs::create_directory(folder);
+  for (const std::string command : {"recommend --all --out ", "export --out ", "eval --json "}) {
+    EXPECT_EQ(run_program(command + folder + from).status, 1) << command;
+    EXPECT_FALSE(fs::exists(folder + ".partial")) << command;
+    EXPECT_EQ(run_program(command + root_ + "/none/file" + from).status, 1) << command;
+  }
+  EXPECT_TRUE(has(run_program("recommend --user 1 --checkpoint /dev/null"), "is no checkpoint"));
+}
+
 TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
   const Outcome both = run_program("export --checkpoint " + root_ + "/run", "cd " + root_ + " &&");
   EXPECT_EQ(both.status, 0) << both.output;

@@ -96,7 +96,7 @@ ConfigRule cutoffs() {
             return !list.empty() &&
                    std::all_of(list.begin(), list.end(), [](std::int64_t k) { return k >= 1; });
           },
-          "a list of whole numbers, each at least 1"};
+          "not empty, each at least 1"};
 }
 
 template <class Section, class Field>

@@ -105,7 +105,7 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
     const std::string_view content = std::string_view(text).substr(begin, end - begin);
     begin = end;
     const ordered_json line = ordered_json::parse(content, nullptr, false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number()) {
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
       if (content.find_first_not_of(" \r\n") != std::string_view::npos) ++bad;
       continue;
     }

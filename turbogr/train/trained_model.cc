@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/l2_normalize.h"
 #include "turbogr/ops/top_k.h"
@@ -37,6 +38,7 @@ Checkpoint open_checkpoint(const std::string& path) {
               "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or `best`");
     return Checkpoint(named.string());
   }
+  TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
   if (fs::exists(fs::path(path) / "manifest.json")) return Checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";
   return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);
@@ -98,6 +100,10 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
               store.num_items(), " items of the store '", store.folder().string(),
               "'; use the store it was trained on, or one with the same item ids");
+    if (known < store.num_items()) {
+      log::warn("{} of the {} items of '{}' are new to the checkpoint; their vectors are random",
+                store.num_items() - known, store.num_items(), store.folder().string());
+    }
     trainer.refresh(ctx);
   }
 
