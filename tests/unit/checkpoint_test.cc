@@ -225,6 +225,10 @@ TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
     c.damage();
     const std::string message = message_of([&] { open_newest_checkpoint(folder(), false); });
     EXPECT_TRUE(contains(message, c.words)) << c.what << ": " << message;
+    const std::string named = message_of([&] { open_named_checkpoint(path(2)); });
+    EXPECT_TRUE(contains(named, c.words)) << c.what << ": " << named;
+    EXPECT_TRUE(contains(named, "The newest good one beside it is '" + path(1) + "'")) << named;
+    EXPECT_EQ(open_named_checkpoint(path(1)).step(), 1);
     EXPECT_TRUE(message.starts_with("checkpoint '" + path(2) + "'")) << c.what << ": " << message;
     EXPECT_TRUE(contains(
         message, "The newest good one is '" + path(1) + "': set checkpoint.fall_back = true"))

@@ -36,10 +36,10 @@ Checkpoint open_checkpoint(const std::string& path) {
     const fs::path named = fs::path(path).parent_path() / name;
     TGR_CHECK(!name.empty() && fs::exists(named / "manifest.json"), "'", path,
               "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or `best`");
-    return Checkpoint(named.string());
+    return open_named_checkpoint(named.string());
   }
   TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
-  if (fs::exists(fs::path(path) / "manifest.json")) return Checkpoint(path);
+  if (fs::exists(fs::path(path) / "manifest.json")) return open_named_checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";
   return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);
 }
