@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fstream>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
@@ -47,6 +48,18 @@ std::int64_t positive_number(const std::string& text, const std::string& whole) 
 }
 
 }  // namespace
+
+std::vector<std::int64_t> read_lengths(const std::string& path) {
+  std::ifstream file(path);
+  TGR_CHECK(file.good(), "cannot read lengths from '", path, "'");
+  std::vector<std::int64_t> lengths;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.empty()) lengths.push_back(positive_number(line, path));
+  }
+  TGR_CHECK(!lengths.empty(), "no lengths in '", path, "'; wanted one a line");
+  return lengths;
+}
 
 std::vector<std::int64_t> make_lengths(const std::string& text, std::int64_t tokens,
                                        std::int64_t max_length, std::uint64_t seed) {

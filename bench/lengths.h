@@ -2,6 +2,7 @@
 //   kuairand                 users of KuaiRand-27K, capped at the longest length allowed
 //   uniform:L                every sequence L tokens
 //   lognormal:MEAN:MAX       log-normal with the mean given (sigma 1), capped
+// or from a file, one length a line.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +14,7 @@ namespace turbogr::bench {
 // Lengths whose sum is `tokens` exactly (the last one is cut), none longer than max_length.
 std::vector<std::int64_t> make_lengths(const std::string& text, std::int64_t tokens,
                                        std::int64_t max_length, std::uint64_t seed);
+
+std::vector<std::int64_t> read_lengths(const std::string& path);
 
 }  // namespace turbogr::bench
