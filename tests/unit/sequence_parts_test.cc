@@ -22,6 +22,13 @@ std::vector<float> weights_of(const SequenceMarks& marks,
   return weights;
 }
 
+std::vector<std::int64_t> tokens_of(const SequenceMarks& marks,
+                                    const std::vector<std::int64_t>& offsets) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(marks.predicting()), -1);
+  marks.list(test::view_of(offsets), test::view_of(tokens));
+  return tokens;
+}
+
 TEST(SequenceMarks, WithoutTargetsEveryTokenPredicts) {
   const std::vector<std::int64_t> offsets = {0, 3, 3, 5};
   SequenceMarks marks({});
@@ -30,6 +37,7 @@ TEST(SequenceMarks, WithoutTargetsEveryTokenPredicts) {
   EXPECT_TRUE(marks.num_targets().empty());
   EXPECT_EQ(marks.predicting(), 5);
   EXPECT_EQ(weights_of(marks, offsets), (std::vector<float>(5, 0.5f)));
+  EXPECT_EQ(tokens_of(marks, offsets), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
 }
 
 TEST(SequenceMarks, WithTargetsOnlyTheyPredict) {
@@ -41,6 +49,7 @@ TEST(SequenceMarks, WithTargetsOnlyTheyPredict) {
   EXPECT_EQ(marks.predicting(), 5);
   EXPECT_EQ(weights_of(marks, offsets),
             (std::vector<float>{0, 0, 0, 0, .5f, .5f, .5f, 0, .5f, .5f}));
+  EXPECT_EQ(tokens_of(marks, offsets), (std::vector<std::int64_t>{4, 5, 6, 8, 9}));
   // Asked for the next item, only the last token is a target.
   marks.mark(test::view_of(offsets), false);
   EXPECT_EQ(values_of(marks.num_targets()), (std::vector<std::int64_t>{1, 0, 1, 1}));
@@ -66,7 +75,7 @@ TEST(SequenceMarks, NoPredictingTokenSeesWhatComesAfterIt) {
     layers.initialise(ctx, 1);
     SequenceMarks marks({.prefix = 2, .targets = 3});
     marks.mark(test::view_of(offsets), true);
-    model::StepInput step{.offsets = test::view_of(offsets)};
+    model::StepInput step{.offsets = test::view_of(offsets), .num_tokens = kTokens};
     step.num_prefix = marks.num_prefix();
     step.num_targets = marks.num_targets();
     Tensor rows = test::random_tensor<double>({kTokens, kWidth}, 2);

@@ -175,7 +175,9 @@ std::optional<std::pair<std::string, std::string>> roof_of(const Curves& curves,
       logged == curves.train.end() ? config->train.peak_tflops : logged->second.back().value;
   return std::pair(fmt::format("{:.3g} TFLOP/s", tflops),
                    std::string(given ? "set by train.peak_tflops"
-                                     : "measured at the run's start: the best large product"));
+                               : config && config->train.device == "cuda"
+                                   ? "the GPU's published peak, or its best large product"
+                                   : "measured at the run's start: the best large product"));
 }
 
 // The figures a reader looks for first.

@@ -29,6 +29,16 @@ View<const std::int64_t, 1> SequenceMarks::num_targets() const {
   return {targets_.data(), {static_cast<std::int64_t>(targets_.size())}};
 }
 
+void SequenceMarks::list(Offsets offsets, View<std::int64_t, 1> tokens) const {
+  TGR_ASSERT(tokens.shape[0] == predicting_);
+  std::int64_t at = 0;
+  for (std::int64_t b = 0; b + 1 < offsets.shape[0]; ++b) {
+    const std::int64_t begin =
+        targets_.empty() ? offsets(b) : offsets(b + 1) - targets_[static_cast<std::size_t>(b)];
+    for (std::int64_t token = begin; token < offsets(b + 1); ++token) tokens(at++) = token;
+  }
+}
+
 void SequenceMarks::weigh(Offsets offsets, float weight, View<float, 1> weights) const {
   const std::int64_t batch = offsets.shape[0] - 1;
   TGR_ASSERT(weights.shape[0] == offsets(batch));

@@ -34,6 +34,7 @@ class SequenceMarks {
 
   // Tokens the loss counts.
   std::int64_t predicting() const { return predicting_; }
+  void list(Offsets offsets, View<std::int64_t, 1> tokens) const;  // which those are
   // `weight` for each of them, 0 for the others.
   void weigh(Offsets offsets, float weight, View<float, 1> weights) const;
 
