@@ -44,6 +44,8 @@ struct ModelConfig {
   bool affine = false;
   bool concat = false;
   std::int64_t window = 0;
+  std::int64_t prefix = 0;
+  std::int64_t targets = 0;
   bool actions = false;
   double temperature = 0.05;
 

@@ -96,7 +96,7 @@ ConfigRule cutoffs() {
             return !list.empty() &&
                    std::all_of(list.begin(), list.end(), [](std::int64_t k) { return k >= 1; });
           },
-          "a list of whole numbers, each at least 1"};
+          "not empty, each at least 1"};
 }
 
 template <class Section, class Field>
@@ -145,6 +145,10 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
       TGR_KEY(model, concat, anything(), "HSTU: project [U, a, U*a] instead of U*a"),
       TGR_KEY(model, window, at_least(0), "events a token sees back; 0: all"),
+      TGR_KEY(model, prefix, at_least(0),
+              "first events of a sequence that see all of it and are always seen; wants targets"),
+      TGR_KEY(model, targets, at_least(0),
+              "last events of a sequence, unseen by others: they alone predict; 0: all predict"),
       TGR_KEY(model, actions, anything(), "add an embedding of the action signals to the input"),
       TGR_KEY(model, temperature, positive(), "divides the cosine in the loss"),
 

@@ -27,6 +27,7 @@
 #include "turbogr/ops/update.h"
 #include "turbogr/optim/schedule.h"
 #include "turbogr/train/named_tensor.h"
+#include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_feed.h"
 #include "turbogr/train/touched_rows.h"
 
@@ -35,6 +36,7 @@ namespace turbogr::train {
 struct RetrievalOptions {
   model::ModelOptions model;
   model::ModelMemory memory;
+  SequenceParts parts;
   double temperature = 0.05;
   std::int64_t negatives = 128;
   bool shared_negatives = false;
@@ -51,11 +53,12 @@ struct RetrievalOptions {
 
 struct StepResult {
   std::int64_t step = 0;     // counted from 1
-  double loss = 0;           // mean over all tokens of the step
+  double loss = 0;           // mean over the tokens of the step that predict
   double gradient_norm = 0;  // before clipping
   double rate = 0;
   std::int64_t tokens = 0;
-  bool finite = true;  // else nothing was updated
+  std::int64_t predicting = 0;  // tokens the loss counts
+  bool finite = true;           // else nothing was updated
 };
 
 template <class T>
@@ -107,12 +110,16 @@ class RetrievalTrainer {
     View<const std::int64_t, 1> items;
     ops::SampledSoftmaxInputs<T> candidates;  // but for the query
     ops::IdGroups groups;                     // of the inputs among the touched rows
+    // With targets: which tokens predict, and every token's weight in the loss. Else empty.
+    View<const std::int64_t, 1> predicting;
+    View<const float, 1> weights;
   };
 
   model::StepInput input_of(const Context& ctx, const data::Batch& batch, bool training);
   View<std::int64_t, 2> own_negatives(std::size_t batch, std::int64_t tokens);
   void draw_and_mark(const Context& host, std::span<const data::Batch> batches);
-  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, std::int64_t touched);
+  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, std::int64_t touched,
+           double weight);
   void forward_backward(const Context& ctx, const Fed& fed, double weight, double* loss_sum);
   double update(const Context& ctx, View<const std::int64_t, 1> ids, std::int64_t batches,
                 double weight);
@@ -121,6 +128,7 @@ class RetrievalTrainer {
   RetrievalOptions options_;
   model::Model<T> model_;
   embedding::ItemTable table_;
+  SequenceMarks marks_;  // of the batch last looked at
   TouchedRows touched_;
   std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
   ops::UpdateSlices slices_;

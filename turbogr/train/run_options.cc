@@ -65,6 +65,7 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
   RetrievalOptions options;
   options.model = model_options(config, signals);
   options.memory = {.capacity = capacity, .recompute = config.train.recompute};
+  options.parts = {.prefix = config.model.prefix, .targets = config.model.targets};
   options.temperature = config.model.temperature;
   options.negatives = config.negatives.count;
   options.shared_negatives = config.negatives.set == "batch";
