@@ -125,6 +125,36 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
             std::string::npos);
 }
 
+TEST(Config, NegativesThatMakeNoSenseTogetherAreRefusedWithTheReason) {
+  const auto refused = [](const std::string& lines, const std::string& reason) {
+    EXPECT_EQ(parse_message("[negatives]\n" + lines).find(reason), 0u)
+        << parse_message("[negatives]\n" + lines);
+  };
+  refused("sampler = \"mixed\"", "negatives.sampler is \"mixed\" and negatives.mix does not say");
+  refused("mix = [1, 1, 1]", "negatives.mix is the recipe of sampler = \"mixed\" and another");
+  refused("sampler = \"mixed\"\nmix = [0, 3, 0]",
+          "negatives.mix = [0, 3, 0] has a single part; name that sampler");
+  refused("sampler = \"mixed\"\nmix = [0, 0, 0]", "the mix of negatives is all 0");
+  refused("sampler = \"mixed\"\ncount = 4\nmix = [100, 1, 0]",
+          "the mix [100, 1, 0] leaves popularity without a draw among 4 negatives");
+  refused("alpha = 0.5", "negatives.alpha = 0.5 shapes draws by popularity, of which there are");
+  refused("sampler = \"in_batch\"\nalpha = 0.5", "negatives.alpha = 0.5 shapes draws");
+  refused("correction = false", "negatives.correction = false switches off what uniform negatives");
+  refused("set = \"batch\"\nsharing = \"logits\"\nsharing_factor = 4",
+          "negatives.sharing lends one token's negatives to others, and with set = \"batch\"");
+  refused("sharing = \"logits\"", "negatives.sharing with sharing_factor = 1 shares with nobody");
+  refused("sharing_factor = 4", "negatives.sharing_factor = 4 without sharing");
+  refused("half_table = true", "negatives.half_table keeps the f16 rows that dtype = \"full\"");
+  EXPECT_NE(parse_message("[negatives]\nmix = [1, 2]").find("three whole numbers"),
+            std::string::npos);
+  for (const char* sense : {"sampler = \"popularity\"\nalpha = 0.5\ncorrection = false",
+                            "sampler = \"mixed\"\nmix = [2, 1, 1]\nalpha = 1.0\nset = \"batch\"",
+                            "sampler = \"in_batch\"\nsharing = \"embeddings\"\nsharing_factor = 4",
+                            "dtype = \"f16\"\nhalf_table = true\nset = \"batch\""}) {
+    EXPECT_EQ(parse_message(std::string("[negatives]\n") + sense), "") << sense;
+  }
+}
+
 TEST(Config, BrokenTomlNamesTheLine) {
   EXPECT_EQ(parse_message("[model]\nlayers = \n").rfind("run.toml:2: not TOML: ", 0), 0u);
   EXPECT_EQ(parse_message("[log]\nevery = 1\nevery = 2\n").rfind("run.toml:3: not TOML: ", 0), 0u);

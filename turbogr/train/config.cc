@@ -11,6 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/train/config_keys.h"
 #include "turbogr/train/file.h"
+#include "turbogr/train/negative_options.h"
 
 namespace turbogr {
 namespace {
@@ -222,6 +223,7 @@ void resolve_config(Config& config) {
       "model.prefix = ", model.prefix, " and model.targets = ", model.targets,
       " leave no room in a sequence of data.max_length = ", config.data.max_length,
       "; lower one of them");
+  train::negative_options(config.negatives);  // throws on what makes no sense together
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
   TGR_CHECK(!config.run.resume || config.run.start_from.empty(),

@@ -86,7 +86,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     RetrievalOptions options =
         retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens);
     options.memory.recompute = true;
-    options.negatives = 1;
+    options.negatives = {.count = 1};
     options.accumulate = 1;
     options.table_optimiser = embedding::SparseOptimiser::kSgd;
     return options;

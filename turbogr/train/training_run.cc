@@ -73,7 +73,7 @@ class TrainingRun {
     const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
     trainer_ = std::make_unique<RetrievalTrainer<T>>(
         ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
-        store_.num_items());
+        store_.num_items(), training_counts(config, store_));
     capacity_ = capacity;
   }
 
