@@ -89,6 +89,7 @@ struct FuxiValuesArgs {
   std::int64_t to_stride;
   int to_head_stride;
   int to_map_stride;
+  bool never;  // false, which the compiler does not know
 };
 
 // Gradients of the tables: sums of dout_map V^T over diagonals and buckets.
