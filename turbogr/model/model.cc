@@ -107,7 +107,9 @@ ops::AttentionShape Model<T>::attention_shape(const Context& ctx) const {
           .query_width = options_.dq,
           .value_width = options_.dv,
           .tables = options_.position_bias() || options_.time_bias(),
-          .planned = true};
+          .planned = true,
+          .deterministic = memory_.deterministic,
+          .position_length = options_.position_bias() ? options_.max_length : 0};
 }
 
 template <class T>
@@ -150,6 +152,7 @@ Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& input, Rows
                                       plan_memory_);
   StepInput step = input;
   step.plan = &plan_;
+  step.deterministic = memory_.deterministic;
   ops::combine_input<T>(
       ctx, {rows, step.offsets}, position_rows(),
       {.scale = std::sqrt(static_cast<double>(options_.width)),
@@ -168,6 +171,7 @@ void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T
   check_step(input, dout);
   StepInput step = input;
   step.plan = &plan_;
+  step.deterministic = memory_.deterministic;
   const std::int64_t n = dout.rows;
   Rows<T> dy = first_rows<T>(gradient_, n);
   Rows<T> dx = first_rows<T>(other_gradient_, n);

@@ -42,7 +42,9 @@ AttentionShape shape_of(const AttentionProblem<T>& p) {
           .heads = p.heads,
           .query_width = p.q.width() / p.heads,
           .value_width = p.v.cols / p.heads,
-          .tables = !p.bias.position.empty() || !p.bias.time.empty()};
+          .tables = !p.bias.position.empty() || !p.bias.time.empty(),
+          .deterministic = p.deterministic,
+          .position_length = (p.bias.position.shape[0] + 1) / 2};
 }
 
 template <class T>
@@ -123,8 +125,8 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
 
 template <class T>
 bool hopper_serves(AttentionKind, const AttentionShape& shape) {
-  return std::is_same_v<T, bf16> && shape.query_width % 8 == 0 && shape.value_width % 8 == 0 &&
-         on_hopper();
+  return std::is_same_v<T, bf16> && !shape.deterministic && shape.query_width % 8 == 0 &&
+         shape.value_width % 8 == 0 && on_hopper();
 }
 
 std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape) {

@@ -11,7 +11,7 @@
 
 namespace turbogr::ops {
 
-inline constexpr std::int64_t kGemmScratchBytes = 32 << 20;
+inline constexpr std::int64_t kGemmScratchBytes = 64 << 20;
 
 // c [M, N] = a b + beta c. a is [M, K], or [K, M] when transposed; b [K, N], or [N, K]. The order
 // of an element's sum depends on the shapes, strides and alignment alone, not on its place in c.

@@ -55,7 +55,7 @@ void check_padded(const Context& ctx, const char* op, Jagged<T> x, View<U, 3> pa
 
 }  // namespace
 
-std::int64_t offsets_from_lengths(const Context&, View<const std::int64_t, 1> lengths,
+std::int64_t offsets_from_lengths(const Context& ctx, View<const std::int64_t, 1> lengths,
                                   View<std::int64_t, 1> offsets) {
   check_host(ctx, "offsets_from_lengths");
   check_vector("offsets_from_lengths", "lengths", lengths, lengths.shape[0]);

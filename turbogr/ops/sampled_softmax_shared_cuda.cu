@@ -1,6 +1,6 @@
 // All tokens share their candidates (a sampled set, or the catalogue): products of matrices, a
 // block of tokens against up to a set's room of candidates at a time. Scores are f32 in scratch
-// that mostly stays in the L2 cache; the gradient's tile is rounded to T for its two products.
+// large enough to fill the device; the gradient's tile is rounded to T for its two products.
 #include <algorithm>
 #include <limits>
 
@@ -17,7 +17,7 @@ using cuda::kColumns;
 template <class T>
 constexpr std::int64_t kSet = std::is_same_v<T, double> ? 4096 : 8192;
 template <class T>
-constexpr std::int64_t kTokens = std::is_same_v<T, double> ? 512 : 1024;
+constexpr std::int64_t kTokens = std::is_same_v<T, double> ? 2048 : 4096;
 constexpr unsigned kThreads = 256;
 
 // Rows of scratch start at a multiple of 16 bytes.
