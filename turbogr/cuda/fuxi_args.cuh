@@ -53,7 +53,7 @@ struct FuxiWork {
 
 struct FuxiMaps {
   const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
-  int position_length;    // S: offsets from 1 - S up to 0 are there
+  int position_length;    // S, or N if that is less: offsets from 1 - S up to 0 are there
   // The same in bf16, each with that of its neighbour in the next column; kFuxiMargin more on both
   // sides, of zeros: a tile reaches 71 past the sequence's offsets, the tile after the last 64
   // more.
