@@ -66,7 +66,8 @@ double small_loss(Config config, Device device, const Batch& batch, std::int64_t
   config.model.dropout = 0;
   config.negatives.count = std::min<std::int64_t>(config.negatives.count, 256);
   Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
-  RetrievalTrainer<T> trainer(ctx, options_of(config, batch.num_tokens()), items);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(items), 1);
+  RetrievalTrainer<T> trainer(ctx, options_of(config, batch.num_tokens()), items, counts);
   trainer.initialise(ctx);
   trainer.step(ctx, {&batch, 1});
   return trainer.step(ctx, {&batch, 1}).loss;
@@ -95,7 +96,8 @@ StepFigures measure(const StepProblem& problem) {
   if (device == Device::kCuda) check_small<T>(problem, figures);
 
   Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
-  RetrievalTrainer<T> trainer(ctx, options_of(config, figures.tokens), problem.items);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(problem.items), 1);
+  RetrievalTrainer<T> trainer(ctx, options_of(config, figures.tokens), problem.items, counts);
   trainer.initialise(ctx);
   std::vector<Batch> batches;
   for (std::uint64_t b = 0; b < kBatches; ++b) {

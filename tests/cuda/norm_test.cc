@@ -35,7 +35,7 @@ NormResults run(const Context& ctx, const NormCase& c, const NormInputs<T>& in, 
   const NormStatistics<A> saved = {mean.view<A, 1>(), rstd.view<A, 1>()};
   const NormStatistics<const A> read = {saved.mean, saved.rstd};
   if (c.gated) {
-    const GatedNormOptions<T> options = {norm_options, c.concat, c.dropout};
+    const GatedNormOptions<T> options = {norm_options, c.concat, c.silu_gate, c.dropout};
     gated_norm<T>(ctx, x.rows(), gate.rows(), options, y.rows(), saved);
     gated_norm_backward<T>(ctx, x.rows(), gate.rows(), dy.rows(), options, read,
                            {dx.rows(), dgate.rows(), dweight.view<A, 1>(), dbias.view<A, 1>()});
@@ -108,10 +108,18 @@ TYPED_TEST(CudaNorm, GatesAndDrops) {
                        .affine = affine,
                        .gated = true,
                        .concat = concat,
+                       .silu_gate = affine,
                        .dropout = dropout});
         }
       }
-      this->check({.rows = 3, .cols = 33, .kind = kind, .gated = true, .concat = concat});
+      for (const bool silu_gate : {false, true}) {
+        this->check({.rows = 3,
+                     .cols = 33,
+                     .kind = kind,
+                     .gated = true,
+                     .concat = concat,
+                     .silu_gate = silu_gate});
+      }
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -44,6 +45,58 @@ TYPED_TEST(SparseLawsOf, SoftmaxGivesTheSameBitsForAnyNumberOfThreads) {
       EXPECT_TRUE(same_bits(one.dquery, many.dquery));
       EXPECT_TRUE(same_bits(one.ditems, many.ditems));
     }
+  }
+}
+
+TYPED_TEST(SparseLawsOf, SharingGivesTheSameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    const SoftmaxCase<T> softmax({.tokens = 400, .items = 90, .width = 37, .negatives = 20},
+                                 {.sharing = sharing, .sharing_factor = 4});
+    const SoftmaxResult one = softmax.run(Context({.threads = 1}));
+    for (const int threads : {2, 3}) {
+      const SoftmaxResult many = softmax.run(Context({.threads = threads}));
+      EXPECT_TRUE(same_bits(one.loss, many.loss));
+      EXPECT_TRUE(same_bits(one.dquery, many.dquery));
+      EXPECT_TRUE(same_bits(one.ditems, many.ditems));
+    }
+  }
+}
+
+TEST(SharingLaws, SharedEmbeddingsAreTheUnionOfPartnersNegatives) {
+  const Context ctx({.threads = 2});
+  const SoftmaxCase<double> shared({.tokens = 30, .items = 25, .width = 8, .negatives = 4},
+                                   {.sharing = NegativeSharing::kEmbeddings, .sharing_factor = 3});
+  SoftmaxCase<double> own({.tokens = 30, .items = 25, .width = 8, .negatives = 12});
+  own.positive = shared.positive;
+  for (std::size_t place = 0; place < 30; ++place) {
+    for (std::size_t j = 0; j < 12; ++j) {
+      const auto owner = static_cast<std::size_t>(shared.order[(place + j / 4) % 30]);
+      own.negatives[static_cast<std::size_t>(shared.order[place]) * 12 + j] =
+          shared.negatives[owner * 4 + j % 4];
+    }
+  }
+  const SoftmaxResult a = shared.run(ctx);
+  const SoftmaxResult b = own.run(ctx);
+  EXPECT_LT(test::max_error(a.loss, b.loss), 1e-12);
+  EXPECT_LT(test::max_error(a.dquery, b.dquery), 1e-11);
+  EXPECT_LT(test::max_error(a.ditems, b.ditems), 1e-11);
+}
+
+// With every token in the ring, `logits` gives all tokens the same competitors.
+TEST(SharingLaws, LogitsSharedByAllHaveOneSumForAll) {
+  const Context ctx({.threads = 2});
+  SoftmaxCase<double> softmax({.tokens = 6, .items = 60, .width = 8, .negatives = 5},
+                              {.sharing = NegativeSharing::kLogits, .sharing_factor = 6});
+  for (std::size_t i = 0; i < 6; ++i) softmax.positive[i] = static_cast<std::int32_t>(i);
+  for (std::size_t j = 0; j < 30; ++j) softmax.negatives[j] = static_cast<std::int32_t>(6 + j);
+  const SoftmaxResult result = softmax.run(ctx);
+  const auto negatives_alone = [&](std::int64_t i) {  // e^lse less the token's own positive
+    const double lse = test::element(result.log_sum_exp, i);
+    return std::exp(lse) - std::exp(lse - test::element(result.loss, i));
+  };
+  for (std::int64_t i = 1; i < 6; ++i) {
+    EXPECT_NEAR(negatives_alone(i) / negatives_alone(0), 1, 1e-9);
   }
 }
 

@@ -2,9 +2,11 @@
 // any arithmetic that the operator is measured against.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@ struct SoftmaxShape {
   Negatives kind = Negatives::kOwn;
   bool correction = false;
   double scale = 1.0;  // of query and items
+  bool half = false;   // negatives from f16 rows
 };
 
 template <class T>
@@ -46,7 +49,8 @@ struct SoftmaxCase {
   SoftmaxShape shape;
   ops::SoftmaxOptions options;
   Tensor query, items, correction, dloss, ditems_start;
-  std::vector<std::int32_t> positive, negatives;
+  Tensor half_items, half_scale, read_items;  // f16, f32, and in f64 what the two stand for
+  std::vector<std::int32_t> positive, negatives, order;
 
   explicit SoftmaxCase(const SoftmaxShape& shape_in, const ops::SoftmaxOptions& options_in = {},
                        std::uint64_t seed = 1)
@@ -64,6 +68,29 @@ struct SoftmaxCase {
     for (std::int64_t i = 0; i < shape.tokens; ++i) positive.push_back(row());
     const std::int64_t count = shape.negatives * (shape.kind == Negatives::kOwn ? shape.tokens : 1);
     for (std::int64_t i = 0; i < count; ++i) negatives.push_back(row());
+    order.resize(positive.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    if (shape.half) make_half();
+  }
+
+  // From the items as they are now.
+  void make_half() {
+    half_items = Tensor(DType::kF16, items.shape());
+    half_scale = Tensor(DType::kF32, {shape.items});
+    read_items = Tensor(DType::kF64, items.shape());
+    const auto values = half_items.view<f16, 2>();
+    for (std::int64_t r = 0; r < shape.items; ++r) {
+      float largest = 0;
+      for (std::int64_t c = 0; c < shape.width; ++c) {
+        largest = std::max(largest, std::abs(convert<float>(items.view<T, 2>()(r, c))));
+      }
+      half_scale.view<float, 1>()(r) = largest;
+      for (std::int64_t c = 0; c < shape.width; ++c) {
+        values(r, c) = f16(largest == 0 ? 0 : convert<float>(items.view<T, 2>()(r, c)) / largest);
+        read_items.view<double, 2>()(r, c) = convert<double>(values(r, c)) * largest;
+      }
+    }
   }
 
   ops::SampledSoftmaxInputs<T> inputs() const {
@@ -76,11 +103,16 @@ struct SoftmaxCase {
       in.shared_negatives = {negatives.data(), {shape.negatives}};
     }
     if (shape.correction) in.correction = correction.view<A, 1>();
+    if (options.sharing != ops::NegativeSharing::kNone) in.order = {order.data(), {shape.tokens}};
+    if (shape.half) {
+      in.negative_items = {half_items.view<f16, 2>(), half_scale.view<float, 1>()};
+    }
     return in;
   }
   std::size_t workspace_bytes(const Context& ctx) const {
     return ops::softmax_workspace_bytes(ctx, shape.tokens, shape.items, shape.width,
-                                        shape.kind == Negatives::kOwn ? shape.negatives : 0);
+                                        shape.kind == Negatives::kOwn ? shape.negatives : 0,
+                                        options);
   }
 
   void forward(const Context& ctx, Tensor& loss, Tensor& log_sum_exp) const {
@@ -113,6 +145,37 @@ struct SoftmaxCase {
     return result;
   }
 
+  // What the token at a place of the ring competes with: the token whose query is multiplied, and
+  // the item's row. The positive first.
+  struct Term {
+    std::int64_t token, row;
+  };
+  std::vector<Term> terms_of(std::int64_t place) const {
+    const bool shares = options.sharing != ops::NegativeSharing::kNone;
+    const bool logits = options.sharing == ops::NegativeSharing::kLogits;
+    const auto at = [&](std::int64_t p) {
+      return shares ? order[static_cast<std::size_t>(p % shape.tokens)] : p;
+    };
+    const std::int64_t i = at(place);
+    std::vector<Term> terms = {{i, positive[static_cast<std::size_t>(i)]}};
+    const std::int64_t sharers = shares ? std::min(options.sharing_factor, shape.tokens) : 1;
+    const std::int64_t count = shape.kind == Negatives::kAll ? shape.items : shape.negatives;
+    for (std::int64_t m = 0; m < sharers; ++m) {
+      const std::int64_t owner = at(place + m);
+      for (std::int64_t r = 0; r < count; ++r) {
+        const std::int64_t row =
+            shape.kind == Negatives::kAll
+                ? r
+                : negatives[static_cast<std::size_t>(
+                      shape.kind == Negatives::kOwn ? owner * shape.negatives + r : r)];
+        if (row == terms[0].row) continue;
+        if (logits && row == positive[static_cast<std::size_t>(owner)]) continue;
+        terms.push_back({logits ? owner : i, row});
+      }
+    }
+    return terms;
+  }
+
   // Loops over whole vectors in arithmetic R; dquery is rounded to Out at the end.
   template <class R, class Out>
   SoftmaxResult plain() const {
@@ -135,35 +198,29 @@ struct SoftmaxCase {
       }
       return rows;
     };
-    std::vector<R> query_inverse, item_inverse;
+    std::vector<R> query_inverse, item_inverse, read_inverse;
     const std::vector<R> u = unit_rows(query, query_inverse);
-    const std::vector<R> e = unit_rows(items, item_inverse);
-    std::vector<R> du(u.size()), de(e.size());
+    const std::vector<R> e_positive = unit_rows(items, item_inverse);
+    const std::vector<R> e_negative = unit_rows(shape.half ? read_items : items, read_inverse);
+    std::vector<R> du(u.size()), de_positive(e_positive.size()), de_negative(e_negative.size());
     SoftmaxResult result = {
         Tensor(dtype_of<R>(), {shape.tokens}), Tensor(dtype_of<R>(), {shape.tokens}),
         Tensor(dtype_of<Out>(), {shape.tokens, width}), Tensor(dtype_of<R>(), items.shape())};
     const R scale = static_cast<R>(1 / options.temperature);
-    for (std::int64_t i = 0; i < shape.tokens; ++i) {
-      std::vector<std::int64_t> rows = {positive[static_cast<std::size_t>(i)]};
-      const std::int64_t count = shape.kind == Negatives::kAll ? shape.items : shape.negatives;
-      for (std::int64_t r = 0; r < count; ++r) {
-        const std::int64_t row =
-            shape.kind == Negatives::kAll
-                ? r
-                : negatives[static_cast<std::size_t>(
-                      shape.kind == Negatives::kOwn ? i * shape.negatives + r : r)];
-        if (row != rows[0]) rows.push_back(row);
-      }
+    for (std::int64_t place = 0; place < shape.tokens; ++place) {
+      const std::vector<Term> terms = terms_of(place);
+      const std::int64_t i = terms[0].token;
       std::vector<R> logits;
       R largest = -std::numeric_limits<R>::infinity();
-      for (std::size_t j = 0; j < rows.size(); ++j) {
+      for (std::size_t j = 0; j < terms.size(); ++j) {
+        const std::vector<R>& e = j == 0 || !shape.half ? e_positive : e_negative;
         R dot = 0;
         for (std::int64_t c = 0; c < width; ++c) {
-          dot += u[static_cast<std::size_t>(i * width + c)] *
-                 e[static_cast<std::size_t>(rows[j] * width + c)];
+          dot += u[static_cast<std::size_t>(terms[j].token * width + c)] *
+                 e[static_cast<std::size_t>(terms[j].row * width + c)];
         }
         dot *= scale;
-        if (j > 0 && shape.correction) dot -= static_cast<R>(element(correction, rows[j]));
+        if (j > 0 && shape.correction) dot -= static_cast<R>(element(correction, terms[j].row));
         logits.push_back(dot);
         largest = std::max(largest, dot);
       }
@@ -172,12 +229,14 @@ struct SoftmaxCase {
       const R log_sum_exp = largest + std::log(sum);
       result.log_sum_exp.view<R, 1>()(i) = log_sum_exp;
       result.loss.view<R, 1>()(i) = log_sum_exp - logits[0];
-      for (std::size_t j = 0; j < rows.size(); ++j) {
+      for (std::size_t j = 0; j < terms.size(); ++j) {
+        const std::vector<R>& e = j == 0 || !shape.half ? e_positive : e_negative;
+        std::vector<R>& de = j == 0 || !shape.half ? de_positive : de_negative;
         const R g = static_cast<R>(element(dloss, i)) * scale *
                     (std::exp(logits[j] - log_sum_exp) - (j == 0 ? R{1} : R{0}));
         for (std::int64_t c = 0; c < width; ++c) {
-          const auto uc = static_cast<std::size_t>(i * width + c);
-          const auto ec = static_cast<std::size_t>(rows[j] * width + c);
+          const auto uc = static_cast<std::size_t>(terms[j].token * width + c);
+          const auto ec = static_cast<std::size_t>(terms[j].row * width + c);
           du[uc] += g * e[ec];
           de[ec] += g * u[uc];
         }
@@ -198,14 +257,16 @@ struct SoftmaxCase {
       }
     };
     project(u, du, query_inverse);
-    project(e, de, item_inverse);
+    project(e_positive, de_positive, item_inverse);
+    project(e_negative, de_negative, read_inverse);
     for (std::int64_t i = 0; i < result.dquery.size(); ++i) {
       reinterpret_cast<Out*>(result.dquery.data())[i] =
           convert<Out>(du[static_cast<std::size_t>(i)]);
     }
     for (std::int64_t i = 0; i < result.ditems.size(); ++i) {
       reinterpret_cast<R*>(result.ditems.data())[i] =
-          static_cast<R>(element(ditems_start, i)) + de[static_cast<std::size_t>(i)];
+          static_cast<R>(element(ditems_start, i)) +
+          (de_positive[static_cast<std::size_t>(i)] + de_negative[static_cast<std::size_t>(i)]);
     }
     return result;
   }

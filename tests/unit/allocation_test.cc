@@ -13,14 +13,18 @@
 
 #include "bench/op_case.h"
 #include "tests/support/data.h"
+#include "tests/support/softmax_case.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/model/model.h"
 #include "turbogr/ops/embedding.h"
+#include "turbogr/ops/half_rows.h"
 #include "turbogr/ops/jagged.h"
 #include "turbogr/ops/linear.h"
 #include "turbogr/ops/silu.h"
 #include "turbogr/ops/top_k.h"
 #include "turbogr/ops/update.h"
+#include "turbogr/train/negative_sampler.h"
+#include "turbogr/train/token_order.h"
 
 // Sanitizers bring an allocator of their own that must not be replaced.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -184,6 +188,78 @@ void check_other_operators() {
 TEST_F(Allocation, IsNotMadeByTheOtherOperators) {
   check_other_operators<float>();
   check_other_operators<bf16>();
+}
+
+template <class T>
+void check_softmax(const test::SoftmaxShape& shape, const ops::SoftmaxOptions& options) {
+  const test::SoftmaxCase<T> softmax(shape, options);
+  const Context ctx({.threads = 3});
+  ctx.workspace().reserve(softmax.workspace_bytes(ctx));
+  Tensor loss(DType::kF32, {shape.tokens}), saved(DType::kF32, {shape.tokens});
+  Tensor dquery(dtype_of<T>(), {shape.tokens, shape.width});
+  Tensor ditems(DType::kF32, {shape.items, shape.width});
+  const ops::SampledSoftmaxInputs<T> inputs = softmax.inputs();
+  EXPECT_EQ(warm_allocations([&] {
+              ops::sampled_softmax<T>(ctx, inputs, options,
+                                      {loss.view<float, 1>(), saved.view<float, 1>()});
+              ops::sampled_softmax_backward<T>(ctx, inputs, options,
+                                               std::as_const(saved).view<float, 1>(),
+                                               softmax.dloss.template view<float, 1>(),
+                                               dquery.view<T, 2>(), ditems.view<float, 2>());
+            }),
+            0);
+}
+
+TEST_F(Allocation, IsNotMadeByNegatives) {
+  using ops::NegativeSharing;
+  test::SoftmaxShape shape = {.tokens = 90, .items = 50, .width = 20, .negatives = 30};
+  for (const bool half : {false, true}) {
+    shape.half = half;
+    for (const auto sharing :
+         {NegativeSharing::kNone, NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+      check_softmax<float>(shape, {.sharing = sharing, .sharing_factor = 3});
+      check_softmax<bf16>(shape, {.sharing = sharing, .sharing_factor = 3});
+    }
+  }
+
+  const Context ctx({.threads = 3});
+  const std::vector<std::int64_t> counts(1000, 3);
+  std::vector<std::int64_t> targets(200), ids(200 * 8);
+  std::vector<std::uint64_t> keys(200);
+  std::vector<std::int32_t> order(200);
+  std::vector<float> corrections(200);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    targets[i] = static_cast<std::int64_t>(i * i % 997);
+    keys[i] = i;
+  }
+  for (const bool shared : {false, true}) {
+    train::NegativeSampler sampler(
+        {.kind = train::NegativeKind::kMixed, .count = 8, .shared = shared, .mix = {1, 1, 2}}, 1000,
+        counts);
+    sampler.reserve_positives(200);
+    train::TokenOrder shuffle;
+    shuffle.reserve(200);
+    EXPECT_EQ(warm_allocations([&] {
+                sampler.begin_step({});
+                sampler.add_positives(view_of(std::as_const(targets)));
+                sampler.finish_positives();
+                if (shared) {
+                  sampler.draw_shared(ctx, 0, {ids.data(), {8}});
+                } else {
+                  sampler.draw_own(ctx, {keys.data(), {200}}, {ids.data(), {200, 8}});
+                }
+                sampler.corrections(ctx, view_of(std::as_const(targets)), view_of(corrections));
+                shuffle.shuffle({}, {keys.data(), {200}}, view_of(order));
+              }),
+              0);
+  }
+  const Tensor table = random_tensor<float>({1000, 20}, 7);
+  Tensor values(DType::kF16, {200, 20}), scale(DType::kF32, {200});
+  EXPECT_EQ(warm_allocations([&] {
+              ops::gather_half_rows(ctx, table.view<float, 2>(), view_of(std::as_const(targets)),
+                                    {values.view<f16, 2>(), scale.view<float, 1>()});
+            }),
+            0);
 }
 
 TEST_F(Allocation, IsNotMadeByAnUpdate) {

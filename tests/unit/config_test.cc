@@ -106,6 +106,12 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
             std::string::npos);
   EXPECT_EQ(parse_message("[model]\nwidth = 50\nheads = 3\ndq = 16\ndv = 16\n"), "");
   EXPECT_NE(parse_message("[train]\nepochs = 0\n").find("never end"), std::string::npos);
+  EXPECT_NE(parse_message("[model]\nprefix = 2\n").find("would see the item it has to predict"),
+            std::string::npos);
+  EXPECT_EQ(parse_message("[model]\nprefix = 190\ntargets = 10\n"), "");
+  EXPECT_NE(parse_message("[model]\nprefix = 191\ntargets = 10\n").find("leave no room"),
+            std::string::npos);
+  EXPECT_EQ(parse_message("[model]\ntargets = 9223372036854775807\n"), "");
   EXPECT_NE(parse_message("[train]\nbatch = 8\ntokens = 999\n").find("exactly one"),
             std::string::npos);
   EXPECT_NE(parse_message("[train]\ntokens = 100\n").find("cannot hold one sequence"),
@@ -117,6 +123,36 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
             std::string::npos);
   EXPECT_NE(parse_message("[run]\nresume = true\nstart_from = \"x\"\n").find("only one"),
             std::string::npos);
+}
+
+TEST(Config, NegativesThatMakeNoSenseTogetherAreRefusedWithTheReason) {
+  const auto refused = [](const std::string& lines, const std::string& reason) {
+    EXPECT_EQ(parse_message("[negatives]\n" + lines).find(reason), 0u)
+        << parse_message("[negatives]\n" + lines);
+  };
+  refused("sampler = \"mixed\"", "negatives.sampler is \"mixed\" and negatives.mix does not say");
+  refused("mix = [1, 1, 1]", "negatives.mix is the recipe of sampler = \"mixed\" and another");
+  refused("sampler = \"mixed\"\nmix = [0, 3, 0]",
+          "negatives.mix = [0, 3, 0] has a single part; name that sampler");
+  refused("sampler = \"mixed\"\nmix = [0, 0, 0]", "the mix of negatives is all 0");
+  refused("sampler = \"mixed\"\ncount = 4\nmix = [100, 1, 0]",
+          "the mix [100, 1, 0] leaves popularity without a draw among 4 negatives");
+  refused("alpha = 0.5", "negatives.alpha = 0.5 shapes draws by popularity, of which there are");
+  refused("sampler = \"in_batch\"\nalpha = 0.5", "negatives.alpha = 0.5 shapes draws");
+  refused("correction = false", "negatives.correction = false switches off what uniform negatives");
+  refused("set = \"batch\"\nsharing = \"logits\"\nsharing_factor = 4",
+          "negatives.sharing lends one token's negatives to others, and with set = \"batch\"");
+  refused("sharing = \"logits\"", "negatives.sharing with sharing_factor = 1 shares with nobody");
+  refused("sharing_factor = 4", "negatives.sharing_factor = 4 without sharing");
+  refused("half_table = true", "negatives.half_table keeps the f16 rows that dtype = \"full\"");
+  EXPECT_NE(parse_message("[negatives]\nmix = [1, 2]").find("three whole numbers"),
+            std::string::npos);
+  for (const char* sense : {"sampler = \"popularity\"\nalpha = 0.5\ncorrection = false",
+                            "sampler = \"mixed\"\nmix = [2, 1, 1]\nalpha = 1.0\nset = \"batch\"",
+                            "sampler = \"in_batch\"\nsharing = \"embeddings\"\nsharing_factor = 4",
+                            "dtype = \"f16\"\nhalf_table = true\nset = \"batch\""}) {
+    EXPECT_EQ(parse_message(std::string("[negatives]\n") + sense), "") << sense;
+  }
 }
 
 TEST(Config, BrokenTomlNamesTheLine) {

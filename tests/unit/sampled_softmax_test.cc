@@ -83,6 +83,124 @@ TYPED_TEST(SoftmaxOf, CrossesBlocksOfNegativesAndRoundsOfTokens) {
   }
 }
 
+TYPED_TEST(SoftmaxOf, SharesNegativesAtEveryFactorAndInstructionSet) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    const Context ctx({.threads = 2, .simd = simd});
+    for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+      for (const std::int64_t factor : {1, 2, 4, 60}) {
+        SCOPED_TRACE(testing::Message() << name_of(simd) << " reading " << static_cast<int>(sharing)
+                                        << " factor " << factor);
+        expect_close(
+            ctx, SoftmaxCase<TypeParam>(
+                     {.tokens = 53, .items = 41, .width = 23, .negatives = 5, .correction = true},
+                     {.sharing = sharing, .sharing_factor = factor}));
+        expect_close(ctx,
+                     SoftmaxCase<TypeParam>({.tokens = 1, .items = 4, .width = 9, .negatives = 3},
+                                            {.sharing = sharing, .sharing_factor = factor}));
+      }
+    }
+  }
+}
+
+TYPED_TEST(SoftmaxOf, ReadsNegativesFromHalfRowsAtEveryWidthAndInstructionSet) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    const Context ctx({.threads = 2, .simd = simd});
+    for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+      for (const std::int64_t width : {2, 7, 16, 50, 129}) {
+        SCOPED_TRACE(testing::Message()
+                     << name_of(simd) << " kind " << static_cast<int>(kind) << " width " << width);
+        SoftmaxShape shape = {.tokens = 53,
+                              .items = 41,
+                              .width = width,
+                              .negatives = 19,
+                              .kind = kind,
+                              .correction = true,
+                              .half = true};
+        expect_close(ctx, SoftmaxCase<TypeParam>(shape));
+        expect_close(ctx, SoftmaxCase<TypeParam>(shape, {.temperature = 1.0, .normalize = false}));
+        shape.scale = 1e-9;  // shorter than eps: divided by it
+        expect_close(ctx, SoftmaxCase<TypeParam>(shape));
+      }
+    }
+    expect_close(ctx, SoftmaxCase<TypeParam>(
+                          {.tokens = 20, .items = 41, .width = 20, .negatives = 300, .half = true},
+                          {.sharing = NegativeSharing::kLogits, .sharing_factor = 3}));
+  }
+}
+
+TYPED_TEST(SoftmaxOf, ItemsNeedOnlyHoldThePositivesBesideHalfRows) {
+  using T = TypeParam;
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    SoftmaxCase<T> softmax(
+        {.tokens = 30, .items = 25, .width = 9, .negatives = 8, .kind = kind, .half = true});
+    for (std::int32_t& positive : softmax.positive) positive %= 6;
+    const SoftmaxResult whole = softmax.run(ctx);
+    SampledSoftmaxInputs<T> inputs = softmax.inputs();
+    inputs.items.rows = 6;
+    SoftmaxResult few = softmax.run(ctx);
+    std::memcpy(few.ditems.data(), softmax.ditems_start.data(), few.ditems.bytes());
+    sampled_softmax<T>(
+        ctx, inputs, {},
+        {few.loss.template view<Accum<T>, 1>(), few.log_sum_exp.template view<Accum<T>, 1>()});
+    sampled_softmax_backward<T>(
+        ctx, inputs, {}, std::as_const(few.log_sum_exp).template view<Accum<T>, 1>(),
+        softmax.dloss.template view<Accum<T>, 1>(), few.dquery.template view<T, 2>(),
+        few.ditems.template view<Accum<T>, 2>());
+    EXPECT_EQ(test::max_error(few.loss, whole.loss), 0.0);
+    EXPECT_EQ(test::max_error(few.dquery, whole.dquery), 0.0);
+    EXPECT_EQ(test::max_error(few.ditems, whole.ditems), 0.0);
+  }
+}
+
+// More logits than a round holds, so that a round's last partners are made again in the next, and
+// the ring closes over its ends.
+TYPED_TEST(SoftmaxOf, SharesNegativesAcrossRounds) {
+  const Context ctx({.threads = 2});
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    SCOPED_TRACE(static_cast<int>(sharing));
+    expect_close(
+        ctx, SoftmaxCase<TypeParam>({.tokens = 540, .items = 300, .width = 5, .negatives = 1000},
+                                    {.sharing = sharing, .sharing_factor = 3}));
+  }
+}
+
+TYPED_TEST(SoftmaxOf, FactorOneSharesNothing) {
+  using T = TypeParam;
+  const Context ctx({.threads = 2});
+  const SoftmaxShape shape = {.tokens = 20, .items = 15, .width = 19, .negatives = 6};
+  const SoftmaxResult plain = SoftmaxCase<T>(shape).run(ctx);
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    const SoftmaxResult shared =
+        SoftmaxCase<T>(shape, {.sharing = sharing, .sharing_factor = 1}).run(ctx);
+    EXPECT_EQ(test::max_error(shared.loss, plain.loss), 0.0);
+    EXPECT_EQ(test::max_error(shared.dquery, plain.dquery), 0.0);
+  }
+}
+
+// A partner's negative that is my positive must not count against me, nor, as a logit, one that is
+// the partner's own positive.
+TYPED_TEST(SoftmaxOf, APartnersNegativesAreMaskedByMyPositiveToo) {
+  using T = TypeParam;
+  const Context ctx({.threads = 2});
+  SoftmaxCase<T> softmax({.tokens = 2, .items = 3, .width = 7, .negatives = 2});
+  softmax.options.sharing_factor = 2;
+  softmax.positive = {0, 1};
+  softmax.negatives = {1, 1, 0, 0};  // each token draws the other's positive alone
+  const auto losses = [&](NegativeSharing sharing) {
+    softmax.options.sharing = sharing;
+    expect_close(ctx, softmax);
+    return softmax.run(ctx);
+  };
+  // Own negatives stay; the partner's are all my positive.
+  const SoftmaxResult own = losses(NegativeSharing::kNone);
+  EXPECT_EQ(test::max_error(losses(NegativeSharing::kLogits).loss, own.loss), 0.0);
+  EXPECT_EQ(test::max_error(losses(NegativeSharing::kEmbeddings).loss, own.loss), 0.0);
+  softmax.negatives = {0, 0, 1, 1};  // each its own positive: nothing to share as logits
+  EXPECT_EQ(test::max_magnitude(losses(NegativeSharing::kLogits).loss), 0.0);
+  EXPECT_GT(test::max_magnitude(losses(NegativeSharing::kEmbeddings).loss), 0.0);
+}
+
 TYPED_TEST(SoftmaxOf, OneNegativeIsALogisticLoss) {
   using T = TypeParam;
   const Context ctx({.threads = 1});
@@ -172,7 +290,7 @@ TEST(SampledSoftmax, ScratchStaysFarBelowOneRowANegative) {
 }
 
 TEST(SampledSoftmax, SaysWhatIsWrong) {
-  const Context ctx({.threads = 2});
+  const Context ctx({.threads = 2, .workspace_bytes = 1 << 20});
   const SoftmaxCase<float> good({.tokens = 2, .items = 5, .width = 4, .negatives = 3});
   Tensor loss(DType::kF32, {2});
   Tensor saved(DType::kF32, {2});
@@ -216,6 +334,34 @@ TEST(SampledSoftmax, SaysWhatIsWrong) {
   EXPECT_EQ(
       call(inputs, {}),
       "sampled_softmax: 2 tokens and 2147483648 items; at most 2^31 - 1 of each fit one call");
+  const std::vector<std::int32_t> twice = {1, 1};
+  inputs = good.inputs();
+  inputs.order = {twice.data(), {2}};
+  const SoftmaxOptions sharing = {.sharing = NegativeSharing::kLogits, .sharing_factor = 2};
+  EXPECT_EQ(call(inputs, sharing),
+            "sampled_softmax: order names token 1 at place 1; it must name each of 2 tokens once");
+  EXPECT_EQ(call(good.inputs(), sharing), "sampled_softmax: order has 0 elements; wanted 2");
+  EXPECT_EQ(call(good.inputs(), {.sharing_factor = 0}),
+            "sampled_softmax: a sharing factor of 0; it must be 1 or more");
+  inputs.negatives = {};
+  inputs.shared_negatives = {good.negatives.data(), {3}};
+  EXPECT_EQ(call(inputs, sharing),
+            "sampled_softmax: tokens with one set of negatives have nothing to share; give each "
+            "its own, or set sharing to kNone");
+  const SoftmaxCase<float> half(
+      {.tokens = 2, .items = 5, .width = 4, .negatives = 3, .half = true});
+  inputs = half.inputs();
+  inputs.negative_items.scale.shape[0] = 4;
+  EXPECT_EQ(call(inputs, {}), "sampled_softmax: scale of negative_items has 4 elements; wanted 5");
+  inputs = half.inputs();
+  inputs.negative_items.values.cols = 3;
+  EXPECT_EQ(call(inputs, {}), "sampled_softmax: negative_items is [5, 3]; wanted [5, 4]");
+  inputs = half.inputs();
+  inputs.negative_items.values.rows = 4;
+  inputs.negative_items.scale.shape[0] = 4;
+  EXPECT_EQ(call(inputs, {}),
+            "sampled_softmax: 5 items and 4 negative_items; the same rows stand first in both, so "
+            "items has no more");
   const SoftmaxCase<float> wide({.tokens = 2, .items = 5, .width = 6});
   inputs = good.inputs();
   inputs.items = wide.inputs().items;

@@ -1,54 +1,15 @@
-// The small parts of a training step: negatives, touched rows, ranking metrics.
+// The small parts of a training step: touched rows, ranking metrics.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 #include <vector>
 
 #include "tests/support/messages.h"
 #include "turbogr/train/evaluate.h"
-#include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/touched_rows.h"
 
 namespace turbogr::train {
 namespace {
-
-std::vector<std::int64_t> draw(int threads, std::uint64_t step, std::int64_t catalogue,
-                               const std::vector<std::uint64_t>& keys, std::int64_t count) {
-  const Context ctx({.threads = threads});
-  const auto tokens = static_cast<std::int64_t>(keys.size());
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens * count), -1);
-  draw_own_negatives(ctx, {.seed = 5, .step = step}, catalogue, {keys.data(), {tokens}},
-                     {ids.data(), {tokens, count}});
-  return ids;
-}
-
-TEST(Negatives, AreUniformInRangeAndDependOnPlaceAlone) {
-  std::vector<std::uint64_t> keys(2000);
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i << 24;
-  const std::vector<std::int64_t> ids = draw(1, 3, 10, keys, 7);
-  EXPECT_EQ(ids, draw(3, 3, 10, keys, 7));
-  EXPECT_NE(ids, draw(1, 4, 10, keys, 7));
-  std::vector<int> counts(10);
-  for (const std::int64_t id : ids) ++counts.at(static_cast<std::size_t>(id));
-  for (const int count : counts) EXPECT_NEAR(count, 1400, 150);
-  // A token keeps its draws wherever it stands in the batch.
-  const std::vector<std::int64_t> alone = draw(1, 3, 10, {keys[42]}, 7);
-  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), ids.begin() + 42 * 7));
-}
-
-TEST(Negatives, ASharedSetChangesWithTheStep) {
-  std::vector<std::int64_t> first(9), again(9), other(9);
-  draw_shared_negatives({.seed = 1, .step = 0}, 1000, {first.data(), {9}});
-  draw_shared_negatives({.seed = 1, .step = 0}, 1000, {again.data(), {9}});
-  draw_shared_negatives({.seed = 1, .step = 1}, 1000, {other.data(), {9}});
-  EXPECT_EQ(first, again);
-  EXPECT_NE(first, other);
-  EXPECT_NE(test::message_of([&] {
-              draw_shared_negatives({}, 0, {first.data(), {9}});
-            }).find("0 items"),
-            std::string::npos);
-}
 
 TEST(TouchedRows, AreDistinctAscendingAndForgottenWhenCleared) {
   const Context ctx({.threads = 2});
@@ -73,6 +34,30 @@ TEST(TouchedRows, AreDistinctAscendingAndForgottenWhenCleared) {
               touched.mark(ctx, {bad.data(), {2}});
             }).find("item id 8 at position 1 of the step; the item table has 8 rows"),
             std::string::npos);
+}
+
+TEST(TouchedRows, NumberFirstOnesFirst) {
+  const Context ctx({.threads = 2});
+  TouchedRows touched(8);
+  const std::vector<std::int64_t> a = {5, 2, 7}, first = {6, 2};
+  for (const bool before : {false, true}) {  // whichever mark comes first
+    touched.clear();
+    if (before) touched.mark_first(ctx, {first.data(), {2}});
+    touched.mark(ctx, {a.data(), {3}});
+    if (!before) touched.mark_first(ctx, {first.data(), {2}});
+    touched.number(ctx);
+    EXPECT_EQ(touched.num_first(), 2);
+    const View<const std::int64_t, 1> ids = touched.ids();
+    EXPECT_EQ(std::vector<std::int64_t>(ids.data, ids.data + ids.shape[0]),
+              (std::vector<std::int64_t>{2, 6, 5, 7}));
+    std::vector<std::int32_t> places(3);
+    touched.places_of<std::int32_t>(ctx, {a.data(), {3}}, {places.data(), {3}});
+    EXPECT_EQ(places, (std::vector<std::int32_t>{2, 0, 3}));
+  }
+  touched.clear();
+  touched.mark(ctx, {a.data(), {3}});
+  touched.number(ctx);
+  EXPECT_EQ(touched.num_first(), 0);
 }
 
 TEST(RankingMetrics, FollowTheirDefinitions) {

@@ -75,6 +75,48 @@ inline void store(bf16* p, Floats v) {
   std::memcpy(p, &h, sizeof h);
 }
 
+// f16, exact on the way in and rounded to nearest even on the way out; the same bits as
+// turbogr::f16(float) but for the payload of a NaN.
+inline Floats load(const f16* p) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__F16C__)
+  return (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+  Halves h;
+  std::memcpy(&h, p, sizeof h);
+  const Words w = __builtin_convertvector(h, Words);
+  const Words magnitude = w & 0x7fffu;
+  // Exponents move from bias 15 to 127; subnormal numbers come out normal.
+  const Words finite = (Words)((Floats)(magnitude << 13) * 0x1p112f);
+  const Words special = (Words)(magnitude >= 0x7c00u) & 0x7f800000u;  // infinity and NaN
+  return (Floats)(finite | special | ((w & 0x8000u) << 16));
+#endif
+}
+inline void store(f16* p, Floats v) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+  const Words w = (Words)v;
+  const Words magnitude = w & 0x7fffffffu;
+  const Words normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  // Adding 0.5 lets the adder round what becomes subnormal.
+  const Words small = (Words)((Floats)magnitude + 0.5f) - 0x3f000000u;
+  const Words is_small = (Words)(magnitude < 0x38800000u);
+  const Words is_large = (Words)(magnitude >= 0x477ff000u);  // rounds past 65504, or infinite
+  const Words is_nan = (Words)(magnitude > 0x7f800000u);
+  Words bits = (is_small & small) | (~is_small & normal);
+  bits = (is_large & 0x7c00u) | (~is_large & bits);
+  bits = (is_nan & 0x7e00u) | (~is_nan & bits);
+  const Halves h = __builtin_convertvector(bits | ((w >> 16) & 0x8000u), Halves);
+  std::memcpy(p, &h, sizeof h);
+#endif
+}
+
 // Tails: the first `count` < kLanes elements; lanes past them read as zero and are not written.
 template <class T>
 inline Floats load_first(const T* p, std::int64_t count) {

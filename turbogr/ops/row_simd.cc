@@ -22,6 +22,14 @@ inline Floats load_tail(const bf16* p, std::int64_t count) {
   return load_first(p, count);
 #endif
 }
+inline Floats load_tail(const f16* p, std::int64_t count) {
+#if defined(__AVX512F__)
+  const auto mask = static_cast<__mmask16>((1u << count) - 1u);
+  return (Floats)_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, p));
+#else
+  return load_first(p, count);
+#endif
+}
 inline void store_tail(float* p, Floats v, std::int64_t count) {
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1u), (__m512)v);
@@ -30,6 +38,7 @@ inline void store_tail(float* p, Floats v, std::int64_t count) {
 #endif
 }
 inline void store_tail(bf16* p, Floats v, std::int64_t count) { store_first(p, v, count); }
+inline void store_tail(f16* p, Floats v, std::int64_t count) { store_first(p, v, count); }
 
 // sum(v), in registers: rows are short enough that the fold of each dot product shows.
 inline float fold(Floats v) {
@@ -147,6 +156,25 @@ float sum_of_squares(const T* x, std::int64_t width) {
   return sum(total);
 }
 
+template <class T>
+float max_magnitude(const T* x, std::int64_t width) {
+  Floats largest = {};
+  std::int64_t c = 0;
+  for (; c + kLanes <= width; c += kLanes) {
+    const Floats v = load(x + c);
+    largest = max(max(v, -v), largest);
+  }
+  if (c < width) {
+    const Floats v = load_tail(x + c, width - c);
+    largest = max(max(v, -v), largest);
+  }
+  float result = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    result = largest[lane] > result ? largest[lane] : result;
+  }
+  return result;
+}
+
 template <class From, class To>
 void scale_row(const From* x, float scale, std::int64_t width, To* y) {
   std::int64_t c = 0;
@@ -201,10 +229,12 @@ float exp_minus(float* x, std::int64_t count, float shift) {
 
 template <class T>
 constexpr RowKernels<T> kernels_of() {
-  return {dot_rows<T>, add_rows<T>, sum_of_squares<T>, scale_row<T, float>, scale_row<float, T>};
+  return {dot_rows<T>,      add_rows<T>,         sum_of_squares<T>,
+          max_magnitude<T>, scale_row<T, float>, scale_row<float, T>};
 }
 
-constexpr RowTable kTable = {kernels_of<float>(), kernels_of<bf16>(), dot, axpy, max_of, exp_minus};
+constexpr RowTable kTable = {
+    kernels_of<float>(), kernels_of<bf16>(), kernels_of<f16>(), dot, axpy, max_of, exp_minus};
 
 }  // namespace
 

@@ -19,6 +19,7 @@ struct RowKernels {
   void (*add)(const T* rows, std::int64_t stride, const std::int32_t* index, const float* weights,
               std::int64_t count, std::int64_t width, float* out);
   float (*sum_of_squares)(const T* x, std::int64_t width);
+  float (*max_magnitude)(const T* x, std::int64_t width);  // of numbers: a NaN is passed over
   void (*widen)(const T* x, float scale, std::int64_t width, float* y);   // y = x * scale
   void (*narrow)(const float* x, float scale, std::int64_t width, T* y);  // y = x * scale
 };
@@ -26,6 +27,7 @@ struct RowKernels {
 struct RowTable {
   RowKernels<float> f32;
   RowKernels<bf16> narrow16;
+  RowKernels<f16> half16;
   float (*dot)(const float* x, const float* y, std::int64_t width);
   void (*axpy)(float a, const float* x, std::int64_t width, float* y);  // y += a * x
   float (*max)(const float* x, std::int64_t count);                     // -infinity of none
@@ -44,6 +46,11 @@ inline const RowKernels<float>& row_kernels<float>(SimdLevel level) {
 template <>
 inline const RowKernels<bf16>& row_kernels<bf16>(SimdLevel level) {
   return row_table(level).narrow16;
+}
+
+template <>
+inline const RowKernels<f16>& row_kernels<f16>(SimdLevel level) {
+  return row_table(level).half16;
 }
 
 }  // namespace turbogr

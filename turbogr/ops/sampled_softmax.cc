@@ -1,5 +1,6 @@
 #include "turbogr/ops/sampled_softmax.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -21,6 +22,22 @@ void check_indices(const Context& ctx, const char* op, const char* name, const s
             " for ", bound, " rows of items; it must be at least 0 and below that");
 }
 
+// Each token once.
+void check_order(const Context& ctx, const char* op, View<const std::int32_t, 1> order,
+                 std::int64_t tokens) {
+  check_vector(op, "order", order, tokens);
+  if (ctx.device() != Device::kCpu) return;
+  WorkspaceScope scratch(ctx.workspace());
+  const View<std::uint8_t, 1> seen = scratch.take<std::uint8_t>(tokens);
+  std::fill_n(seen.data, tokens, std::uint8_t{0});
+  for (std::int64_t place = 0; place < tokens; ++place) {
+    const std::int32_t token = order(place);
+    TGR_CHECK(token >= 0 && token < tokens && seen(token) == 0, op, ": order names token ", token,
+              " at place ", place, "; it must name each of ", tokens, " tokens once");
+    seen(token) = 1;
+  }
+}
+
 template <class T>
 void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& problem) {
   const SampledSoftmaxInputs<T>& in = problem.inputs;
@@ -31,22 +48,42 @@ void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& 
   TGR_CHECK(options.eps > 0 || !options.normalize, op, ": eps is ", options.eps,
             "; normalising needs one above 0");
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  TGR_CHECK(in.items.rows <= kMost && tokens <= kMost, op, ": ", tokens, " tokens and ",
-            in.items.rows, " items; at most 2^31 - 1 of each fit one call");
+  const std::int64_t items = problem.num_items();
+  TGR_CHECK(items <= kMost && tokens <= kMost, op, ": ", tokens, " tokens and ", items,
+            " items; at most 2^31 - 1 of each fit one call");
   check_rows(op, "query", in.query, tokens, in.query.cols);
   check_rows(op, "items", in.items, in.items.rows, in.query.cols);
+  if (problem.half()) {
+    TGR_CHECK(problem.candidates != Candidates::kAll, op,
+              ": f16 rows are for sampled negatives; leave negative_items empty");
+    check_rows(op, "negative_items", in.negative_items.values, items, in.query.cols);
+    check_vector(op, "scale of negative_items", in.negative_items.scale, items);
+    TGR_CHECK(in.items.rows <= items, op, ": ", in.items.rows, " items and ", items,
+              " negative_items; the same rows stand first in both, so items has no more");
+  }
   check_vector(op, "positive", in.positive, tokens);
   check_indices(ctx, op, "positive", in.positive.data, tokens, in.items.rows);
   if (problem.candidates == Candidates::kOwn) {
     TGR_CHECK(in.negatives.shape[0] == tokens, op, ": negatives of ", in.negatives.shape[0],
               " tokens for ", tokens, "; give each its own, or shared ones");
-    check_indices(ctx, op, "negative", in.negatives.data, in.negatives.size(), in.items.rows);
+    check_indices(ctx, op, "negative", in.negatives.data, in.negatives.size(), items);
   } else if (problem.candidates == Candidates::kShared) {
     check_indices(ctx, op, "negative", in.shared_negatives.data, in.shared_negatives.shape[0],
-                  in.items.rows);
+                  items);
   }
   if (in.correction.data != nullptr) {
-    check_vector(op, "correction", in.correction, in.items.rows);
+    check_vector(op, "correction", in.correction, items);
+  }
+  TGR_CHECK(ctx.device() == Device::kCpu ||
+                (options.sharing == NegativeSharing::kNone && !problem.half()),
+            op, ": sharing and f16 rows run on the CPU only; use neither on a GPU");
+  TGR_CHECK(options.sharing_factor >= 1, op, ": a sharing factor of ", options.sharing_factor,
+            "; it must be 1 or more");
+  if (options.sharing != NegativeSharing::kNone) {
+    TGR_CHECK(problem.candidates == Candidates::kOwn, op,
+              ": tokens with one set of negatives have nothing to share; give each its own, or set "
+              "sharing to kNone");
+    check_order(ctx, op, in.order, tokens);
   }
 }
 
@@ -57,7 +94,10 @@ SoftmaxProblem<T> sampled_problem(const char* op, const SampledSoftmaxInputs<T>&
   const bool shared = inputs.shared_negatives.data != nullptr;
   TGR_CHECK(own != shared || inputs.query.rows == 0, op, ": ", own ? "both" : "neither",
             " of negatives and shared_negatives given; give one of them");
-  return {inputs, own || !shared ? Candidates::kOwn : Candidates::kShared, options};
+  SoftmaxProblem<T> problem = {inputs, own || !shared ? Candidates::kOwn : Candidates::kShared,
+                               options};
+  if (options.sharing == NegativeSharing::kNone) problem.inputs.order = {};
+  return problem;
 }
 
 template <class T>
@@ -79,7 +119,7 @@ void backward(const Context& ctx, const char* op, const SoftmaxProblem<T>& probl
   check_vector(op, "log_sum_exp", log_sum_exp, problem.tokens());
   check_vector(op, "dloss", dloss, problem.tokens());
   check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
-  check_rows(op, "ditems", ditems, problem.inputs.items.rows, problem.width());
+  check_rows(op, "ditems", ditems, problem.num_items(), problem.width());
   if (problem.tokens() == 0) return;
   const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) {
@@ -125,12 +165,13 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 }
 
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives) {
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options) {
   std::size_t bytes = 0;
   on_device(ctx, [&](auto device) {
-    bytes = kernels::softmax_workspace_bytes(device, tokens, items, width, own_negatives);
+    bytes = kernels::softmax_workspace_bytes(device, tokens, items, width, own_negatives, options);
   });
-  return bytes;
+  return std::max(bytes, workspace_bytes_of<std::uint8_t>(tokens));
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \

@@ -7,9 +7,19 @@
 // A negative that is the positive's item is masked. With `normalize`, u = x / max(|x|, eps) and the
 // same for items; gradients go through it.
 //
+// Tokens may share their own negatives, factor k: in the ring of `order`, a token also competes
+// with the negatives of the k - 1 tokens after it. Two readings:
+//   logits      a partner's logits as they are, o_p . n_pj: no new product
+//   embeddings  its negatives' rows, o_i . n_pj: new products, no new rows
+// A partner's negative that is my positive is masked; one that is the partner's own positive has no
+// logit to share, so it is masked too under `logits`. Gradients reach whatever made a logit.
+//
 //   sampled_softmax<bf16>(ctx, inputs, {.temperature = 0.05}, {loss, log_sum_exp});
 //   sampled_softmax_backward<bf16>(ctx, inputs, {.temperature = 0.05}, log_sum_exp, dloss,
 //                                  dquery, ditems);
+//
+// Negatives may be read from f16 rows while positives stay in full precision; the gradient is that
+// of the rows as they were read.
 //
 // N tokens, R negatives, U distinct items (V in full_softmax), D width.
 #pragma once
@@ -20,6 +30,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/half_rows.h"
 
 namespace turbogr::ops {
 
@@ -33,12 +44,21 @@ struct SampledSoftmaxInputs {
   View<const std::int32_t, 1> shared_negatives;  // [R]
   // [U], subtracted from an item's logit where it is a negative: log(V q). Empty: none.
   View<const Accum<T>, 1> correction;
+  // [N], with options.sharing: the ring of tokens, each of them once.
+  View<const std::int32_t, 1> order;
+  // [U, D]: the rows negatives are read from, numbered like items. Then items need only hold the
+  // positives, [P, D] with P up to U. Empty: they are read from items.
+  HalfRows negative_items;
 };
+
+enum class NegativeSharing : std::uint8_t { kNone, kLogits, kEmbeddings };
 
 struct SoftmaxOptions {
   double temperature = 0.05;
   bool normalize = true;
   double eps = 1e-6;
+  NegativeSharing sharing = NegativeSharing::kNone;  // of tokens' own negatives
+  std::int64_t sharing_factor = 1;                   // k; fewer tokens than that share among all
 };
 
 template <class T>
@@ -75,6 +95,7 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 // its own negative, and D words a token where there are more than 8192 items. `own_negatives` is R
 // where tokens have their own, 0 where the set is shared or full.
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives);
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options = {});
 
 }  // namespace turbogr::ops

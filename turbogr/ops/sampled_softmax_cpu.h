@@ -14,9 +14,11 @@ namespace turbogr::ops::kernels {
 // 1 / max(|row|, eps), or 1 without normalisation.
 template <class A>
 struct InverseNorms {
-  View<A, 1> query;  // [N]
-  View<A, 1> items;  // [U]
-  A clamped;         // an inverse at or above this came from eps: its row's length has no gradient
+  View<A, 1> query;      // [N]
+  View<A, 1> items;      // [U]
+  View<A, 1> negatives;  // [U], of the rows negatives are read from
+  View<A, 1> reading;    // [U]: stored values of a negative's row times this are its unit row
+  A clamped;  // an inverse at or above this came from eps: its row's length has no gradient
 
   bool projects(A inverse) const { return inverse < clamped; }
 };
@@ -25,8 +27,9 @@ template <class T>
 InverseNorms<Accum<T>> take_inverse_norms(Cpu cpu, WorkspaceScope& scratch,
                                           const SoftmaxProblem<T>& problem);
 
-// The terms of item gradients, one a pair: ditem += inverse norm * (sum of weight * query
-//   - item / |item| * sum of along). Pair p belongs to token first_token + p / pairs_per_token.
+// The terms of item gradients, one a pair: ditem += sum of weight * query
+//   - inverse norm * item / |item| * sum of along. Pair p belongs to the token at first_place + p /
+//   pairs_per_token; the first pair of a token is its positive.
 struct ItemPairs {
   Keyed<std::uint32_t>* pairs;  // [P] key: the item's row, position: p
   Keyed<std::uint32_t>* spare;  // [P]
@@ -44,13 +47,21 @@ struct ItemPairs {
   }
 };
 
-// Adds the pairs of each item in token order; the order never depends on threads.
+// Adds the pairs of each item in the order of places; the order never depends on threads.
 template <class T>
 void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
-                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_token,
+                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_place,
                         std::int64_t pairs_per_token, Rows<float> ditems);
 
-// x . item / (|x| |item| temperature) for one row, the query already scaled.
+// Dot products with, and weighted sums of, the rows that negatives are read from: as stored.
+template <class T>
+void dot_negatives(Cpu cpu, const SoftmaxProblem<T>& problem, const float* query,
+                   const std::int32_t* rows, std::int64_t count, float* out);
+template <class T>
+void add_negatives(Cpu cpu, const SoftmaxProblem<T>& problem, const std::int32_t* rows,
+                   const float* weights, std::int64_t count, float* out);
+
+// x . item / (|x| |item| temperature) for one positive, the query already scaled.
 template <class T>
 float scaled_logit(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
                    const float* scaled_query, std::int32_t row);
@@ -76,7 +87,7 @@ void softmax_shared_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
                              Rows<T> dquery, Rows<float> ditems);
 
 std::size_t softmax_own_workspace_bytes(int threads, std::int64_t tokens, std::int64_t width,
-                                        std::int64_t num_negatives);
+                                        std::int64_t num_negatives, const SoftmaxOptions& options);
 std::size_t softmax_shared_workspace_bytes(int threads, std::int64_t tokens, std::int64_t width);
 
 }  // namespace turbogr::ops::kernels

@@ -137,7 +137,8 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
 }
 
 std::size_t softmax_workspace_bytes(Cuda, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives) {
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions&) {
   const std::size_t norms = workspace_bytes_of<double>(tokens) + workspace_bytes_of<double>(items);
   if (own_negatives > 0) return norms + cuda_own_workspace_bytes(tokens, width, own_negatives);
   return norms + cuda_shared_workspace_bytes(tokens, items, width);

@@ -1,6 +1,8 @@
 // What a device fills in for sampled_softmax.h.
 #pragma once
 
+#include <algorithm>
+
 #include "turbogr/ops/sampled_softmax.h"
 
 namespace turbogr::ops::kernels {
@@ -21,6 +23,10 @@ struct SoftmaxProblem {
            : candidates == Candidates::kShared ? inputs.shared_negatives.shape[0]
                                                : inputs.items.rows;
   }
+  bool half() const { return !inputs.negative_items.empty(); }
+  std::int64_t num_items() const {
+    return half() ? inputs.negative_items.rows() : inputs.items.rows;
+  }
   // The row of the r-th candidate of a token.
   std::int32_t negative(std::int64_t token, std::int64_t r) const {
     return candidates == Candidates::kOwn      ? inputs.negatives(token, r)
@@ -29,6 +35,21 @@ struct SoftmaxProblem {
   }
   Accum<T> correction(std::int64_t row) const {
     return inputs.correction.empty() ? Accum<T>{0} : inputs.correction(row);
+  }
+
+  // Sharing. Tokens stand in a ring; without sharing in the order they come.
+  bool shares(NegativeSharing reading) const {
+    return options.sharing == reading && num_sharers() > 1;
+  }
+  std::int64_t num_sharers() const {
+    return options.sharing == NegativeSharing::kNone ? 1
+                                                     : std::min(options.sharing_factor, tokens());
+  }
+  // The token at a place of the ring; places from -tokens() to 2 * tokens() - 1 go round.
+  std::int32_t token_at(std::int64_t place) const {
+    if (place >= tokens()) place -= tokens();
+    if (place < 0) place += tokens();
+    return inputs.order.empty() ? static_cast<std::int32_t>(place) : inputs.order(place);
   }
 };
 
@@ -47,8 +68,10 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                       Rows<T> dquery, Rows<Accum<T>> ditems);
 
 std::size_t softmax_workspace_bytes(Cpu cpu, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives);
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options);
 std::size_t softmax_workspace_bytes(Cuda cuda, std::int64_t tokens, std::int64_t items,
-                                    std::int64_t width, std::int64_t own_negatives);
+                                    std::int64_t width, std::int64_t own_negatives,
+                                    const SoftmaxOptions& options);
 
 }  // namespace turbogr::ops::kernels

@@ -1,80 +1,84 @@
-// Each token has negatives of its own: dot products with rows picked by index, limited by the
-// memory those rows come from.
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "turbogr/ops/row_simd.h"
-#include "turbogr/ops/sampled_softmax_cpu.h"
+// Each token has negatives of its own, and perhaps its partners': dot products with rows picked by
+// index, limited by the memory those rows come from.
+#include "turbogr/ops/sampled_softmax_own_cpu.h"
 
 namespace turbogr::ops::kernels {
 namespace {
 
-constexpr std::int64_t kBatch = 256;         // negatives at a time
-constexpr std::int64_t kMaxPairs = 1 << 19;  // of a round of backward: 12 MB of scratch
-constexpr std::int64_t kTokenGrain = 8;
-
 std::int64_t round_tokens(std::int64_t tokens, std::int64_t num_negatives) {
-  return std::clamp(kMaxPairs / (num_negatives + 1), std::int64_t{1},
+  return std::clamp(kMaxOwnPairs / (num_negatives + 1), std::int64_t{1},
                     std::max(tokens, std::int64_t{1}));
 }
 
-// Logits of up to kBatch negatives of a token from `begin`: plain, and as they enter the softmax.
+// How many tokens' negatives a query is multiplied with.
 template <class T>
-struct NegativeBatch {
-  const std::int32_t* rows = nullptr;
-  std::int64_t count = 0;
-  float logits[kBatch];
-  float corrected[kBatch];
+std::int64_t owners_of(const SoftmaxProblem<T>& problem) {
+  return problem.shares(NegativeSharing::kEmbeddings) ? problem.num_sharers() : 1;
+}
 
-  void fill(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
-            const float* scaled_query, std::int64_t token, std::int64_t begin) {
-    const SampledSoftmaxInputs<T>& in = problem.inputs;
-    rows = &in.negatives(token, begin);
-    count = std::min(kBatch, in.negatives.shape[1] - begin);
-    row_kernels<T>(cpu.simd).dot(scaled_query, in.items.data, in.items.stride, rows, count,
-                                 problem.width(), logits);
-    const std::int32_t positive = in.positive(token);
-    for (std::int64_t j = 0; j < count; ++j) {
-      logits[j] *= norms.items(rows[j]);
-      corrected[j] = rows[j] == positive ? -std::numeric_limits<float>::infinity()
-                                         : logits[j] - problem.correction(rows[j]);
-    }
+// Turns a batch's logits into their gradients, in `corrected`. Under shared logits those of a token
+// count for it and for the tokens before it in the ring.
+template <class T>
+void take_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, std::int64_t place,
+                    View<const float, 1> log_sum_exp, View<const float, 1> dloss,
+                    NegativeBatch<T>& batch) {
+  const RowTable& table = row_table(cpu.simd);
+  const std::int32_t self = problem.token_at(place);
+  if (!problem.shares(NegativeSharing::kLogits)) {
+    table.exp_minus(batch.corrected, batch.count, log_sum_exp(self));
+    for (std::int64_t j = 0; j < batch.count; ++j) batch.corrected[j] *= dloss(self);
+    return;
   }
-};
+  float total[kNegativeBatch] = {};
+  float share[kNegativeBatch];
+  for (std::int64_t m = 0; m < problem.num_sharers(); ++m) {
+    const std::int32_t user = problem.token_at(place - m);
+    const std::int32_t positive = problem.inputs.positive(user);
+    for (std::int64_t j = 0; j < batch.count; ++j) {
+      share[j] =
+          batch.rows[j] == positive ? -std::numeric_limits<float>::infinity() : batch.corrected[j];
+    }
+    table.exp_minus(share, batch.count, log_sum_exp(user));
+    table.axpy(dloss(user), share, batch.count, total);
+  }
+  std::copy_n(total, batch.count, batch.corrected);
+}
 
 }  // namespace
 
 template <class T>
 void softmax_own(Cpu cpu, const SoftmaxProblem<T>& problem, const SoftmaxOutput<T>& output) {
+  if (problem.shares(NegativeSharing::kLogits)) {
+    softmax_shared_logits<T>(cpu, problem, output);
+    return;
+  }
   WorkspaceScope scratch(cpu.workspace);
   const InverseNorms<float> norms = take_inverse_norms(cpu, scratch, problem);
   const auto queries = scratch.take<float, 2>({cpu.pool.size(), problem.width()});
-  const RowTable& table = row_table(cpu.simd);
   const auto scale = static_cast<float>(1.0 / problem.options.temperature);
-  parallel_ranges(
-      cpu.pool, problem.tokens(), kTokenGrain,
-      [&](std::int64_t begin, std::int64_t end, int worker) {
-        float* query = queries.data + worker * problem.width();
-        NegativeBatch<T> batch;
-        for (std::int64_t i = begin; i < end; ++i) {
-          row_kernels<T>(cpu.simd).widen(problem.inputs.query.row(i), norms.query(i) * scale,
-                                         problem.width(), query);
-          const float positive =
-              scaled_logit(cpu, problem, norms, query, problem.inputs.positive(i));
-          float largest = positive;
-          float sum = 1.0f;
-          for (std::int64_t r = 0; r < problem.num_negatives(); r += kBatch) {
-            batch.fill(cpu, problem, norms, query, i, r);
-            const float higher = std::max(largest, table.max(batch.corrected, batch.count));
-            sum = sum * std::exp(largest - higher) +
-                  table.exp_minus(batch.corrected, batch.count, higher);
-            largest = higher;
-          }
-          output.log_sum_exp(i) = largest + std::log(sum);
-          output.loss(i) = largest - positive + std::log(sum);
-        }
-      });
+  parallel_ranges(cpu.pool, problem.tokens(), kOwnTokenGrain,
+                  [&](std::int64_t begin, std::int64_t end, int worker) {
+                    float* query = queries.data + worker * problem.width();
+                    NegativeBatch<T> batch;
+                    for (std::int64_t place = begin; place < end; ++place) {
+                      const std::int64_t i = problem.token_at(place);
+                      const std::int32_t positive = problem.inputs.positive(i);
+                      row_kernels<T>(cpu.simd).widen(problem.inputs.query.row(i),
+                                                     norms.query(i) * scale, problem.width(),
+                                                     query);
+                      const float logit = scaled_logit(cpu, problem, norms, query, positive);
+                      RunningSum total = {logit};
+                      for (std::int64_t m = 0; m < owners_of(problem); ++m) {
+                        const std::int64_t owner = problem.token_at(place + m);
+                        for (std::int64_t r = 0; r < problem.num_negatives(); r += kNegativeBatch) {
+                          batch.fill(cpu, problem, norms, query, positive, owner, r);
+                          total.add(row_table(cpu.simd), batch.corrected, batch.count);
+                        }
+                      }
+                      output.log_sum_exp(i) = total.largest + std::log(total.sum);
+                      output.loss(i) = total.largest - logit + std::log(total.sum);
+                    }
+                  });
 }
 
 template <class T>
@@ -84,8 +88,9 @@ void softmax_own_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
   WorkspaceScope scratch(cpu.workspace);
   const SampledSoftmaxInputs<T>& in = problem.inputs;
   const std::int64_t width = problem.width();
-  const std::int64_t per_token = problem.num_negatives() + 1;
-  const std::int64_t round = round_tokens(problem.tokens(), problem.num_negatives());
+  const std::int64_t products = owners_of(problem) * problem.num_negatives();  // a token
+  const std::int64_t per_token = products + 1;
+  const std::int64_t round = round_tokens(problem.tokens(), products);
   const InverseNorms<float> norms = take_inverse_norms(cpu, scratch, problem);
   const auto buffers = scratch.take<float, 3>({cpu.pool.size(), 2, width});
   const ItemPairs pairs(scratch, round * per_token);
@@ -95,12 +100,13 @@ void softmax_own_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
   for (std::int64_t first = 0; first < problem.tokens(); first += round) {
     const std::int64_t count = std::min(round, problem.tokens() - first);
     parallel_ranges(
-        cpu.pool, count, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
+        cpu.pool, count, kOwnTokenGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
           float* query = &buffers(worker, 0, 0);
           float* v = &buffers(worker, 1, 0);
           NegativeBatch<T> batch;
           for (std::int64_t local = begin; local < end; ++local) {
-            const std::int64_t i = first + local;
+            const std::int64_t place = first + local;
+            const std::int64_t i = problem.token_at(place);
             const float query_scale = norms.query(i) * scale;
             rows.widen(in.query.row(i), query_scale, width, query);
             std::fill(v, v + width, 0.0f);
@@ -108,19 +114,23 @@ void softmax_own_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
             const std::int32_t positive = in.positive(i);
             const float logit = scaled_logit(cpu, problem, norms, query, positive);
             const float g = dloss(i) * std::expm1(logit - log_sum_exp(i));
-            pairs.set(p++, positive, g * query_scale, g * logit);
             const float weight = g * norms.items(positive);
+            pairs.set(p++, positive, weight * query_scale, g * logit);
             rows.add(in.items.data, in.items.stride, &positive, &weight, 1, width, v);
-            for (std::int64_t r = 0; r < problem.num_negatives(); r += kBatch) {
-              batch.fill(cpu, problem, norms, query, i, r);
-              row_table(cpu.simd).exp_minus(batch.corrected, batch.count, log_sum_exp(i));
-              for (std::int64_t j = 0; j < batch.count; ++j) {
-                const float gradient = dloss(i) * batch.corrected[j];
-                pairs.set(p++, batch.rows[j], gradient * query_scale, gradient * batch.logits[j]);
-                batch.corrected[j] = gradient * norms.items(batch.rows[j]);
+            for (std::int64_t m = 0; m < owners_of(problem); ++m) {
+              const std::int64_t owner = problem.token_at(place + m);
+              for (std::int64_t r = 0; r < problem.num_negatives(); r += kNegativeBatch) {
+                batch.fill(cpu, problem, norms, query, positive, owner, r);
+                take_gradients(cpu, problem, place, log_sum_exp, dloss, batch);
+                for (std::int64_t j = 0; j < batch.count; ++j) {
+                  const float gradient = batch.corrected[j];
+                  const std::int32_t row = batch.rows[j];
+                  pairs.set(p++, row, gradient * norms.negatives(row) * query_scale,
+                            gradient * batch.logits[j]);
+                  batch.corrected[j] = gradient * norms.reading(row);
+                }
+                add_negatives(cpu, problem, batch.rows, batch.corrected, batch.count, v);
               }
-              rows.add(in.items.data, in.items.stride, batch.rows, batch.corrected, batch.count,
-                       width, v);
             }
             finish_query_gradient(cpu, problem, norms, i, query, v, dquery);
           }
@@ -130,9 +140,17 @@ void softmax_own_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
 }
 
 std::size_t softmax_own_workspace_bytes(int threads, std::int64_t tokens, std::int64_t width,
-                                        std::int64_t num_negatives) {
-  return workspace_bytes_of<float>(threads * 2 * width) +
-         ItemPairs::workspace_bytes(round_tokens(tokens, num_negatives) * (num_negatives + 1));
+                                        std::int64_t num_negatives, const SoftmaxOptions& options) {
+  const std::int64_t sharers =
+      std::clamp(options.sharing_factor, std::int64_t{1}, std::max(tokens, std::int64_t{1}));
+  const std::int64_t owners = options.sharing == NegativeSharing::kEmbeddings ? sharers : 1;
+  const std::int64_t products = owners * num_negatives;
+  const std::size_t backward =
+      workspace_bytes_of<float>(threads * 2 * width) +
+      ItemPairs::workspace_bytes(round_tokens(tokens, products) * (products + 1));
+  if (options.sharing != NegativeSharing::kLogits) return backward;
+  return std::max(backward, softmax_shared_logits_workspace_bytes(threads, tokens, width,
+                                                                  num_negatives, sharers));
 }
 
 #define TGR_INSTANTIATE(T)                                                                   \

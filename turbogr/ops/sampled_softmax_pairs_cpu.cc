@@ -21,7 +21,7 @@ std::size_t ItemPairs::workspace_bytes(std::int64_t count) {
 
 template <class T>
 void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
-                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_token,
+                        const ItemPairs& pairs, std::int64_t count, std::int64_t first_place,
                         std::int64_t pairs_per_token, Rows<float> ditems) {
   // Cut as in sum_groups of embedding_cpu.cc: a piece owns the items whose pairs start in it; an
   // item with very many pairs is cut by columns.
@@ -31,7 +31,7 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
   constexpr std::int64_t kWide = 512;
   constexpr std::int64_t kBatch = 256;
   const auto bits =
-      static_cast<int>(std::bit_width(static_cast<std::uint32_t>(problem.inputs.items.rows)));
+      static_cast<int>(std::bit_width(static_cast<std::uint32_t>(problem.num_items())));
   const Keyed<std::uint32_t>* sorted =
       radix_sort(cpu.pool, pairs.pairs, pairs.spare, count, bits, pairs.histogram);
   const RowKernels<T>& rows = row_kernels<T>(cpu.simd);
@@ -41,27 +41,36 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
   const auto add_columns = [&](std::int64_t begin, std::int64_t end, std::int64_t column,
                                std::int64_t cols) {
     float sums[kWide] = {};
-    float along = 0;
+    float along[2] = {};  // of rows read from items, and from f16 rows
+    bool has[2] = {};
     std::int32_t tokens[kBatch];
     float weights[kBatch];
     for (std::int64_t first = begin; first < end; first += kBatch) {
       const std::int64_t batch = std::min(kBatch, end - first);
       for (std::int64_t j = 0; j < batch; ++j) {
         const std::uint32_t p = sorted[first + j].position;
-        tokens[j] = static_cast<std::int32_t>(first_token + p / pairs_per_token);
+        tokens[j] = problem.token_at(first_place + p / pairs_per_token);
         weights[j] = pairs.weight[p];
-        along += pairs.along[p];
+        const std::size_t kind = problem.half() && p % pairs_per_token != 0 ? 1 : 0;
+        along[kind] += pairs.along[p];
+        has[kind] = true;
       }
       rows.add(query.data + column, query.stride, tokens, weights, batch, cols, sums);
     }
     const std::int64_t item = sorted[begin].key;
-    const float inverse = norms.items(item);
-    if (norms.projects(inverse)) {
-      float item_part[kWide];
-      rows.widen(problem.inputs.items.row(item) + column, inverse * along, cols, item_part);
+    float item_part[kWide];
+    if (has[0] && norms.projects(norms.items(item))) {
+      const float factor = norms.items(item) * norms.items(item) * along[0];
+      rows.widen(problem.inputs.items.row(item) + column, factor, cols, item_part);
       table.axpy(-1.0f, item_part, cols, sums);
     }
-    table.axpy(inverse, sums, cols, ditems.row(item) + column);
+    if (has[1] && norms.projects(norms.negatives(item))) {
+      const float factor = norms.negatives(item) * norms.reading(item) * along[1];
+      row_kernels<f16>(cpu.simd).widen(problem.inputs.negative_items.values.row(item) + column,
+                                       factor, cols, item_part);
+      table.axpy(-1.0f, item_part, cols, sums);
+    }
+    table.axpy(1.0f, sums, cols, ditems.row(item) + column);
   };
   const auto starts = [&](std::int64_t p) { return p == 0 || sorted[p].key != sorted[p - 1].key; };
   const auto end_of = [&](std::int64_t p) {
@@ -99,6 +108,32 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
 }
 
 template <class T>
+void dot_negatives(Cpu cpu, const SoftmaxProblem<T>& problem, const float* query,
+                   const std::int32_t* rows, std::int64_t count, float* out) {
+  const SampledSoftmaxInputs<T>& in = problem.inputs;
+  if (problem.half()) {
+    const Rows<const f16> half = in.negative_items.values;
+    row_kernels<f16>(cpu.simd).dot(query, half.data, half.stride, rows, count, half.cols, out);
+  } else {
+    row_kernels<T>(cpu.simd).dot(query, in.items.data, in.items.stride, rows, count, in.items.cols,
+                                 out);
+  }
+}
+
+template <class T>
+void add_negatives(Cpu cpu, const SoftmaxProblem<T>& problem, const std::int32_t* rows,
+                   const float* weights, std::int64_t count, float* out) {
+  const SampledSoftmaxInputs<T>& in = problem.inputs;
+  if (problem.half()) {
+    const Rows<const f16> half = in.negative_items.values;
+    row_kernels<f16>(cpu.simd).add(half.data, half.stride, rows, weights, count, half.cols, out);
+  } else {
+    row_kernels<T>(cpu.simd).add(in.items.data, in.items.stride, rows, weights, count,
+                                 in.items.cols, out);
+  }
+}
+
+template <class T>
 float scaled_logit(Cpu cpu, const SoftmaxProblem<T>& problem, const InverseNorms<float>& norms,
                    const float* scaled_query, std::int32_t row) {
   float value = 0;
@@ -122,14 +157,18 @@ void finish_query_gradient(Cpu cpu, const SoftmaxProblem<T>& problem,
   row_kernels<T>(cpu.simd).narrow(v, inverse / temperature, problem.width(), dquery.row(token));
 }
 
-#define TGR_INSTANTIATE(T)                                                                        \
-  template void add_item_gradients<T>(Cpu, const SoftmaxProblem<T>&, const InverseNorms<float>&,  \
-                                      const ItemPairs&, std::int64_t, std::int64_t, std::int64_t, \
-                                      Rows<float>);                                               \
-  template float scaled_logit<T>(Cpu, const SoftmaxProblem<T>&, const InverseNorms<float>&,       \
-                                 const float*, std::int32_t);                                     \
-  template void finish_query_gradient<T>(Cpu, const SoftmaxProblem<T>&,                           \
-                                         const InverseNorms<float>&, std::int64_t, const float*,  \
+#define TGR_INSTANTIATE(T)                                                                         \
+  template void add_item_gradients<T>(Cpu, const SoftmaxProblem<T>&, const InverseNorms<float>&,   \
+                                      const ItemPairs&, std::int64_t, std::int64_t, std::int64_t,  \
+                                      Rows<float>);                                                \
+  template void dot_negatives<T>(Cpu, const SoftmaxProblem<T>&, const float*, const std::int32_t*, \
+                                 std::int64_t, float*);                                            \
+  template void add_negatives<T>(Cpu, const SoftmaxProblem<T>&, const std::int32_t*, const float*, \
+                                 std::int64_t, float*);                                            \
+  template float scaled_logit<T>(Cpu, const SoftmaxProblem<T>&, const InverseNorms<float>&,        \
+                                 const float*, std::int32_t);                                      \
+  template void finish_query_gradient<T>(Cpu, const SoftmaxProblem<T>&,                            \
+                                         const InverseNorms<float>&, std::int64_t, const float*,   \
                                          float*, Rows<T>);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -32,9 +32,13 @@ struct NegativeBlock {
       rows[column] = problem.negative(0, begin + j);
       correction[column] = problem.correction(rows[column]);
     }
-    block.fill<T>(
-        cpu, problem.inputs.items, count, [&](std::int64_t j) { return row(j); },
-        [&](std::int64_t j) { return norms.items(row(j)); });
+    const auto row_of = [&](std::int64_t j) { return row(j); };
+    const auto scale_of = [&](std::int64_t j) { return norms.reading(row(j)); };
+    if (problem.half()) {
+      block.fill<f16>(cpu, problem.inputs.negative_items.values, count, row_of, scale_of);
+    } else {
+      block.fill<T>(cpu, problem.inputs.items, count, row_of, scale_of);
+    }
   }
   std::int32_t row(std::int64_t j) const { return rows[static_cast<std::size_t>(j)]; }
   LogitRow logit_row(float* scores, std::int32_t positive) const {
@@ -132,7 +136,8 @@ struct Round {
         const std::int32_t positive = in.positive(i);
         const float logit = scaled_logit(cpu, problem, norms, query, positive);
         const float gradient = dloss(i) * std::expm1(logit - log_sum_exp(i));
-        pairs.set(local, positive, gradient * query_scale, gradient * logit);
+        pairs.set(local, positive, gradient * norms.items(positive) * query_scale,
+                  gradient * logit);
         widen_padded<T>(cpu.simd, in.items.row(positive), gradient * norms.items(positive),
                         problem.width(), &v(local, 0));
       }
@@ -188,7 +193,7 @@ struct Round {
     const RowTable& table = row_table(cpu.simd);
     parallel_ranges(cpu.pool, block.count, 32, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t j = begin; j < end; ++j) {
-        const bool projects = norms.projects(norms.items(negatives.row(j)));
+        const bool projects = norms.projects(norms.negatives(negatives.row(j)));
         item_along(j) =
             projects ? table.dot(block.rows + j * stride, &item_sums(j, 0), stride) : 0.0f;
       }
@@ -199,7 +204,7 @@ struct Round {
       for (std::int64_t j = 0; j < block.count; ++j) {
         float* sums = &item_sums(j, begin);
         table.axpy(-item_along(j), block.rows + j * stride + begin, end - begin, sums);
-        table.axpy(norms.items(negatives.row(j)), sums, end - begin,
+        table.axpy(norms.negatives(negatives.row(j)), sums, end - begin,
                    ditems.row(negatives.row(j)) + begin);
       }
     });

@@ -44,6 +44,8 @@ struct ModelConfig {
   bool affine = false;
   bool concat = false;
   std::int64_t window = 0;
+  std::int64_t prefix = 0;
+  std::int64_t targets = 0;
   bool actions = false;
   double temperature = 0.05;
 
@@ -98,6 +100,13 @@ struct NegativesConfig {
   std::int64_t count = 128;
   std::string set = "token";
   std::string sampler = "uniform";
+  double alpha = 0.75;
+  std::vector<std::int64_t> mix;
+  bool correction = true;
+  std::string sharing = "none";
+  std::int64_t sharing_factor = 1;
+  std::string dtype = "full";
+  bool half_table = false;
 
   bool operator==(const NegativesConfig&) const = default;
 };

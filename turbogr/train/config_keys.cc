@@ -96,7 +96,17 @@ ConfigRule cutoffs() {
             return !list.empty() &&
                    std::all_of(list.begin(), list.end(), [](std::int64_t k) { return k >= 1; });
           },
-          "a list of whole numbers, each at least 1"};
+          "not empty, each at least 1"};
+}
+
+ConfigRule parts_of_three() {
+  return {[](const ConfigValue& value) {
+            const auto& list = std::get<std::vector<std::int64_t>>(value);
+            const auto fits = [](std::int64_t part) { return part >= 0 && part <= 1 << 20; };
+            return list.empty() ||
+                   (list.size() == 3 && std::all_of(list.begin(), list.end(), fits));
+          },
+          "three whole numbers of 0 to 1048576, or none"};
 }
 
 template <class Section, class Field>
@@ -145,6 +155,10 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
       TGR_KEY(model, concat, anything(), "HSTU: project [U, a, U*a] instead of U*a"),
       TGR_KEY(model, window, at_least(0), "events a token sees back; 0: all"),
+      TGR_KEY(model, prefix, at_least(0),
+              "first events of a sequence that see all of it and are always seen; wants targets"),
+      TGR_KEY(model, targets, at_least(0),
+              "last events of a sequence, unseen by others: they alone predict; 0: all predict"),
       TGR_KEY(model, actions, anything(), "add an embedding of the action signals to the input"),
       TGR_KEY(model, temperature, positive(), "divides the cosine in the loss"),
 
@@ -195,7 +209,21 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(negatives, count, between(1, 1 << 24), "negatives R a token, or in the shared set"),
       TGR_KEY(negatives, set, one_of({"token", "batch"}),
               "a set of its own for each token, or one a batch"),
-      TGR_KEY(negatives, sampler, one_of({"uniform"}), "how negatives are drawn"),
+      TGR_KEY(
+          negatives, sampler, one_of({"uniform", "popularity", "in_batch", "mixed"}),
+          "how negatives are drawn: evenly, by count^alpha, from the batch's positives, or all"),
+      TGR_KEY(negatives, alpha, not_negative(), "popularity: power of an item's count; 0: uniform"),
+      TGR_KEY(negatives, mix, parts_of_three(),
+              "mixed: parts of uniform, popularity and in_batch, such as [2, 1, 1]"),
+      TGR_KEY(negatives, correction, anything(),
+              "take log(V q) off the logit of a negative drawn with probability q"),
+      TGR_KEY(negatives, sharing, one_of({"none", "logits", "embeddings"}),
+              "tokens also use their partners' negatives: the logits made, or the items"),
+      TGR_KEY(negatives, sharing_factor, between(1, 4096), "tokens k that share, itself included"),
+      TGR_KEY(negatives, dtype, one_of({"full", "f16"}),
+              "how negatives' rows are read: as positives are, or in f16 scaled row by row"),
+      TGR_KEY(negatives, half_table, anything(),
+              "f16: keep the whole table's copy in it, not only the rows of a step"),
 
       TGR_KEY(eval, every, at_least(0), "epochs between evaluations; 0: only at the end"),
       TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),

@@ -9,8 +9,8 @@
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
+#include "turbogr/ops/half_rows.h"
 #include "turbogr/ops/sampled_softmax.h"
-#include "turbogr/train/negative_sampler.h"
 
 namespace turbogr::train {
 namespace {
@@ -23,11 +23,15 @@ float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); 
 
 // The softmax's options are the same forward and backward.
 ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
-  return {.temperature = options.temperature, .normalize = true};
+  return {.temperature = options.temperature,
+          .normalize = true,
+          .sharing = options.negatives.sharing,
+          .sharing_factor = options.negatives.sharing_factor};
 }
 
 std::int64_t negatives_a_batch(const RetrievalOptions& options) {
-  return options.shared_negatives ? options.negatives : options.memory.capacity * options.negatives;
+  const NegativeOptions& negatives = options.negatives;
+  return negatives.shared ? negatives.count : options.memory.capacity * negatives.count;
 }
 
 double largest_magnitude(const Tensor& tensor) {
@@ -44,11 +48,13 @@ double largest_magnitude(const Tensor& tensor) {
 
 template <class T>
 RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
-                                      std::int64_t num_items)
+                                      std::int64_t num_items, std::span<const std::int64_t> counts)
     : options_(options),
       model_(ctx, options.model, options.memory),
       table_(num_items, options.model.width, options.table_optimiser, ctx.device()),
+      marks_(options.parts),
       touched_(num_items),
+      sampler_(options.negatives, num_items, counts),
       // Every token touches its item, its target and its negatives, and no more rows than there
       // are.
       touched_capacity_(std::min(num_items, options.accumulate * (2 * options.memory.capacity +
@@ -58,8 +64,10 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   const Device device = ctx.device();
   const std::int64_t n = options.memory.capacity;
   const std::int64_t width = options.model.width;
-  TGR_CHECK(options.negatives >= 1, "a loss over ", options.negatives,
-            " negatives; give at least 1");
+  const NegativeOptions& negatives = options.negatives;
+  TGR_CHECK(device == Device::kCpu || !negatives.half,
+            "negatives.dtype = \"f16\" on a GPU; this version reads them on the CPU only: set "
+            "negatives.dtype = \"full\"");
   std::vector<ops::UpdateSlice> slices;
   for (int i = 0; i < model_.parameters().size(); ++i) {
     Tensor& value = model_.parameters().value(i);
@@ -73,9 +81,18 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   slices_ = ops::UpdateSlices(ctx, std::move(slices));
   for (std::int64_t batch = 0; batch < options.accumulate; ++batch) {
     negative_ids_.emplace_back(DType::kI64, std::vector{negatives_a_batch(options)});
+    num_negatives_.push_back(0);
   }
+  sampler_.reserve_positives(options.accumulate * n);
+  if (negatives.sharing != ops::NegativeSharing::kNone) token_order_.reserve(n);
   rows_ = Tensor(dtype_of<T>(), {n, width}, device);
-  compact_ = Tensor(dtype_of<T>(), {touched_capacity_, width}, device);
+  const std::int64_t positives = std::min(num_items, options.accumulate * n);
+  compact_ = Tensor(dtype_of<T>(), {negatives.half ? positives : touched_capacity_, width}, device);
+  if (negatives.half) {
+    half_rows_ = Tensor(DType::kF16, {touched_capacity_, width}, device);
+    half_scale_ = Tensor(DType::kF32, {touched_capacity_}, device);
+  }
+  if (negatives.half_table) half_table_ = embedding::HalfTable(num_items, width);
   compact_gradient_ = Tensor(DType::kF32, {touched_capacity_, width}, device);
   dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
   loss_ = Tensor(DType::kF32, {n}, device);
@@ -90,9 +107,10 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
     result_events_.push_back(std::make_unique<Event>(ctx));
   }
 
-  const std::int64_t own = options.shared_negatives ? 0 : options.negatives;
+  const std::int64_t own = negatives.shared ? 0 : negatives.count;
   ctx.workspace().reserve(std::max(
-      {ops::softmax_workspace_bytes(ctx, n, touched_capacity_, width, own),
+      {ops::softmax_workspace_bytes(ctx, n, touched_capacity_, width, own,
+                                    softmax_options(options)),
        ops::sum_values_workspace_bytes(ctx, n), ops::squared_sum_workspace_bytes(ctx, slices_),
        ops::squared_sum_workspace_bytes(ctx, touched_capacity_ * width)}));
   ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(n));
@@ -104,16 +122,26 @@ std::size_t RetrievalTrainer<T>::feed_bytes() const {
   const auto n = static_cast<std::size_t>(options_.memory.capacity);
   const auto negatives = static_cast<std::size_t>(negatives_a_batch(options_));
   // Of a token: item, two times, row key, offset, unique place, group offset; signals, place,
-  // position, inverse; its input place.
-  const std::size_t a_batch = (n + 1) * (8 * 8 + 4 * 4) + negatives * 4 + 16 * 256;
+  // position, inverse, place in the ring; its input place.
+  // With targets: two counts a sequence, its place among those that predict, its weight.
+  const std::size_t marks = options_.parts.targets > 0 ? 3 * 8 + 4 : 0;
+  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
+  // Of a touched row: id, correction.
   return a_batch * static_cast<std::size_t>(options_.accumulate) +
-         static_cast<std::size_t>(touched_capacity_) * 8 + 256;
+         static_cast<std::size_t>(touched_capacity_) * (8 + 4) + 2 * 256;
 }
 
 template <class T>
 void RetrievalTrainer<T>::initialise(const Context& ctx) {
   model_.initialise(ctx, options_.seed);
   table_.initialise(ctx, options_.seed, options_.table_scale);
+  refresh(ctx);
+}
+
+template <class T>
+void RetrievalTrainer<T>::refresh(const Context& ctx) {
+  model_.refresh(ctx);
+  if (!half_table_.empty()) half_table_.assign(ctx, table_.weights());
 }
 
 template <class T>
@@ -126,62 +154,106 @@ model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& 
   input.query_times = feed_.put(ctx, data::view_of(batch.query_times));
   input.signals = feed_.put(ctx, data::view_of(batch.signals));
   input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
+  marks_.mark(batch.offsets_view(), training);
+  input.num_prefix = feed_.put(ctx, marks_.num_prefix());
+  input.num_targets = feed_.put(ctx, marks_.num_targets());
   input.training = training;
   input.seed = options_.seed;
   input.step = static_cast<std::uint64_t>(steps_done_);
   return input;
 }
 
-template <class T>
-View<std::int64_t, 2> RetrievalTrainer<T>::own_negatives(std::size_t batch, std::int64_t tokens) {
-  return {negative_ids_[batch].template view<std::int64_t, 1>().data, {tokens, options_.negatives}};
-}
-
 // All batches of an update share one set of touched rows, so that their gradients meet there.
 template <class T>
 void RetrievalTrainer<T>::draw_and_mark(const Context& host, std::span<const Batch> batches) {
-  const NegativeKey key = {options_.seed, static_cast<std::uint64_t>(steps_done_)};
+  sampler_.begin_step({options_.seed, static_cast<std::uint64_t>(steps_done_)});
+  for (const Batch& batch : batches) sampler_.add_positives(data::view_of(batch.targets));
+  sampler_.finish_positives();
   touched_.clear();
   for (std::size_t b = 0; b < batches.size(); ++b) {
     const View<std::int64_t, 1> all = negative_ids_[b].template view<std::int64_t, 1>();
-    if (options_.shared_negatives) {
-      draw_shared_negatives({key.seed, key.step * batches.size() + b}, table_.rows(), all);
-      touched_.mark(host, all);
+    if (options_.negatives.shared) {
+      num_negatives_[b] = sampler_.draw_shared(host, static_cast<std::int64_t>(b), all);
     } else {
-      const auto own = own_negatives(b, batches[b].num_tokens());
-      draw_own_negatives(host, key, table_.rows(), data::view_of(batches[b].row_keys), own);
-      touched_.mark(host, {own.data, {own.size()}});
+      const std::int64_t tokens = batches[b].num_tokens();
+      num_negatives_[b] = tokens * options_.negatives.count;
+      sampler_.draw_own(host, data::view_of(batches[b].row_keys),
+                        {all.data, {tokens, options_.negatives.count}});
     }
+    touched_.mark(host, {all.data, {num_negatives_[b]}});
     touched_.mark(host, data::view_of(batches[b].items));
-    touched_.mark(host, data::view_of(batches[b].targets));
+    if (options_.negatives.half) {
+      touched_.mark_first(host, data::view_of(batches[b].targets));
+    } else {
+      touched_.mark(host, data::view_of(batches[b].targets));
+    }
   }
   touched_.number(host);
 }
 
+// The rows of the items that compete in this step, and what their logits are corrected by.
+template <class T>
+void RetrievalTrainer<T>::gather_candidates(const Context& ctx, View<const std::int64_t, 1> ids) {
+  candidates_ = {};
+  const bool half = options_.negatives.half;
+  const std::int64_t full = half ? touched_.num_first() : ids.shape[0];
+  const Rows<T> compact = first_rows<T>(compact_, full);
+  ops::gather_rows<float, T>(ctx, table_.weights(), {ids.data, {full}}, compact);
+  candidates_.items = compact;
+  if (half) {
+    const ops::HalfRowsOut rows = {first_rows<f16>(half_rows_, ids.shape[0]),
+                                   first_values<float>(half_scale_, ids.shape[0])};
+    if (half_table_.empty()) {
+      ops::gather_half_rows(ctx, table_.weights(), ids, rows);
+    } else {
+      ops::gather_half_rows(ctx, half_table_.rows(), ids, rows);
+    }
+    candidates_.negative_items = rows;
+  }
+  if (sampler_.corrects()) {
+    const View<float, 1> corrections = feed_.template take<float>(ids.shape[0]);
+    sampler_.corrections(ctx.host(), touched_.ids(), corrections);
+    candidates_.correction = feed_.send(ctx, corrections);
+  }
+}
+
 template <class T>
 typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, const Batch& batch,
-                                                            std::size_t index,
-                                                            std::int64_t touched) {
+                                                            std::size_t index, double weight) {
   const Context& host = ctx.host();
   const std::int64_t n = batch.num_tokens();
   Fed fed;
   fed.input = input_of(ctx, batch, /*training=*/true);
+  if (options_.parts.targets > 0) {
+    const View<std::int64_t, 1> predicting = feed_.template take<std::int64_t>(marks_.predicting());
+    marks_.list(batch.offsets_view(), predicting);
+    fed.predicting = feed_.send(ctx, predicting);
+    const View<float, 1> weights = feed_.template take<float>(n);
+    marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
+    fed.weights = feed_.send(ctx, weights);
+  }
   fed.items = feed_.put(ctx, data::view_of(batch.items));
 
   const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
   touched_.places_of(host, data::view_of(batch.targets), positive);
-  fed.candidates.items = first_rows<T>(std::as_const(compact_), touched);
+  fed.touched = touched_.ids().shape[0];
+  fed.candidates = candidates_;
   fed.candidates.positive = feed_.send(ctx, positive);
-  const std::int64_t drawn =
-      options_.shared_negatives ? options_.negatives : n * options_.negatives;
+  const std::int64_t drawn = num_negatives_[index];
   const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(drawn);
   touched_.places_of(host, {negative_ids_[index].template view<std::int64_t, 1>().data, {drawn}},
                      places);
   const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
-  if (options_.shared_negatives) {
+  if (options_.negatives.shared) {
     fed.candidates.shared_negatives = negatives;
   } else {
-    fed.candidates.negatives = {negatives.data, {n, options_.negatives}};
+    fed.candidates.negatives = {negatives.data, {n, options_.negatives.count}};
+  }
+  if (options_.negatives.sharing != ops::NegativeSharing::kNone) {
+    const View<std::int32_t, 1> order = feed_.template take<std::int32_t>(n);
+    token_order_.shuffle({options_.seed, static_cast<std::uint64_t>(steps_done_)},
+                         data::view_of(batch.row_keys), order);
+    fed.candidates.order = feed_.send(ctx, order);
   }
 
   // The inputs' gradients join those of the candidates, duplicates in order.
@@ -203,7 +275,6 @@ template <class T>
 void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, double weight,
                                            double* loss_sum) {
   const std::int64_t n = fed.input.num_tokens;
-  const std::int64_t touched = fed.candidates.items.rows;
   const Rows<T> rows = first_rows<T>(rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
 
@@ -214,11 +285,20 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
   const View<float, 1> loss = first_values<float>(loss_, n);
   const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
   ops::sampled_softmax<T>(ctx, candidates, softmax_options(options_), {loss, log_sum_exp});
-  ops::sum_values<float>(ctx, loss, loss_sum);
-
-  const View<float, 1> dloss = first_values<float>(dloss_, n);
-  ops::fill<float>(ctx, static_cast<float>(weight), dloss);
-  const Rows<float> ditems = first_rows<float>(compact_gradient_, touched);
+  View<const float, 1> dloss = fed.weights;
+  if (fed.weights.empty()) {
+    ops::sum_values<float>(ctx, loss, loss_sum);
+    const View<float, 1> even = first_values<float>(dloss_, n);
+    ops::fill<float>(ctx, static_cast<float>(weight), even);
+    dloss = even;
+  } else {
+    const std::int64_t count = fed.predicting.shape[0];
+    const View<float, 1> counted = first_values<float>(dloss_, count);
+    ops::gather_rows<float>(ctx, View<const float, 2>{loss.data, {n, 1}}, fed.predicting,
+                            View<float, 2>{counted.data, {count, 1}});
+    ops::sum_values<float>(ctx, counted, loss_sum);
+  }
+  const Rows<float> ditems = first_rows<float>(compact_gradient_, fed.touched);
   ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
                                    dquery, ditems);
   model_.backward(ctx, fed.input, dquery, rows);
@@ -247,6 +327,7 @@ double RetrievalTrainer<T>::update(const Context& ctx, View<const std::int64_t, 
   sparse.rate *= factor;
   sparse.step = static_cast<double>(steps_done_ + 1);
   table_.update(ctx, ids, gradient, sparse, scale);
+  if (!half_table_.empty()) half_table_.refresh(ctx, table_.weights(), ids);
   model_.refresh(ctx);
   return dense.rate;
 }
@@ -263,21 +344,22 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
               " tokens where ", options_.memory.capacity,
               " were planned for; raise train.tokens or lower train.batch");
     step.result.tokens += batch.num_tokens();
+    marks_.mark(batch.offsets_view(), /*training=*/true);
+    step.result.predicting += marks_.predicting();
   }
   TGR_CHECK(step.result.tokens > 0, "a step without tokens; the batch is empty");
 
   feed_.begin();
   draw_and_mark(ctx.host(), batches);
   const View<const std::int64_t, 1> ids = feed_.put(ctx, touched_.ids());
-  const std::int64_t touched = ids.shape[0];
-  ops::gather_rows<float, T>(ctx, table_.weights(), ids, first_rows<T>(compact_, touched));
+  gather_candidates(ctx, ids);
   zero_bytes(ctx, compact_gradient_.data(),
-             static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
+             static_cast<std::size_t>(ids.shape[0] * table_.width()) * sizeof(float));
   model_.parameters().zero_gradients(ctx);
 
-  const double weight = 1.0 / static_cast<double>(step.result.tokens);
+  const double weight = 1.0 / static_cast<double>(step.result.predicting);
   for (std::size_t b = 0; b < batches.size(); ++b) {
-    const Fed fed = feed(ctx, batches[b], b, touched);
+    const Fed fed = feed(ctx, batches[b], b, weight);
     forward_backward(ctx, fed, weight, loss_sums_.template view<double, 1>().data + b);
   }
   feed_.end(ctx);
@@ -374,8 +456,9 @@ std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::la
 template <class T>
 std::size_t RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
   std::size_t total = ctx.workspace().capacity() + model_.activation_bytes() + rows_.bytes() +
-                      compact_.bytes() + compact_gradient_.bytes() + dquery_.bytes() +
-                      feed_.device_bytes();
+                      compact_.bytes() + half_rows_.bytes() + half_scale_.bytes() +
+                      compact_gradient_.bytes() + dquery_.bytes() + half_table_.bytes() +
+                      sampler_.bytes() + feed_.device_bytes();
   for (const Tensor& ids : negative_ids_) total += ids.bytes();
   for (const Tensor& moment : first_moments_)
     total += 4 * moment.bytes();  // and weights, gradients

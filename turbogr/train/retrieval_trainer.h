@@ -20,6 +20,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/data/batch.h"
+#include "turbogr/embedding/half_table.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/model/model.h"
 #include "turbogr/ops/embedding.h"
@@ -27,7 +28,10 @@
 #include "turbogr/ops/update.h"
 #include "turbogr/optim/schedule.h"
 #include "turbogr/train/named_tensor.h"
+#include "turbogr/train/negative_sampler.h"
+#include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_feed.h"
+#include "turbogr/train/token_order.h"
 #include "turbogr/train/touched_rows.h"
 
 namespace turbogr::train {
@@ -35,9 +39,9 @@ namespace turbogr::train {
 struct RetrievalOptions {
   model::ModelOptions model;
   model::ModelMemory memory;
+  SequenceParts parts;
   double temperature = 0.05;
-  std::int64_t negatives = 128;
-  bool shared_negatives = false;
+  NegativeOptions negatives;
   AdamWSettings dense;  // of the dense weights; the step is set by the trainer
   embedding::SparseOptimiser table_optimiser = embedding::SparseOptimiser::kAdamW;
   AdamWSettings table;
@@ -51,17 +55,20 @@ struct RetrievalOptions {
 
 struct StepResult {
   std::int64_t step = 0;     // counted from 1
-  double loss = 0;           // mean over all tokens of the step
+  double loss = 0;           // mean over the tokens of the step that predict
   double gradient_norm = 0;  // before clipping
   double rate = 0;
   std::int64_t tokens = 0;
-  bool finite = true;  // else nothing was updated
+  std::int64_t predicting = 0;  // tokens the loss counts
+  bool finite = true;           // else nothing was updated
 };
 
 template <class T>
 class RetrievalTrainer {
  public:
-  RetrievalTrainer(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items);
+  // counts [num_items]: how often each item is a training target, for samplers that go by it.
+  RetrievalTrainer(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items,
+                   std::span<const std::int64_t> counts = {});
   void initialise(const Context& ctx);
 
   // Queues one update from its batches, at most options.accumulate of them; the batches are free
@@ -85,7 +92,7 @@ class RetrievalTrainer {
   void set_steps_done(std::int64_t steps) { steps_done_ = steps; }
   model::Model<T>& model() { return model_; }
   embedding::ItemTable& table() { return table_; }
-  void refresh(const Context& ctx) { model_.refresh(ctx); }  // after loading tensors
+  void refresh(const Context& ctx);  // after loading tensors
 
   // Weights and optimiser state by name, for checkpoints.
   std::vector<NamedTensor> model_tensors();
@@ -107,12 +114,16 @@ class RetrievalTrainer {
     View<const std::int64_t, 1> items;
     ops::SampledSoftmaxInputs<T> candidates;  // but for the query
     ops::IdGroups groups;                     // of the inputs among the touched rows
+    // With targets: which tokens predict, and every token's weight in the loss. Else empty.
+    View<const std::int64_t, 1> predicting;
+    View<const float, 1> weights;
+    std::int64_t touched = 0;
   };
 
   model::StepInput input_of(const Context& ctx, const data::Batch& batch, bool training);
-  View<std::int64_t, 2> own_negatives(std::size_t batch, std::int64_t tokens);
   void draw_and_mark(const Context& host, std::span<const data::Batch> batches);
-  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, std::int64_t touched);
+  void gather_candidates(const Context& ctx, View<const std::int64_t, 1> ids);
+  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, double weight);
   void forward_backward(const Context& ctx, const Fed& fed, double weight, double* loss_sum);
   double update(const Context& ctx, View<const std::int64_t, 1> ids, std::int64_t batches,
                 double weight);
@@ -121,17 +132,24 @@ class RetrievalTrainer {
   RetrievalOptions options_;
   model::Model<T> model_;
   embedding::ItemTable table_;
+  SequenceMarks marks_;  // of the batch last looked at
   TouchedRows touched_;
+  NegativeSampler sampler_;
+  TokenOrder token_order_;
+  embedding::HalfTable half_table_;
   std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
   ops::UpdateSlices slices_;
 
-  std::vector<Tensor> negative_ids_;  // on the host: [capacity, R] a batch, or one [R]
-  std::int64_t touched_capacity_;     // rows a step can touch at most
+  std::vector<Tensor> negative_ids_;         // on the host: [capacity, R] a batch, or one [R]
+  std::vector<std::int64_t> num_negatives_;  // drawn, a batch
+  std::int64_t touched_capacity_;            // rows a step can touch at most
   StepFeed feed_;
-  Tensor rows_;              // [capacity, D], gathered inputs and later their gradients
-  Tensor compact_;           // [U, D], touched rows in T
-  Tensor compact_gradient_;  // [U, D], f32
-  Tensor dquery_;            // [capacity, D]
+  Tensor rows_;                    // [capacity, D], gathered inputs and later their gradients
+  Tensor compact_;                 // [U, D], touched rows in T; only the positives' beside f16 ones
+  Tensor half_rows_, half_scale_;  // [U, D] and [U], touched rows in f16
+  ops::SampledSoftmaxInputs<T> candidates_;  // of the step: rows and corrections
+  Tensor compact_gradient_;                  // [U, D], f32
+  Tensor dquery_;                            // [capacity, D]
   Tensor loss_, log_sum_exp_, dloss_;
   Tensor squares_, loss_sums_, scale_;  // f64, on the device: of the step being computed
 

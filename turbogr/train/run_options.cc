@@ -6,6 +6,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/data/target_counts.h"
 #include "turbogr/train/evaluate.h"
 
 namespace turbogr::train {
@@ -60,14 +61,21 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
   return options;
 }
 
+std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store) {
+  const NegativeOptions options = negative_options(config.negatives);
+  if (options.kind == NegativeKind::kUniform) return {};
+  return data::target_counts(
+      store, data::make_windows(store, train_loader_options(config, store).windows));
+}
+
 RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                                    std::int64_t total_steps, std::int64_t capacity) {
   RetrievalOptions options;
   options.model = model_options(config, signals);
   options.memory = {.capacity = capacity, .recompute = config.train.recompute};
+  options.parts = {.prefix = config.model.prefix, .targets = config.model.targets};
   options.temperature = config.model.temperature;
-  options.negatives = config.negatives.count;
-  options.shared_negatives = config.negatives.set == "batch";
+  options.negatives = negative_options(config.negatives);
   options.dense.rate = config.optim.lr;
   options.dense.beta1 = config.optim.beta1;
   options.dense.beta2 = config.optim.beta2;

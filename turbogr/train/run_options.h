@@ -20,6 +20,9 @@ model::ModelOptions model_options(const Config& config, std::int64_t num_signals
 RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signals,
                                    std::int64_t total_steps, std::int64_t capacity);
 
+// How often each item is a target in an epoch; empty where no sampler asks.
+std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store);
+
 data::LoaderOptions train_loader_options(const Config& config, const data::Store& store);
 // Evaluation batches hold as many users as `capacity` tokens allow.
 data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,

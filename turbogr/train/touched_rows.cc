@@ -21,29 +21,41 @@ TouchedRows::TouchedRows(std::int64_t rows)
 }
 
 void TouchedRows::clear() {
-  for (const std::int64_t id : ids_) marked_[static_cast<std::size_t>(id)] = 0;
+  for (const std::int64_t id : ids_) marked_[static_cast<std::size_t>(id)] = kUntouched;
   ids_.clear();
+  num_first_ = 0;
+  any_first_ = false;
 }
 
-void TouchedRows::mark(const Context& ctx, View<const std::int64_t, 1> ids) {
+void TouchedRows::mark_as(const Context& ctx, View<const std::int64_t, 1> ids, Mark mark) {
+  any_first_ = any_first_ || (mark == kFirst && ids.shape[0] > 0);
   const auto rows = static_cast<std::int64_t>(marked_.size());
   parallel_ranges(ctx.pool(), ids.shape[0], kPiece, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t id = ids(i);
       TGR_CHECK(id >= 0 && id < rows, "item id ", id, " at position ", i,
                 " of the step; the item table has ", rows, " rows");
-      // Threads may mark the same row; all of them write 1.
-      std::atomic_ref(marked_[static_cast<std::size_t>(id)]).store(1, std::memory_order_relaxed);
+      // Threads may mark the same row; all of them write the same. Looking first keeps a small
+      // catalogue's marks in every core's cache: stores would send them back and forth.
+      std::atomic_ref state(marked_[static_cast<std::size_t>(id)]);
+      if (state.load(std::memory_order_relaxed) < mark) {
+        state.store(mark, std::memory_order_relaxed);
+      }
     }
   });
 }
 
 void TouchedRows::number(const Context&) {
-  for (std::size_t row = 0; row < marked_.size(); ++row) {
-    if (marked_[row] == 0) continue;
-    place_[row] = static_cast<std::int32_t>(ids_.size());
-    ids_.push_back(static_cast<std::int64_t>(row));
-  }
+  const auto number_marked = [&](std::uint8_t mark) {
+    for (std::size_t row = 0; row < marked_.size(); ++row) {
+      if (marked_[row] != mark) continue;
+      place_[row] = static_cast<std::int32_t>(ids_.size());
+      ids_.push_back(static_cast<std::int64_t>(row));
+    }
+  };
+  if (any_first_) number_marked(kFirst);
+  num_first_ = static_cast<std::int64_t>(ids_.size());
+  number_marked(kTouched);
 }
 
 template <class Place>

@@ -1,0 +1,17 @@
+// How often each item is a target of a set of windows: the distribution that training positives
+// follow.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "turbogr/data/store.h"
+#include "turbogr/data/windows.h"
+
+namespace turbogr::data {
+
+// [num_items]. Throws when the store holds an item out of range.
+std::vector<std::int64_t> target_counts(const Store& store, std::span<const Window> windows);
+
+}  // namespace turbogr::data
