@@ -88,7 +88,8 @@ struct Layout {
     take(latent_bytes > forward_bytes ? latent_bytes : forward_bytes);
     time_bins =
         take(backward ? kFuxiMaxBlocks * kFuxiTimeCopies * kTimeBuckets * sizeof(float) : 0);
-    pairs = take(static_cast<std::size_t>(p.position_length + 2 * kFuxiMargin) * 4);
+    // No sequence is longer than the batch, however long the table.
+    pairs = take((tokens + 2 * kFuxiMargin) * 4);
   }
 };
 
@@ -156,8 +157,8 @@ FuxiMaps maps_of(const FuxiParams& p, const Layout& layout) {
   FuxiMaps maps{};
   if (p.position != nullptr) {
     maps.position = p.position + p.position_length - 1;
-    maps.position_length = static_cast<int>(p.position_length);
-    maps.pairs = at<std::uint32_t>(p, layout.pairs) + p.position_length - 1 + kFuxiMargin;
+    maps.position_length = static_cast<int>(std::min(p.position_length, p.tokens));
+    maps.pairs = at<std::uint32_t>(p, layout.pairs) + maps.position_length - 1 + kFuxiMargin;
   }
   maps.time = p.time;
   maps.key_times = at<std::uint32_t>(p, layout.key_times);

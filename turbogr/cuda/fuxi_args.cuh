@@ -53,7 +53,7 @@ struct FuxiWork {
 
 struct FuxiMaps {
   const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
-  int position_length;    // S: offsets from 1 - S up to 0 are there
+  int position_length;    // S, or N if that is less: offsets from 1 - S up to 0 are there
   // The same in bf16, each with that of its neighbour in the next column; kFuxiMargin more on both
   // sides, of zeros: a tile reaches 71 past the sequence's offsets, the tile after the last 64
   // more.
@@ -89,6 +89,7 @@ struct FuxiValuesArgs {
   std::int64_t to_stride;
   int to_head_stride;
   int to_map_stride;
+  bool never;  // false, which the compiler does not know
 };
 
 // Gradients of the tables: sums of dout_map V^T over diagonals and buckets.
