@@ -99,15 +99,15 @@ void check_plan(const AttentionPlan& plan, AttentionKind kind, const AttentionSh
 // Fills params.workspace, with a plan in it.
 template <class Params>
 void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
-                   const AttentionBatch& batch, const AttentionPlan* given, WorkspaceScope& scratch,
-                   Params& params) {
+                   const AttentionBatch& batch, const AttentionPlan* given, bool backward,
+                   WorkspaceScope& scratch, Params& params) {
   if (given != nullptr) {
     check_plan(*given, kind, shape);
     params.workspace = given->memory;
     params.workspace_bytes = given->bytes;
     return;
   }
-  const std::size_t bytes = hopper_bytes(kind, shape);
+  const std::size_t bytes = hopper_bytes(kind, shape, backward);
   const AttentionPlan own = {kind, shape,
                              scratch.take<std::byte>(static_cast<std::int64_t>(bytes)).data, bytes};
   make_hopper_plan(cuda, batch, own);
@@ -116,7 +116,7 @@ void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
 }
 
 template <class Params, class T>
-Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
+Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bool backward,
                  WorkspaceScope& scratch) {
   const AttentionShape shape = shape_of(p);
   Params params = params_of<Params>(shape);
@@ -143,7 +143,7 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
   params.query_times = p.bias.query_times.data;
   params.stream = cuda.stream;
   set_workspace(cuda, kind, shape, {p.q.offsets, p.bias.key_times, p.bias.query_times}, p.plan,
-                scratch, params);
+                backward, scratch, params);
   return params;
 }
 
@@ -155,10 +155,15 @@ bool hopper_serves(AttentionKind kind, const AttentionShape& shape) {
          shape.query_width % 8 == 0 && shape.value_width % 8 == 0 && on_hopper();
 }
 
-std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape) {
-  return kind == AttentionKind::kHstu
-             ? cuda::attention_backward_workspace_bytes(params_of<HstuParams>(shape))
-             : cuda::fuxi_backward_workspace_bytes(params_of<FuxiParams>(shape));
+std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape, bool backward) {
+  if (kind == AttentionKind::kHstu) {
+    const auto params = params_of<HstuParams>(shape);
+    return backward ? cuda::attention_backward_workspace_bytes(params)
+                    : cuda::attention_forward_workspace_bytes(params);
+  }
+  const auto params = params_of<FuxiParams>(shape);
+  return backward ? cuda::fuxi_backward_workspace_bytes(params)
+                  : cuda::fuxi_forward_workspace_bytes(params);
 }
 
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {
@@ -189,9 +194,9 @@ bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& 
     return params;
   };
   if (kind == AttentionKind::kHstu) {
-    cuda::attention_forward(filled(params_of<HstuParams>(cuda, kind, problem, scratch)));
+    cuda::attention_forward(filled(params_of<HstuParams>(cuda, kind, problem, false, scratch)));
   } else {
-    cuda::fuxi_forward(filled(params_of<FuxiParams>(cuda, kind, problem, scratch)));
+    cuda::fuxi_forward(filled(params_of<FuxiParams>(cuda, kind, problem, false, scratch)));
   }
   return true;
 }
@@ -220,9 +225,9 @@ bool hopper_attention_backward(Cuda cuda, AttentionKind kind, const AttentionPro
     return params;
   };
   if (kind == AttentionKind::kHstu) {
-    cuda::attention_backward(filled(params_of<HstuParams>(cuda, kind, problem, scratch)));
+    cuda::attention_backward(filled(params_of<HstuParams>(cuda, kind, problem, true, scratch)));
   } else {
-    cuda::fuxi_backward(filled(params_of<FuxiParams>(cuda, kind, problem, scratch)));
+    cuda::fuxi_backward(filled(params_of<FuxiParams>(cuda, kind, problem, true, scratch)));
   }
   return true;
 }
