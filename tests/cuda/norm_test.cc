@@ -101,7 +101,7 @@ TYPED_TEST(CudaNorm, GatesAndDrops) {
   for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
     for (const bool concat : {false, true}) {
       for (const bool affine : {false, true}) {
-        for (const std::int64_t cols : {1, 7, 50, 64, 520, 1024}) {
+        for (const std::int64_t cols : {3, 7, 50, 64, 520, 1024}) {
           this->check({.rows = 5,
                        .cols = cols,
                        .kind = kind,
