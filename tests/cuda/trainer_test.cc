@@ -62,7 +62,7 @@ struct Trained {
 
 template <class T>
 Trained train(Device device, const RetrievalOptions& options) {
-  Context ctx({.device = device, .threads = 2});
+  Context ctx({.device = device, .threads = 2, .deterministic = options.memory.deterministic});
   RetrievalTrainer<T> trainer(ctx, options, kItems);
   trainer.initialise(ctx);
   const std::vector<data::Batch> batches = {make_batch(1), make_batch(2)};

@@ -63,6 +63,7 @@ struct TrainConfig {
   std::string dtype = "f32";
   std::int64_t threads = 0;
   bool recompute = false;
+  bool deterministic = false;
   double peak_tflops = 0.0;
   std::int64_t max_bad_steps = 10;
 

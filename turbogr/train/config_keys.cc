@@ -178,8 +178,11 @@ std::vector<ConfigKey> make_keys() {
               "number format of the matrices; bf16 keeps f32 master weights"),
       TGR_KEY(train, threads, between(0, 4096), "compute threads; 0: one a core"),
       TGR_KEY(train, recompute, anything(), "store less in forward, compute it again in backward"),
+      TGR_KEY(train, deterministic, anything(),
+              "cuda: the same bits from every run, at a price; a CPU's always are"),
       TGR_KEY(train, peak_tflops, not_negative(),
-              "what MFU is measured against; 0: a roof measured at start"),
+              "what MFU is measured against; 0: a GPU's published peak, or a roof measured at "
+              "start"),
       TGR_KEY(train, max_bad_steps, at_least(1),
               "steps in a row with a non-finite loss or gradient before training stops"),
 

@@ -377,7 +377,13 @@ template <class T>
 StepResult RetrievalTrainer<T>::finish() {
   TGR_CHECK(!pending_.empty(), "no step was submitted; there is nothing to finish");
   const Pending step = pending_.front();
-  result_events_[step.slot]->wait();
+  try {
+    result_events_[step.slot]->wait();
+  } catch (const Error& error) {
+    detail::throw_error("step ", step.result.step,
+                        " or one queued behind it failed on the GPU: ", error.what(),
+                        "; run with CUDA_LAUNCH_BLOCKING=1 to see which operator");
+  }
   pending_.pop_front();
   const auto& scale = reinterpret_cast<const ops::StepScale*>(results_.data())[step.slot];
   StepResult result = step.result;

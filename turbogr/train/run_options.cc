@@ -72,7 +72,9 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                                    std::int64_t total_steps, std::int64_t capacity) {
   RetrievalOptions options;
   options.model = model_options(config, signals);
-  options.memory = {.capacity = capacity, .recompute = config.train.recompute};
+  options.memory = {.capacity = capacity,
+                    .recompute = config.train.recompute,
+                    .deterministic = config.train.deterministic};
   options.parts = {.prefix = config.model.prefix, .targets = config.model.targets};
   options.temperature = config.model.temperature;
   options.negatives = negative_options(config.negatives);

@@ -66,14 +66,23 @@ class TrainingRun {
         store_(config.data.store),
         ctx_({.device = (check_run(config, store_), device_of(config)),
               .threads = static_cast<int>(config.train.threads),
+              .deterministic = config.train.deterministic,
               .trace = trace_of(config)}),
         loader_(store_, train_loader_options(config, store_)) {
     for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
     plan_steps();
     const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
-    trainer_ = std::make_unique<RetrievalTrainer<T>>(
-        ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
-        store_.num_items(), training_counts(config, store_));
+    try {
+      trainer_ = std::make_unique<RetrievalTrainer<T>>(
+          ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
+          store_.num_items(), training_counts(config, store_));
+    } catch (const OutOfMemory& error) {
+      detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
+                          config.negatives.count, " negatives, ", store_.num_items(), " items of ",
+                          config.model.width,
+                          " numbers): lower train.tokens or train.batch, set "
+                          "train.recompute = true, or raise train.accumulate");
+    }
     capacity_ = capacity;
   }
 
