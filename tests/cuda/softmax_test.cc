@@ -37,6 +37,8 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
     in.shared_negatives = {places, {c.shape.negatives}};
   }
   if (c.shape.correction) in.correction = correction.view<A, 1>();
+  const Tensor order = test::place(ctx, test::tensor_of(c.order));
+  if (c.options.sharing != NegativeSharing::kNone) in.order = order.view<std::int32_t, 1>();
   const SoftmaxOutput<T> output = {loss.view<A, 1>(), log_sum_exp.view<A, 1>()};
   if (c.shape.kind == Negatives::kAll) {
     full_softmax<T>(ctx, in.query, in.items, in.positive, c.options, output);
@@ -127,6 +129,28 @@ TYPED_TEST(CudaSoftmax, CrossesTilesAndLongSums) {
                                  .negatives = 100,
                                  .kind = kind,
                                  .correction = kind == Negatives::kShared}));
+  }
+}
+
+TYPED_TEST(CudaSoftmax, SharesNegativesByLogitsAndByEmbeddings) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    for (const std::int64_t factor : {1, 2, 4, 60}) {
+      for (const std::int64_t width : {23, 64, 264}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "reading " << static_cast<int>(sharing) << " factor " << factor);
+        expect_close(SoftmaxCase<T>(
+            {.tokens = 53, .items = 41, .width = width, .negatives = 35, .correction = true},
+            {.sharing = sharing, .sharing_factor = factor}));
+      }
+    }
+    // More logits, and more pairs, than a round holds.
+    expect_close(SoftmaxCase<T>({.tokens = sharing == NegativeSharing::kLogits ? 2500 : 1300,
+                                 .items = 3000,
+                                 .width = 8,
+                                 .negatives = 7000},
+                                {.sharing = sharing, .sharing_factor = 2}));
   }
 }
 

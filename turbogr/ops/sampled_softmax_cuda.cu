@@ -24,7 +24,9 @@ struct TermRows {
       return cuda::load8<kVector>(terms.set_sums + (i - first_set) * terms.query.cols + c, left);
     }
     const A weight = terms.weight[i];
-    auto row = cuda::load8<kVector>(terms.query.row(i >> terms.shift) + c, left);
+    const std::int64_t place = i >> terms.shift;
+    const std::int64_t token = terms.order == nullptr ? place : terms.order[place];
+    auto row = cuda::load8<kVector>(terms.query.row(token) + c, left);
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) row[j] *= weight;
     return row;
@@ -138,9 +140,11 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
 
 std::size_t softmax_workspace_bytes(Cuda, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives,
-                                    const SoftmaxOptions&) {
+                                    const SoftmaxOptions& options) {
   const std::size_t norms = workspace_bytes_of<double>(tokens) + workspace_bytes_of<double>(items);
-  if (own_negatives > 0) return norms + cuda_own_workspace_bytes(tokens, width, own_negatives);
+  if (own_negatives > 0) {
+    return norms + cuda_own_workspace_bytes(tokens, width, own_negatives, options);
+  }
   return norms + cuda_shared_workspace_bytes(tokens, items, width);
 }
 

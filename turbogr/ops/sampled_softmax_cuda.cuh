@@ -26,7 +26,8 @@ template <class T>
 CudaNorms<Accum<T>> take_norms(Cuda cuda, WorkspaceScope& scope, const SoftmaxProblem<T>& problem);
 
 // Terms of item gradients: `keys` [P] rows of items, `index` [P] what the term is: below `rows` <<
-// shift a token (index >> shift, its query times weight(index)), else a row of `set_sums`.
+// shift a token (index >> shift, through `order` if there is one; its query times weight(index)),
+// else a row of `set_sums`.
 template <class T>
 struct ItemTerms {
   std::uint32_t* keys;
@@ -35,7 +36,8 @@ struct ItemTerms {
   const Accum<T>* weight;
   int shift;
   Rows<const T> query;
-  const Accum<T>* set_sums;  // [R, D]
+  const Accum<T>* set_sums;             // [R, D]
+  const std::int32_t* order = nullptr;  // rows of query
 };
 
 // Sums the terms of each row of items and adds them to ditems.
@@ -58,7 +60,7 @@ void softmax_shared_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                              View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                              Rows<T> dquery, Rows<Accum<T>> ditems);
 std::size_t cuda_own_workspace_bytes(std::int64_t tokens, std::int64_t width,
-                                     std::int64_t num_negatives);
+                                     std::int64_t num_negatives, const SoftmaxOptions& options);
 std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,
                                         std::int64_t width);
 

@@ -1,5 +1,6 @@
 // Each token has negatives of its own: a warp has a token, its query in registers, and reads the
-// negatives' rows four at a time. Limited by the memory those rows come from.
+// negatives' rows four at a time. Limited by the memory those rows come from. Tokens that share
+// negatives stand in a ring and are named by their place in it.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -29,11 +30,19 @@ struct OwnArgs {
   const std::int32_t* negatives;  // [N, R]
   const A* correction;            // or null
   std::int64_t num_negatives;
+  // Sharing: whose negatives a query is multiplied with (1: its own), and how many tokens use the
+  // logits of one (1: itself).
+  const std::int32_t* order;  // or null
+  std::int64_t owners, users;
   CudaNorms<A> norms;
   A scale;  // 1 / temperature
   A* loss;
   A* log_sum_exp;
-  // Of backward, for tokens [first, last).
+  // Of shared logits, for places [first, first + rows): a round makes `last` - `first` losses.
+  A* logits;     // [rows, R], as they enter the softmax
+  A* positives;  // [rows]
+  std::int64_t rows;
+  // Of backward, for places [first, last).
   const A* dloss;
   Rows<T> dquery;
   std::int64_t first, last;
@@ -41,6 +50,13 @@ struct OwnArgs {
   std::uint32_t* index;
   A* weight;
   int shift;
+
+  // Places from -N to 2 N - 1 go round.
+  __device__ std::int64_t token_at(std::int64_t place) const {
+    if (place >= query.rows) place -= query.rows;
+    if (place < 0) place += query.rows;
+    return order == nullptr ? place : order[place];
+  }
 };
 
 // A row as it lies in memory: sixteen bytes of bf16, thirty-two of f32.
@@ -147,33 +163,19 @@ __device__ void over_negatives(const OwnArgs<T>& args, std::int64_t token, std::
 __device__ float exponential(float x) { return __expf(x); }
 __device__ double exponential(double x) { return exp(x); }
 
-template <class T, int kChunks, bool kVector>
-__global__ void own_kernel(OwnArgs<T> args) {
+// Of a lane's running sum of exponentials; `largest` is finite.
+template <class A>
+__device__ void add_exponential(A logit, A& largest, A& sum) {
+  const A higher = max(largest, logit);
+  sum = sum * exponential(largest - higher) + exponential(logit - higher);
+  largest = higher;
+}
+
+// Joins the lanes' sums; `first` is the positive's logit.
+template <class T>
+__device__ void finish_loss(const OwnArgs<T>& args, std::int64_t token, Accum<T> first,
+                            Accum<T> largest, Accum<T> sum) {
   using A = Accum<T>;
-  const std::int64_t token = std::int64_t{blockIdx.x} * kWarps + threadIdx.y;
-  if (token >= args.query.rows) return;
-  const WarpToken<T, kChunks, kVector> query(args.query.row(token), args.query.cols,
-                                             args.norms.query[token] * args.scale);
-  WarpRow<T, kChunks, kVector> row;
-  const std::int32_t positive = args.positive[token];
-  row.load(args.items.row(positive), args.items.cols);
-  const A first = query.dot(row) * args.norms.items[positive];
-  // Each lane has a share of the negatives, and lane 0 the positive.
-  constexpr A kLowest = -std::numeric_limits<A>::infinity();
-  A largest = first;
-  A sum = threadIdx.x == 0 ? A(1) : A(0);
-  for (std::int64_t begin = 0; begin < args.num_negatives; begin += 32) {
-    A mine = kLowest;
-    over_negatives<T, kChunks, kVector>(
-        args, token, begin, [&](int j, std::int32_t item, const auto& loaded) {
-          A logit = query.dot(loaded) * args.norms.items[item];
-          if (args.correction != nullptr) logit -= args.correction[item];
-          if (static_cast<int>(threadIdx.x) == j && item != positive) mine = logit;
-        });
-    const A higher = max(largest, mine);
-    sum = sum * exponential(largest - higher) + exponential(mine - higher);
-    largest = higher;
-  }
   A most = largest;
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2)
@@ -186,11 +188,93 @@ __global__ void own_kernel(OwnArgs<T> args) {
 }
 
 template <class T, int kChunks, bool kVector>
+__global__ void own_kernel(OwnArgs<T> args) {
+  using A = Accum<T>;
+  const std::int64_t place = std::int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (place >= args.query.rows) return;
+  const std::int64_t token = args.token_at(place);
+  const WarpToken<T, kChunks, kVector> query(args.query.row(token), args.query.cols,
+                                             args.norms.query[token] * args.scale);
+  WarpRow<T, kChunks, kVector> row;
+  const std::int32_t positive = args.positive[token];
+  row.load(args.items.row(positive), args.items.cols);
+  const A first = query.dot(row) * args.norms.items[positive];
+  // Each lane has a share of the negatives, and lane 0 the positive.
+  constexpr A kLowest = -std::numeric_limits<A>::infinity();
+  A largest = first;
+  A sum = threadIdx.x == 0 ? A(1) : A(0);
+  for (std::int64_t m = 0; m < args.owners; ++m) {
+    const std::int64_t owner = args.token_at(place + m);
+    for (std::int64_t begin = 0; begin < args.num_negatives; begin += 32) {
+      A mine = kLowest;
+      over_negatives<T, kChunks, kVector>(
+          args, owner, begin, [&](int j, std::int32_t item, const auto& loaded) {
+            A logit = query.dot(loaded) * args.norms.items[item];
+            if (args.correction != nullptr) logit -= args.correction[item];
+            if (static_cast<int>(threadIdx.x) == j && item != positive) mine = logit;
+          });
+      add_exponential(mine, largest, sum);
+    }
+  }
+  finish_loss(args, token, first, largest, sum);
+}
+
+// The logits of a stretch of the ring, to be summed by all who use them.
+template <class T, int kChunks, bool kVector>
+__global__ void shared_logits_kernel(OwnArgs<T> args) {
+  using A = Accum<T>;
+  const std::int64_t local = std::int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (local >= args.rows) return;
+  const std::int64_t token = args.token_at(args.first + local);
+  const WarpToken<T, kChunks, kVector> query(args.query.row(token), args.query.cols,
+                                             args.norms.query[token] * args.scale);
+  const std::int32_t positive = args.positive[token];
+  WarpRow<T, kChunks, kVector> row;
+  row.load(args.items.row(positive), args.items.cols);
+  const A first = query.dot(row) * args.norms.items[positive];
+  if (threadIdx.x == 0) args.positives[local] = first;
+  for (std::int64_t begin = 0; begin < args.num_negatives; begin += 32) {
+    A mine = -std::numeric_limits<A>::infinity();
+    over_negatives<T, kChunks, kVector>(
+        args, token, begin, [&](int j, std::int32_t item, const auto& loaded) {
+          A logit = query.dot(loaded) * args.norms.items[item];
+          if (args.correction != nullptr) logit -= args.correction[item];
+          if (static_cast<int>(threadIdx.x) == j && item != positive) mine = logit;
+        });
+    const std::int64_t r = begin + threadIdx.x;
+    if (r < args.num_negatives) args.logits[local * args.num_negatives + r] = mine;
+  }
+}
+
+// A warp a token: its own logits and those of its partners.
+template <class T>
+__global__ void sum_shared_logits_kernel(OwnArgs<T> args) {
+  using A = Accum<T>;
+  const std::int64_t local = std::int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (args.first + local >= args.last) return;
+  const std::int64_t token = args.token_at(args.first + local);
+  const std::int32_t positive = args.positive[token];
+  const A first = args.positives[local];
+  A largest = first;
+  A sum = threadIdx.x == 0 ? A(1) : A(0);
+  for (std::int64_t m = 0; m < args.users; ++m) {
+    const std::int64_t owner = args.token_at(args.first + local + m);
+    const A* logits = args.logits + (local + m) % args.rows * args.num_negatives;
+    const std::int32_t* rows = args.negatives + owner * args.num_negatives;
+    for (std::int64_t r = threadIdx.x; r < args.num_negatives; r += 32) {
+      if (rows[r] != positive) add_exponential(logits[r], largest, sum);
+    }
+  }
+  finish_loss(args, token, first, largest, sum);
+}
+
+template <class T, int kChunks, bool kVector>
 __global__ void own_backward_kernel(OwnArgs<T> args) {
   using A = Accum<T>;
-  const std::int64_t token = args.first + std::int64_t{blockIdx.x} * kWarps + threadIdx.y;
-  if (token >= args.last) return;
-  const std::int64_t local = token - args.first;
+  const std::int64_t place = args.first + std::int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (place >= args.last) return;
+  const std::int64_t local = place - args.first;
+  const std::int64_t token = args.token_at(place);
   const A inverse = args.norms.query[token];
   const WarpToken<T, kChunks, kVector> query(args.query.row(token), args.query.cols,
                                              inverse * args.scale);
@@ -211,7 +295,8 @@ __global__ void own_backward_kernel(OwnArgs<T> args) {
   };
   // The pair's weight as both sides take it, and where it is kept.
   const A factor = inverse * args.scale;
-  const std::int64_t pairs = local * (args.num_negatives + 1);
+  const std::int64_t products = args.owners * args.num_negatives;
+  const std::int64_t pairs = local * (products + 1);
   const auto keep = [&](std::int64_t r, std::int32_t item, A weight) {
     const auto slot = static_cast<std::uint32_t>((local << args.shift) + r);
     args.keys[pairs + r] = static_cast<std::uint32_t>(item);
@@ -226,26 +311,41 @@ __global__ void own_backward_kernel(OwnArgs<T> args) {
     const A logit = query.dot(row) * item_inverse;
     const A weight = dloss * expm1(logit - log_sum_exp) * item_inverse * factor;
     add(weight, row);
-    if (threadIdx.x == 0) keep(args.num_negatives, positive, weight);
+    if (threadIdx.x == 0) keep(products, positive, weight);
   }
-  for (std::int64_t begin = 0; begin < args.num_negatives; begin += 32) {
-    A mine = 0;
-    std::int32_t mine_item = 0;
-    over_negatives<T, kChunks, kVector>(
-        args, token, begin, [&](int j, std::int32_t item, const auto& loaded) {
-          const A item_inverse = args.norms.items[item];
-          A logit = query.dot(loaded) * item_inverse;
-          if (args.correction != nullptr) logit -= args.correction[item];
-          const A weight = item == positive
-                               ? A(0)
-                               : dloss * exponential(logit - log_sum_exp) * item_inverse * factor;
-          add(weight, loaded);
-          if (static_cast<int>(threadIdx.x) == j) {
-            mine = weight;
-            mine_item = item;
-          }
-        });
-    if (begin + threadIdx.x < args.num_negatives) keep(begin + threadIdx.x, mine_item, mine);
+  // d loss / d logit of an item that is not the positive. A logit that several tokens use has a
+  // lane for each of them.
+  const auto gradient = [&](std::int32_t item, A logit) {
+    if (args.users == 1) return dloss * exponential(logit - log_sum_exp);
+    A share = 0;
+    for (std::int64_t m = threadIdx.x; m < args.users; m += 32) {
+      const std::int64_t user = args.token_at(place - m);
+      if (args.positive[user] == item) continue;
+      share += args.dloss[user] * exponential(logit - args.log_sum_exp[user]);
+    }
+    return cuda::warp_sum(share);
+  };
+  for (std::int64_t m = 0; m < args.owners; ++m) {
+    const std::int64_t owner = args.token_at(place + m);
+    for (std::int64_t begin = 0; begin < args.num_negatives; begin += 32) {
+      A mine = 0;
+      std::int32_t mine_item = 0;
+      over_negatives<T, kChunks, kVector>(
+          args, owner, begin, [&](int j, std::int32_t item, const auto& loaded) {
+            const A item_inverse = args.norms.items[item];
+            A logit = query.dot(loaded) * item_inverse;
+            if (args.correction != nullptr) logit -= args.correction[item];
+            const A weight =
+                item == positive ? A(0) : gradient(item, logit) * item_inverse * factor;
+            add(weight, loaded);
+            if (static_cast<int>(threadIdx.x) == j) {
+              mine = weight;
+              mine_item = item;
+            }
+          });
+      const std::int64_t r = begin + threadIdx.x;
+      if (r < args.num_negatives) keep(m * args.num_negatives + r, mine_item, mine);
+    }
   }
   // v - u (u . v); query is u / temperature.
   A along = 0;
@@ -276,6 +376,9 @@ OwnArgs<T> own_args(const SoftmaxProblem<T>& problem, const CudaNorms<Accum<T>>&
           .negatives = in.negatives.data,
           .correction = in.correction.data,
           .num_negatives = problem.num_negatives(),
+          .order = in.order.data,
+          .owners = problem.shares(NegativeSharing::kEmbeddings) ? problem.num_sharers() : 1,
+          .users = problem.shares(NegativeSharing::kLogits) ? problem.num_sharers() : 1,
           .norms = norms,
           .scale = static_cast<Accum<T>>(1.0 / problem.options.temperature)};
 }
@@ -291,6 +394,43 @@ void choose_chunks(std::int64_t cols, Body&& body) {
   body(std::integral_constant<int, 8>{});
 }
 
+// As LogitRounds of the CPU: a round makes `sums` losses from the logits of `rows` tokens.
+struct LogitRounds {
+  std::int64_t sums, rows;
+
+  LogitRounds(std::int64_t tokens, std::int64_t num_negatives, std::int64_t num_sharers) {
+    const std::int64_t room = kMaxPairs / std::max(num_negatives, std::int64_t{1});
+    rows = std::min(tokens, std::max(room, num_sharers));
+    sums = rows == tokens ? tokens : rows - num_sharers + 1;
+  }
+};
+
+template <class T>
+void softmax_shared_logits(Cuda cuda, WorkspaceScope& scope, OwnArgs<T> args) {
+  const std::int64_t tokens = args.query.rows;
+  const LogitRounds rounds(tokens, args.num_negatives, args.users);
+  args.logits = scope.take<Accum<T>, 2>({rounds.rows, args.num_negatives}).data;
+  args.positives = scope.take<Accum<T>>(rounds.rows).data;
+  const bool vectors = cuda::vectorable(args.query) && cuda::vectorable(args.items);
+  cudaStream_t stream = cuda::stream_of(cuda.stream);
+  const auto blocks_of = [](std::int64_t count) {
+    return static_cast<unsigned>(cuda::divide_up(count, kWarps));
+  };
+  for (args.first = 0; args.first < tokens; args.first += rounds.sums) {
+    args.last = std::min(args.first + rounds.sums, tokens);
+    args.rows = rounds.rows;
+    cuda::choose_vector<T>(vectors, [&](auto vector) {
+      choose_chunks(args.query.cols, [&](auto chunks) {
+        shared_logits_kernel<T, chunks.value, vector.value>
+            <<<blocks_of(rounds.rows), dim3(32, kWarps), 0, stream>>>(args);
+      });
+    });
+    sum_shared_logits_kernel<T>
+        <<<blocks_of(args.last - args.first), dim3(32, kWarps), 0, stream>>>(args);
+  }
+  cuda::check_launch("sampled_softmax");
+}
+
 }  // namespace
 
 template <class T>
@@ -299,6 +439,10 @@ void softmax_own(Cuda cuda, const SoftmaxProblem<T>& problem, const SoftmaxOutpu
   OwnArgs<T> args = own_args(problem, take_norms(cuda, scope, problem));
   args.loss = output.loss.data;
   args.log_sum_exp = output.log_sum_exp.data;
+  if (args.users > 1) {
+    softmax_shared_logits(cuda, scope, args);
+    return;
+  }
   const auto blocks = static_cast<unsigned>(cuda::divide_up(problem.tokens(), kWarps));
   const bool vectors = cuda::vectorable(args.query) && cuda::vectorable(args.items);
   cuda::choose_vector<T>(vectors, [&](auto vector) {
@@ -318,14 +462,15 @@ void softmax_own_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
   WorkspaceScope scope(cuda.workspace);
   const CudaNorms<A> norms = take_norms(cuda, scope, problem);
   OwnArgs<T> args = own_args(problem, norms);
-  const std::int64_t a_token = args.num_negatives + 1;
-  const std::int64_t room = round_tokens(problem.tokens(), args.num_negatives);
+  const std::int64_t products = args.owners * args.num_negatives;
+  const std::int64_t a_token = products + 1;
+  const std::int64_t room = round_tokens(problem.tokens(), products);
   args.log_sum_exp = const_cast<A*>(log_sum_exp.data);  // the kernel only reads it
   args.dloss = dloss.data;
   args.dquery = dquery;
   args.keys = scope.take<std::uint32_t>(room * a_token).data;
   args.index = scope.take<std::uint32_t>(room * a_token).data;
-  args.shift = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(args.num_negatives)));
+  args.shift = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(products)));
   args.weight = scope.take<A>(room << args.shift).data;
   const bool vectors =
       cuda::vectorable(args.query) && cuda::vectorable(args.items) && cuda::vectorable(dquery);
@@ -340,21 +485,34 @@ void softmax_own_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
             <<<blocks, dim3(32, kWarps), 0, cuda::stream_of(cuda.stream)>>>(args);
       });
     });
-    const Rows<const T> query(args.query.row(first), count, args.query.cols, args.query.stride);
-    add_item_terms<T>(
-        cuda, problem, norms,
-        {args.keys, args.index, count * a_token, args.weight, args.shift, query, nullptr}, ditems);
+    // In a ring the tokens of a round lie anywhere.
+    const bool ring = args.order != nullptr;
+    const Rows<const T> query(args.query.row(ring ? 0 : first), count, args.query.cols,
+                              args.query.stride);
+    add_item_terms<T>(cuda, problem, norms,
+                      {args.keys, args.index, count * a_token, args.weight, args.shift, query,
+                       nullptr, ring ? args.order + first : nullptr},
+                      ditems);
   }
   cuda::check_launch("sampled_softmax_backward");
 }
 
 std::size_t cuda_own_workspace_bytes(std::int64_t tokens, std::int64_t width,
-                                     std::int64_t num_negatives) {
-  const std::int64_t room = round_tokens(tokens, num_negatives);
-  const std::int64_t pairs = room * (num_negatives + 1);
-  const auto shift = std::bit_width(static_cast<std::uint64_t>(num_negatives));
-  return 2 * workspace_bytes_of<std::uint32_t>(pairs) + workspace_bytes_of<double>(room << shift) +
-         item_terms_workspace_bytes(pairs, width);
+                                     std::int64_t num_negatives, const SoftmaxOptions& options) {
+  const std::int64_t sharers =
+      std::clamp(options.sharing_factor, std::int64_t{1}, std::max(tokens, std::int64_t{1}));
+  const std::int64_t products =
+      (options.sharing == NegativeSharing::kEmbeddings ? sharers : 1) * num_negatives;
+  const std::int64_t room = round_tokens(tokens, products);
+  const std::int64_t pairs = room * (products + 1);
+  const auto shift = std::bit_width(static_cast<std::uint64_t>(products));
+  const std::size_t backward = 2 * workspace_bytes_of<std::uint32_t>(pairs) +
+                               workspace_bytes_of<double>(room << shift) +
+                               item_terms_workspace_bytes(pairs, width);
+  if (options.sharing != NegativeSharing::kLogits) return backward;
+  const std::int64_t rows = LogitRounds(tokens, num_negatives, sharers).rows;
+  return std::max(backward, workspace_bytes_of<double>(rows * num_negatives) +
+                                workspace_bytes_of<double>(rows));
 }
 
 #define TGR_INSTANTIATE(T)                                                                       \
