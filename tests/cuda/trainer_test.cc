@@ -117,6 +117,23 @@ TEST_P(CudaTrainer, FollowsTheCpuInBf16) {
   expect_close(train<bf16>(Device::kCuda, options), train<float>(Device::kCpu, options), 0.02);
 }
 
+TEST_P(CudaTrainer, ATableInHostMemoryChangesNoBit) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  RetrievalOptions options = small_options(kind, head_width);
+  options.memory.deterministic = true;
+  for (const auto optimiser :
+       {embedding::SparseOptimiser::kAdamW, embedding::SparseOptimiser::kAdaGrad}) {
+    options.table_optimiser = optimiser;
+    options.table_in_host_memory = false;
+    const Trained near = train<bf16>(Device::kCuda, options);
+    options.table_in_host_memory = true;
+    const Trained far = train<bf16>(Device::kCuda, options);
+    EXPECT_EQ(near.losses, far.losses);
+    EXPECT_EQ(near.items, far.items);
+  }
+}
+
 TEST_P(CudaTrainer, RecomputingChangesNoBit) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();

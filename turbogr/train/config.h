@@ -87,6 +87,7 @@ struct OptimConfig {
 
 struct EmbeddingConfig {
   std::string optimiser = "adamw";
+  std::string memory = "device";
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.98;

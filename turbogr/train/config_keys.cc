@@ -201,6 +201,10 @@ std::vector<ConfigKey> make_keys() {
 
       TGR_KEY(embedding, optimiser, one_of({"adamw", "adagrad", "sgd"}),
               "of the item table: AdamW with lazy moments, row-wise AdaGrad, SGD"),
+      TGR_KEY(
+          embedding, memory, one_of({"device", "host"}),
+          "cuda: host keeps the item table and its state in the host's memory, for tables larger "
+          "than the GPU's; rows cross the link when a step touches them"),
       TGR_KEY(embedding, lr, positive(), "learning rate of the item table"),
       TGR_KEY(embedding, beta1, below_one(), "adamw: decay of the first moment"),
       TGR_KEY(embedding, beta2, below_one(), "adamw: decay of the second moment"),

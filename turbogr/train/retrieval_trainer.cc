@@ -29,6 +29,11 @@ ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
           .sharing_factor = options.negatives.sharing_factor};
 }
 
+Device table_device(const Context& ctx, const RetrievalOptions& options) {
+  return ctx.device() == Device::kCuda && options.table_in_host_memory ? Device::kPinned
+                                                                       : ctx.device();
+}
+
 std::int64_t negatives_a_batch(const RetrievalOptions& options) {
   const NegativeOptions& negatives = options.negatives;
   return negatives.shared ? negatives.count : options.memory.capacity * negatives.count;
@@ -51,7 +56,7 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                                       std::int64_t num_items, std::span<const std::int64_t> counts)
     : options_(options),
       model_(ctx, options.model, options.memory),
-      table_(num_items, options.model.width, options.table_optimiser, ctx.device()),
+      table_(num_items, options.model.width, options.table_optimiser, table_device(ctx, options)),
       marks_(options.parts),
       touched_(num_items),
       sampler_(options.negatives, num_items, counts),

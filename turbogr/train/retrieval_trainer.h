@@ -45,6 +45,9 @@ struct RetrievalOptions {
   AdamWSettings dense;  // of the dense weights; the step is set by the trainer
   embedding::SparseOptimiser table_optimiser = embedding::SparseOptimiser::kAdamW;
   AdamWSettings table;
+  // GPU: the item table and its optimiser's state stay in pinned host memory, which the device
+  // reads and writes row by row.
+  bool table_in_host_memory = false;
   double table_scale = 0.02;
   optim::Schedule schedule;
   double clip = 0;  // of the global gradient norm; 0: none

@@ -90,6 +90,7 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                       .total_steps = total_steps,
                       .floor = config.optim.final_lr};
   options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
+  options.table_in_host_memory = config.embedding.memory == "host";
   options.table.rate = config.embedding.lr;
   options.table.beta1 = config.embedding.beta1;
   options.table.beta2 = config.embedding.beta2;
