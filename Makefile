@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 
-.PHONY: all deps configure program build cuda demo test asan tsan bench format format-check layers lint install clean help
+.PHONY: all deps configure program build cuda cuda-test demo test asan tsan bench format format-check layers lint install clean help
 
 all: build
 
@@ -29,10 +29,13 @@ test: build ## run every test
 demo: program ## make a small world, train on it, evaluate, recommend, report
 	@tools/demo build/turbogr demo
 
-cuda: deps ## compile the GPU kernels and their bench (nvcc 13) into build-cuda
+cuda: deps ## build for NVIDIA GPUs (nvcc 13): build-cuda/turbogr, the GPU tests, libturbogr_c.so
 	@cmake --preset cuda > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
 	@rm -f build-configure.log
-	@cmake --build --preset cuda -j $(JOBS) --target attention_bench
+	@cmake --build --preset cuda -j $(JOBS) --target turbogr tests_cuda turbogr_c attention_bench fuxi_bench
+
+cuda-test: cuda ## run the GPU tests; without a GPU they skip, by name
+	@ctest --test-dir build-cuda -j $(JOBS) -L cuda --output-on-failure
 
 SANITIZED = tests_unit tests_gradcheck tests_property
 asan: deps ## run the unit, gradient and property tests under address and undefined-behaviour sanitizers

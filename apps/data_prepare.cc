@@ -89,9 +89,10 @@ void add_data_prepare(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   data::PrepareOptions& options = flags->options;
   command
-      ->add_option("INPUT", options.inputs,
-                   "log files, plain, .gz or .zst; '-' is standard input; with kuairand a "
-                   "folder of the published files, feature tables included")
+      ->add_option(
+          "INPUT", options.inputs,
+          "log files, plain, .gz or .zst; '-' is standard input; with kuairand and movielens "
+          "a folder of the published files, feature tables and titles included")
       ->required();
   command->add_option("--out", options.out, "the store to make")->required();
   command->add_option("--format", flags->format, "kuairand, movielens or csv")
@@ -128,7 +129,9 @@ void add_data_prepare(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--user-table", options.user_tables, "CSV about users to copy along")
       ->allow_extra_args(false);
-  command->add_option("--item-table", options.item_tables, "CSV about items to copy along")
+  command
+      ->add_option("--item-table", options.item_tables,
+                   "CSV about items to copy along; `recommend` shows its titles")
       ->allow_extra_args(false);
   command->callback([flags] { run(*flags); });
 }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/data/store.h"
 #include "turbogr/train/evaluate.h"
+#include "turbogr/train/file.h"
 #include "turbogr/train/run_options.h"
 #include "turbogr/train/trained_model.h"
 
@@ -48,7 +48,7 @@ void run_eval(const EvalOptions& options) {
   }
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  const data::Store store = train::open_store(config, options.store);
   train::TrainedModel model(checkpoint, store, options.threads);
   TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation, test or all");
@@ -90,11 +90,7 @@ void run_eval(const EvalOptions& options) {
     }
   }
   if (!options.json.empty()) {
-    std::ofstream out(options.json);
-    out << rows.dump(1) << "\n";
-    out.close();
-    TGR_CHECK(!out.fail(), "cannot write '", options.json,
-              "'; check that the folder exists and has room");
+    replace_file(options.json, rows.dump(1) + "\n");
   }
 }
 

@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +13,7 @@
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/store.h"
+#include "turbogr/train/file.h"
 #include "turbogr/train/history.h"
 #include "turbogr/train/safetensors.h"
 #include "turbogr/train/trained_model.h"
@@ -23,23 +24,22 @@ namespace {
 struct ExportOptions {
   std::string checkpoint;
   std::string store;
-  std::string out;
-  bool users = false;
+  std::string out = "vectors.safetensors";
+  bool users = true;
   int threads = 0;
 };
 
 // Original ids, one a line, in the order of the rows.
 void write_ids(const std::string& path, const data::IdMap& ids) {
-  std::ofstream out(path);
-  for (std::int64_t i = 0; i < ids.size(); ++i) out << ids.text(i) << "\n";
-  out.close();
-  TGR_CHECK(!out.fail(), "cannot write '", path, "'; check that the folder exists and has room");
+  std::string text;
+  for (std::int64_t i = 0; i < ids.size(); ++i) (text += ids.text(i)) += '\n';
+  replace_file(path, text);
 }
 
 void run_export(const ExportOptions& options) {
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  const data::Store store = train::open_store(config, options.store);
   train::TrainedModel model(checkpoint, store, options.threads);
   Tensor items = model.item_vectors();
   Tensor users;
@@ -64,7 +64,14 @@ void run_export(const ExportOptions& options) {
     }
     tensors.push_back(named("users", users));
   }
-  write_safetensors(options.out, tensors, {});
+  const std::string partial = options.out + ".partial";
+  try {
+    write_safetensors(partial, tensors, {});
+    rename_durably(partial, options.out);
+  } catch (const Error&) {
+    std::remove(partial.c_str());
+    throw;
+  }
   write_ids(options.out + ".items.txt", store.item_ids());
   if (options.users) write_ids(options.out + ".users.txt", store.user_ids());
   fmt::print("{}: {} item vectors{} of width {}; ids in {}.items.txt\n", options.out,
@@ -83,8 +90,9 @@ void add_export(CLI::App& app) {
                    "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
-  command->add_option("--out", options->out, "File to write, e.g. vectors.safetensors")->required();
-  command->add_flag("--users", options->users, "Also the vector of every user's whole history");
+  command->add_option("--out", options->out, "File to write")->capture_default_str();
+  command->add_flag("--users,!--no-users", options->users,
+                    "The vector of every user's whole history too (the default)");
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->callback([options] { run_export(*options); });

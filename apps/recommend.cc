@@ -20,6 +20,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/field.h"
+#include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
 #include "turbogr/train/history.h"
 #include "turbogr/train/trained_model.h"
@@ -37,6 +38,7 @@ struct RecommendOptions {
   std::optional<std::int64_t> at;
   std::int64_t k = 10;
   std::string out;
+  std::string titles;
   int threads = 0;
 };
 
@@ -118,30 +120,46 @@ std::vector<train::HistoryEvent> read_history(const std::string& path, const dat
 
 class Writer {
  public:
-  Writer(const std::string& path, const data::Store& store) : store_(store), path_(path) {
+  Writer(const std::string& path, const data::Store& store, const data::ItemTitles& titles)
+      : store_(store), titles_(titles), path_(path) {
     json_ = path.size() > 6 && path.compare(path.size() - 6, 6, ".jsonl") == 0;
     if (!path.empty()) {
+      TGR_CHECK(!std::filesystem::is_directory(path), "'", path,
+                "' is a folder; name the file to write");
       file_.open(path + ".partial");
       TGR_CHECK(file_.good(), "cannot write '", path, "'; check that the folder exists");
       if (!json_) file_ << "user,place,item,score\n";
     }
   }
 
+  ~Writer() {
+    if (!path_.empty() && !finished_) std::remove((path_ + ".partial").c_str());
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
   // `recent` is shown to people only: the last items of the history, newest first.
   void write(const std::string& user, const std::vector<std::string>& recent,
              const std::vector<train::Recommendation>& list) {
     if (path_.empty()) {
-      fmt::print("user {}, recently {}\n", user, fmt::join(recent, ", "));
+      fmt::print("user {}, recently {}\n", user, fmt::join(recent, titles_.empty() ? ", " : "; "));
       for (std::size_t i = 0; i < list.size(); ++i) {
-        fmt::print("{:>4}  {:<20} {:.4f}\n", i + 1, store_.item_ids().text(list[i].item),
+        fmt::print("{:>4}  {:<20} {:.4f}", i + 1, store_.item_ids().text(list[i].item),
                    list[i].score);
+        const std::string_view title = titles_.text(list[i].item);
+        fmt::print("{}{}\n", title.empty() ? "" : "  ", title);
       }
     } else if (json_) {
       nlohmann::json items = nlohmann::json::array();
       for (const auto& entry : list) {
         items.push_back({{"item", store_.item_ids().text(entry.item)}, {"score", entry.score}});
+        const std::string_view title = titles_.text(entry.item);
+        if (!title.empty()) items.back()["title"] = title;
       }
-      file_ << nlohmann::json({{"user", user}, {"items", items}}).dump() << "\n";
+      // Ids are whatever bytes the log had; what is no UTF-8 in them is replaced.
+      file_ << nlohmann::json({{"user", user}, {"items", items}})
+                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+            << "\n";
     } else {
       for (std::size_t i = 0; i < list.size(); ++i) {
         file_ << fmt::format("{},{},{},{:.6f}\n", csv_field(user), i + 1,
@@ -155,6 +173,7 @@ class Writer {
     file_.close();
     TGR_CHECK(!file_.fail() && std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0,
               "cannot write '", path_, "'; is the disk full?");
+    finished_ = true;
   }
 
  private:
@@ -166,19 +185,23 @@ class Writer {
   }
 
   const data::Store& store_;
+  const data::ItemTitles& titles_;
   std::string path_;
   std::ofstream file_;
   bool json_ = false;
+  bool finished_ = false;
 };
 
 // The newest items of sequence b, newest first.
-std::vector<std::string> recent_items(const data::Store& store, const data::Batch& batch,
-                                      std::size_t b) {
+std::vector<std::string> recent_items(const data::Store& store, const data::ItemTitles& titles,
+                                      const data::Batch& batch, std::size_t b) {
   constexpr std::int64_t kShown = 5;
   std::vector<std::string> recent;
   for (std::int64_t i = batch.offsets[b + 1] - 1;
        i >= batch.offsets[b] && i >= batch.offsets[b + 1] - kShown; --i) {
-    recent.push_back(store.item_ids().text(batch.items[static_cast<std::size_t>(i)]));
+    const std::int64_t item = batch.items[static_cast<std::size_t>(i)];
+    recent.push_back(store.item_ids().text(item));
+    if (!titles.text(item).empty()) recent.back() += fmt::format(" {}", titles.text(item));
   }
   return recent;
 }
@@ -192,7 +215,7 @@ void run_recommend(const RecommendOptions& options) {
   TGR_CHECK(options.k >= 1, "k is ", options.k, "; give at least 1");
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store(options.store.empty() ? config.data.store : options.store);
+  const data::Store store = train::open_store(config, options.store);
   train::TrainedModel model(checkpoint, store, options.threads);
   const train::HistoryOptions history = {.max_length = config.data.max_length,
                                          .milliseconds = config.model.time_unit == "milliseconds",
@@ -202,11 +225,15 @@ void run_recommend(const RecommendOptions& options) {
     log::warn("--k {} is more than the {} items of the store: all of them are ranked", options.k,
               k);
   }
-  Writer writer(options.out, store);
+  const data::ItemTitles titles = options.titles.empty()
+                                      ? data::ItemTitles::of(store)
+                                      : data::ItemTitles::read(options.titles, store);
+  Writer writer(options.out, store, titles);
   data::Batch batch;
   if (!options.history.empty()) {
     train::history_batch(store, read_history(options.history, store), history, batch);
-    writer.write("history", recent_items(store, batch, 0), model.recommend(batch, k).front());
+    writer.write("history", recent_items(store, titles, batch, 0),
+                 model.recommend(batch, k).front());
     writer.finish();
     return;
   }
@@ -219,7 +246,7 @@ void run_recommend(const RecommendOptions& options) {
     train::history_batch(store, std::span(users).subspan(first, count), history, batch);
     const auto lists = model.recommend(batch, k);
     for (std::size_t i = 0; i < lists.size(); ++i) {
-      writer.write(store.user_ids().text(users[first + i]), recent_items(store, batch, i),
+      writer.write(store.user_ids().text(users[first + i]), recent_items(store, titles, batch, i),
                    lists[i]);
     }
   }
@@ -247,6 +274,8 @@ void add_recommend(CLI::App& app) {
   command->add_option("--k", options->k, "How many items")->capture_default_str();
   command->add_option("--out", options->out,
                       "Write CSV, or JSON lines when the name ends in .jsonl");
+  command->add_option("--titles", options->titles,
+                      "File with the items' titles; default: an item table of the store");
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->callback([options] { run_recommend(*options); });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,6 +99,45 @@ TEST_P(GpuHopperAttention, TakesTimesOfAnyOrderAndSize) {
   }
 }
 
+TEST_P(GpuHopperAttention, FollowsEveryMaskOptionAloneAndTogether) {
+  {
+    const AttentionInputs<bf16> in =
+        attention_inputs<bf16>({.fuxi = GetParam(), .dq = 64, .dv = 64, .window = 1});
+    const Context ctx({.device = Device::kCuda});
+    GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
+    const Cuda cuda{ctx.stream(), ctx.workspace()};
+    if (!ops::hopper_attention(cuda, kind(), gpu.problem(), gpu.out())) {
+      GTEST_SKIP() << "causal kernels: other masks run on the portable ones";
+    }
+  }
+  const std::vector<std::int64_t> lengths = {300, 128, 5, 0, 1, 170};
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t window : {std::int64_t{0}, std::int64_t{1}, std::int64_t{70}, kLargest}) {
+    for (const bool prefix : {false, true}) {
+      for (const bool targets : {false, true}) {
+        SCOPED_TRACE(std::to_string(window) + " " + std::to_string(prefix) +
+                     std::to_string(targets));
+        AttentionCase shape = {.lengths = lengths, .dq = 64, .dv = 64, .window = window};
+        if (prefix) shape.prefix = {150, 3, 5, 0, 0, 10};
+        if (targets) shape.targets = {10, 121, 0, 0, 1, 66};
+        check(shape);
+      }
+    }
+  }
+}
+
+TEST_P(GpuHopperAttention, GivesTheSameBitsWhenAskedTo) {
+  for (const std::int64_t width : {32, 64, 128, 256}) {
+    SCOPED_TRACE(width);
+    AttentionCase shape = {
+        .fuxi = GetParam(), .lengths = {700, 0, 300}, .heads = 2, .dq = width, .dv = width};
+    const AttentionInputs<bf16> in = attention_inputs<bf16>(shape);
+    const GpuRun run = {.aligned = true, .deterministic = true};
+    const AttentionResults first = run_attention_on_gpu(in, run);
+    for (int i = 0; i < 3; ++i) expect_same_bits(first, run_attention_on_gpu(in, run));
+  }
+}
+
 TEST_P(GpuHopperAttention, GivesTheSameWithAPlanMadeBeforehand) {
   AttentionCase shape = {
       .fuxi = GetParam(), .lengths = {150, 0, 300}, .heads = 2, .dq = 64, .dv = 64};
@@ -119,6 +159,23 @@ TEST_P(GpuHopperAttention, RefusesAPlanOfAnotherBatch) {
   p.plan = &other;
   const Cuda cuda{ctx.stream(), ctx.workspace()};
   EXPECT_THROW(ops::hopper_attention(cuda, kind(), p, gpu.out()), Error);
+}
+
+TEST_P(GpuHopperAttention, LeavesABatchWithAnEmptyPlanToThePortableKernels) {
+  AttentionCase shape = {.fuxi = GetParam(), .lengths = {150, 3}, .dq = 64, .dv = 64};
+  const AttentionInputs<bf16> in = attention_inputs<bf16>(shape);
+  const Context ctx({.device = Device::kCuda});
+  GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
+  Tensor none(DType::kU8, {0}, Device::kCuda);
+  ops::AttentionProblem<bf16> p = gpu.problem();
+  const ops::AttentionPlan empty = ops::make_attention_plan<bf16>(
+      ctx, kind(), {p.q.offsets, p.bias.key_times, p.bias.query_times},
+      {.device = Device::kCuda, .tokens = 153, .batch = 2, .query_width = 64, .value_width = 64},
+      none);
+  EXPECT_EQ(empty.bytes, 0u);
+  p.plan = &empty;
+  const Cuda cuda{ctx.stream(), ctx.workspace()};
+  EXPECT_FALSE(ops::hopper_attention(cuda, kind(), p, gpu.out()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuHopperAttention, ::testing::Bool(),

@@ -100,8 +100,8 @@ TYPED_TEST(GpuPortableAttention, FollowsEveryMaskOptionAloneAndTogether) {
         SCOPED_TRACE(std::to_string(window) + " " + std::to_string(prefix) +
                      std::to_string(targets));
         AttentionCase shape = {.lengths = lengths, .heads = 1, .window = window};
-        if (prefix) shape.prefix = {70, 3, 5, 0, 0, 10};
-        if (targets) shape.targets = {10, 61, 0, 0, 1, 66};
+        if (prefix) shape.prefix = std::vector<std::int64_t>{70, 3, 5, 0, 0, 10};
+        if (targets) shape.targets = std::vector<std::int64_t>{10, 61, 0, 0, 1, 66};
         this->check(shape, 2);
       }
     }
@@ -122,7 +122,7 @@ TYPED_TEST(GpuPortableAttention, LeavesNothingToDoOnAnEmptyBatch) {
 
 TYPED_TEST(GpuPortableAttention, GivesTheSameBitsEveryTime) {
   AttentionCase shape = {.fuxi = TypeParam::fuxi, .lengths = {300, 7, 129}, .heads = 3};
-  shape.prefix = {5, 0, 3};
+  shape.prefix = std::vector<std::int64_t>{5, 0, 3};
   const auto in = attention_inputs<typename TypeParam::Format>(shape);
   const AttentionResults first = run_attention_on_gpu(in);
   for (int i = 0; i < 3; ++i) expect_same_bits(first, run_attention_on_gpu(in));

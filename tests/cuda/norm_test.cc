@@ -35,7 +35,7 @@ NormResults run(const Context& ctx, const NormCase& c, const NormInputs<T>& in, 
   const NormStatistics<A> saved = {mean.view<A, 1>(), rstd.view<A, 1>()};
   const NormStatistics<const A> read = {saved.mean, saved.rstd};
   if (c.gated) {
-    const GatedNormOptions<T> options = {norm_options, c.concat, c.dropout};
+    const GatedNormOptions<T> options = {norm_options, c.concat, c.silu_gate, c.dropout};
     gated_norm<T>(ctx, x.rows(), gate.rows(), options, y.rows(), saved);
     gated_norm_backward<T>(ctx, x.rows(), gate.rows(), dy.rows(), options, read,
                            {dx.rows(), dgate.rows(), dweight.view<A, 1>(), dbias.view<A, 1>()});
@@ -101,17 +101,25 @@ TYPED_TEST(CudaNorm, GatesAndDrops) {
   for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
     for (const bool concat : {false, true}) {
       for (const bool affine : {false, true}) {
-        for (const std::int64_t cols : {1, 7, 50, 64, 520, 1024}) {
+        for (const std::int64_t cols : {3, 7, 50, 64, 520, 1024}) {
           this->check({.rows = 5,
                        .cols = cols,
                        .kind = kind,
                        .affine = affine,
                        .gated = true,
                        .concat = concat,
+                       .silu_gate = affine,
                        .dropout = dropout});
         }
       }
-      this->check({.rows = 3, .cols = 33, .kind = kind, .gated = true, .concat = concat});
+      for (const bool silu_gate : {false, true}) {
+        this->check({.rows = 3,
+                     .cols = 33,
+                     .kind = kind,
+                     .gated = true,
+                     .concat = concat,
+                     .silu_gate = silu_gate});
+      }
     }
   }
 }

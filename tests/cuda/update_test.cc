@@ -40,8 +40,11 @@ StepOutcome dense_step(const Context& ctx, double clip, bool bad) {
   const Tensor g = test::place(ctx, gradient);
   Tensor w = test::place(ctx, random_tensor<float>({kCount}, 2));
   Tensor m = test::place(ctx, random_tensor<float>({kCount}, 3, 0.1));
-  Tensor v =
-      test::place(ctx, test::converted<float, float>(random_tensor<float>({kCount}, 4, 0.0)));
+  Tensor squares_before = random_tensor<float>({kCount}, 4);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    floats(squares_before)[i] = std::abs(floats(squares_before)[i]) + 0.1f;
+  }
+  Tensor v = test::place(ctx, squares_before);
   Tensor small = test::place(ctx, random_tensor<float>({5}, 5));
   Tensor sm(DType::kF32, {5}, ctx.device()), sv(DType::kF32, {5}, ctx.device());
   const auto* gradients = reinterpret_cast<const float*>(g.data());

@@ -13,17 +13,19 @@ using test::NormCase;
 using test::NormInputs;
 using test::NormResults;
 
-class NormGradient : public ::testing::TestWithParam<std::tuple<NormKind, bool, bool, bool>> {};
+class NormGradient : public ::testing::TestWithParam<std::tuple<NormKind, bool, bool, bool, bool>> {
+};
 
 TEST_P(NormGradient, MatchesCentralDifferences) {
-  const auto [kind, affine, gated, concat] = GetParam();
-  if (concat && !gated) GTEST_SKIP() << "concat is the gate's";
+  const auto [kind, affine, gated, concat, silu_gate] = GetParam();
+  if ((concat || silu_gate) && !gated) GTEST_SKIP() << "these are the gate's";
   const NormCase c = {.rows = 4,
                       .cols = 6,
                       .kind = kind,
                       .affine = affine,
                       .gated = gated,
                       .concat = concat,
+                      .silu_gate = silu_gate,
                       .dropout = {.rate = gated ? 0.4 : 0.0, .seed = 3, .site = 2}};
   NormInputs<double> in(c);
   Context ctx({.threads = 2});
@@ -44,7 +46,7 @@ TEST_P(NormGradient, MatchesCentralDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, NormGradient,
                          ::testing::Combine(::testing::Values(NormKind::kLayer, NormKind::kRms),
-                                            ::testing::Bool(), ::testing::Bool(),
+                                            ::testing::Bool(), ::testing::Bool(), ::testing::Bool(),
                                             ::testing::Bool()));
 
 }  // namespace

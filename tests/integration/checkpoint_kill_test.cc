@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/train/checkpoint.h"
@@ -46,7 +46,7 @@ std::int64_t newest_step(const std::string& folder) {
 }
 
 TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
-  const test::TempFolder folder;
+  const test::TemporaryFolder folder;
   PhiloxStream random(11);
   std::int64_t seen = 0;
   for (int round = 0; round < 30; ++round) {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/train/config.h"
 
 namespace turbogr {
@@ -58,15 +58,16 @@ TEST(ConfigCommand, ListsTheKeys) {
 }
 
 TEST(ReportCommand, WritesThePageAndSaysWhere) {
-  const test::TempFolder folder;
+  const test::TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl") << "{\"step\":1,\"epoch\":0.1,\"loss\":2.0}\n";
-  const Outcome report = run("report " + folder.path());
+  const Outcome report = run("report " + folder.path().string());
   EXPECT_EQ(report.status, 0) << report.text;
-  EXPECT_EQ(report.text, (folder / "report.html") + "\n");
+  EXPECT_EQ(report.text, (folder / "report.html").string() + "\n");
   EXPECT_TRUE(std::filesystem::exists(folder / "report.html"));
-  const Outcome elsewhere = run("report " + folder.path() + " --out " + (folder / "x.html"));
+  const Outcome elsewhere =
+      run("report " + folder.path().string() + " --out " + (folder / "x.html").string());
   EXPECT_TRUE(std::filesystem::exists(folder / "x.html")) << elsewhere.text;
-  EXPECT_EQ(run("report " + (folder / "none")).status, 1);
+  EXPECT_EQ(run("report " + (folder / "none").string()).status, 1);
 }
 
 }  // namespace

@@ -75,6 +75,54 @@ TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
   }
 }
 
+TEST_F(Training, APrefixAndTargetsTrainResumeAndRecommend) {
+  for (const std::string kind : {"hstu", "fuxi"}) {
+    const std::string options = " --model.prefix=2 --model.targets=3 --model.kind=" + kind +
+                                " --train.accumulate=2 --optim.schedule=constant";
+    const Outcome whole = train("whole-" + kind, options + " --train.steps=8");
+    ASSERT_EQ(whole.status, 0) << whole.output;
+    ASSERT_EQ(train("parts-" + kind, options + " --train.steps=3 --train.threads=1").status, 0);
+    ASSERT_EQ(train("parts-" + kind, options + " --train.steps=8 --run.resume=true").status, 0);
+    EXPECT_EQ(model_bytes("whole-" + kind), model_bytes("parts-" + kind)) << kind;
+    const Outcome other =
+        train("parts-" + kind, " --train.steps=9 --run.resume=true --model.kind=" + kind);
+    EXPECT_NE(other.output.find("model.prefix is 0, was 2"), std::string::npos) << other.output;
+    const std::string checkpoint = " --checkpoint " + root_ + "/whole-" + kind;
+    EXPECT_EQ(run_program("recommend --user 1" + checkpoint).status, 0);
+    EXPECT_EQ(run_program("eval" + checkpoint).status, 0);
+  }
+}
+
+// The last event of a sequence of one is all of it.
+TEST_F(Training, SequencesOfOneEventLearnTheSameWithAndWithoutATarget) {
+  const std::string one = "--data.max_length=1 --train.steps=4 --model.targets=";
+  ASSERT_EQ(train("every", one + "0").status, 0);
+  ASSERT_EQ(train("target", one + "1").status, 0);
+  EXPECT_EQ(model_bytes("every"), model_bytes("target"));
+}
+
+TEST_F(Training, PlansTheStepsItTakes) {
+  const Outcome run = train("planned", "--train.epochs=5");
+  ASSERT_EQ(run.status, 0) << run.output;
+  const std::size_t end = run.output.find(" in all");
+  const std::size_t begin = run.output.rfind(' ', end - 1) + 1;
+  const std::string steps = run.output.substr(begin, end - begin);
+  EXPECT_NE(run.output.find("finished at step " + steps + ";"), std::string::npos) << run.output;
+}
+
+TEST_F(Training, ARunKilledBeforeItsFirstCheckpointBeginsAgain) {
+  ASSERT_EQ(train("early", "--train.steps=5").status, 0);
+  const std::string whole = model_bytes("early");
+  std::filesystem::remove_all(root_ + "/early/checkpoints");
+  const Outcome again = train("early", "--train.steps=5 --run.resume=true");
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_NE(again.output.find("starting from the beginning"), std::string::npos) << again.output;
+  EXPECT_EQ(model_bytes("early"), whole);
+  std::size_t lines = 0;
+  for (const char c : contents_of(root_ + "/early/metrics.jsonl")) lines += c == '\n' ? 1 : 0;
+  EXPECT_EQ(lines, 3u) << "one of training, two of evaluation";
+}
+
 TEST_F(Training, GivesTheSameBitsForAnyNumberOfThreads) {
   ASSERT_EQ(train("one", "--train.steps=6 --train.threads=1").status, 0);
   ASSERT_EQ(train("three", "--train.steps=6 --train.threads=3").status, 0);

@@ -16,6 +16,7 @@ namespace turbogr::test {
 struct GpuRun {
   bool aligned = false;  // slices begin and stride at multiples of 8 elements
   bool planned = false;  // with a plan made beforehand
+  bool deterministic = false;
 };
 
 // The inputs of a case in the GPU's memory, and room for the results.
@@ -65,6 +66,8 @@ class GpuAttention {
     shape.device = Device::kCuda;
     shape.tables = c.position || c.time;
     shape.planned = run.planned;
+    shape.deterministic = run.deterministic;
+    if (c.position) shape.position_length = (in.position.size() + 1) / 2;
     ctx.workspace().reserve(std::max(c.fuxi ? ops::fuxi_attention_workspace_bytes<T>(shape)
                                             : ops::hstu_attention_workspace_bytes<T>(shape),
                                      c.fuxi
@@ -96,6 +99,7 @@ class GpuAttention {
     p.norm_length = c.norm_length;
     p.mask = {c.window, counts(prefix_), counts(targets_)};
     if (run_.planned) p.plan = &plan_;
+    p.deterministic = run_.deterministic;
     return p;
   }
   Rows<T> out() { return Rows<T>(out_.view<T, 2>()).columns(0, in_.out_width()); }
@@ -119,12 +123,14 @@ class GpuAttention {
     const ops::AttentionProblem<T> p = problem();
     const ops::AttentionGradients<T> d = gradients();
     if (c.fuxi) {
-      const ops::FuxiAttentionOptions o = {c.heads, c.alpha, c.norm_length, p.mask, p.plan};
+      const ops::FuxiAttentionOptions o = {c.heads, c.alpha, c.norm_length,
+                                           p.mask,  p.plan,  p.deterministic};
       ops::fuxi_attention<T>(ctx, p.q, p.k, p.v, p.bias, o, out());
       ops::fuxi_attention_backward<T>(ctx, p.q, p.k, p.v, p.bias, o, dout(), d.dq, d.dk, d.dv,
                                       d.dbias);
     } else {
-      const ops::HstuAttentionOptions o = {c.heads, c.alpha, c.norm_length, p.mask, p.plan};
+      const ops::HstuAttentionOptions o = {c.heads, c.alpha, c.norm_length,
+                                           p.mask,  p.plan,  p.deterministic};
       ops::hstu_attention<T>(ctx, p.q, p.k, p.v, p.bias, o, out());
       ops::hstu_attention_backward<T>(ctx, p.q, p.k, p.v, p.bias, o, dout(), d.dq, d.dk, d.dv,
                                       d.dbias);

@@ -19,6 +19,7 @@ struct NormCase {
   bool affine = false;
   bool gated = false;
   bool concat = false;
+  bool silu_gate = false;
   ops::DropoutOptions dropout;
 
   std::int64_t out_cols() const { return concat ? 3 * cols : cols; }
@@ -74,7 +75,16 @@ NormResults plain_norm(const NormCase& c, const NormInputs<T>& in) {
   const A count = static_cast<A>(c.cols);
   for (std::int64_t r = 0; r < c.rows; ++r) {
     const auto x = [&](std::int64_t i) { return convert<A>(in.x.template view<T, 2>()(r, i)); };
-    const auto u = [&](std::int64_t i) { return convert<A>(in.gate.template view<T, 2>()(r, i)); };
+    const auto gate = [&](std::int64_t i) {
+      return convert<A>(in.gate.template view<T, 2>()(r, i));
+    };
+    const auto u = [&](std::int64_t i) {
+      return c.silu_gate ? gate(i) / (1 + std::exp(-gate(i))) : gate(i);
+    };
+    const auto gate_slope = [&](std::int64_t i) {
+      const A s = 1 / (1 + std::exp(-gate(i)));
+      return c.silu_gate ? s * (1 + gate(i) * (1 - s)) : A(1);
+    };
     const auto w = [&](std::int64_t i) {
       return c.affine ? in.weight.template view<A, 1>()(i) : A(1);
     };
@@ -103,7 +113,7 @@ NormResults plain_norm(const NormCase& c, const NormInputs<T>& in) {
         y(r, i) = convert<T>(a);
       } else if (!c.concat) {
         y(r, i) = convert<T>(u(i) * a * factor(i));
-        out.dgate.template view<T, 2>()(r, i) = convert<T>(d * factor(i) * a);
+        out.dgate.template view<T, 2>()(r, i) = convert<T>(d * factor(i) * a * gate_slope(i));
         d *= factor(i) * u(i);
       } else {
         const A middle = convert<A>(dy(r, c.cols + i)) * factor(c.cols + i);
@@ -111,7 +121,8 @@ NormResults plain_norm(const NormCase& c, const NormInputs<T>& in) {
         y(r, i) = convert<T>(u(i) * factor(i));
         y(r, c.cols + i) = convert<T>(a * factor(c.cols + i));
         y(r, 2 * c.cols + i) = convert<T>(u(i) * a * factor(2 * c.cols + i));
-        out.dgate.template view<T, 2>()(r, i) = convert<T>(d * factor(i) + both * a);
+        out.dgate.template view<T, 2>()(r, i) =
+            convert<T>((d * factor(i) + both * a) * gate_slope(i));
         d = middle + both * u(i);
       }
       out.dweight.template view<A, 1>()(i) += d * hat;
@@ -159,7 +170,7 @@ NormResults run_norm(Context& ctx, const NormCase& c, const NormInputs<T>& in) {
   const auto dweight = out.dweight.template view<A, 1>(), dbias = out.dbias.template view<A, 1>();
   ctx.workspace().reserve(ops::gated_norm_workspace_bytes<T>(ctx, c.cols));
   if (c.gated) {
-    const ops::GatedNormOptions<T> options = {norm, c.concat, c.dropout};
+    const ops::GatedNormOptions<T> options = {norm, c.concat, c.silu_gate, c.dropout};
     ops::gated_norm<T>(ctx, x.rows(), gate.rows(), options, y.rows(), saved);
     ops::gated_norm_backward<T>(ctx, x.rows(), gate.rows(), dy.rows(), options, read,
                                 {dx.rows(), dgate.rows(), dweight, dbias});

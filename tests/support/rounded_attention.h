@@ -33,6 +33,8 @@ inline AttentionResults run_rounded_attention(const AttentionInputs<bf16>& in) {
   ops::for_each_pair(p, [&](const ops::AttentionPair& pair) {
     const float position = pair.position < 0 ? 0 : p.bias.position(pair.position);
     const float time = pair.time < 0 ? 0 : p.bias.time(pair.time);
+    float position_product = 0;
+    float time_product = 0;
     for (int h = 0; h < c.heads; ++h) {
       const bf16* q = p.q.values.row(pair.query) + h * c.dq;
       const bf16* k = p.k.row(pair.key) + h * c.dq;
@@ -57,14 +59,17 @@ inline AttentionResults run_rounded_attention(const AttentionInputs<bf16>& in) {
       if (pair.position >= 0) {
         ops::reference_add(y, rounded(position), v, c.dv);
         ops::reference_add(dvalue, rounded(position), dy, c.dv);
-        dposition(pair.position) += ops::reference_dot(dy, v, c.dv);
+        position_product += ops::reference_dot(dy, v, c.dv);
       }
       if (pair.time >= 0) {
         ops::reference_add(y + c.dv, rounded(time), v, c.dv);
         ops::reference_add(dvalue, rounded(time), dy + c.dv, c.dv);
-        dtime(pair.time) += ops::reference_dot(dy + c.dv, v, c.dv);
+        time_product += ops::reference_dot(dy + c.dv, v, c.dv);
       }
     }
+    // One product over the columns of all heads.
+    if (c.fuxi && pair.position >= 0) dposition(pair.position) += rounded(position_product);
+    if (c.fuxi && pair.time >= 0) dtime(pair.time) += rounded(time_product);
   });
   results.out = converted<bf16, float>(out);
   results.dq = converted<bf16, float>(dq);

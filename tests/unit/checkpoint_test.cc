@@ -11,7 +11,7 @@
 
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/train/checkpoint_writer.h"
 #include "turbogr/train/file.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -60,7 +60,7 @@ class CheckpointTest : public testing::Test {
     stream.put(static_cast<char>(old ^ 0x10));
   }
 
-  TempFolder temp_;
+  TemporaryFolder temp_;
   Tensor w_ = test::random_tensor<float>({4, 3}, 1);
   Tensor b_ = test::random_tensor<bf16>({5}, 2);
   Tensor m_ = test::random_tensor<float>({4, 3}, 3);
@@ -225,6 +225,10 @@ TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
     c.damage();
     const std::string message = message_of([&] { open_newest_checkpoint(folder(), false); });
     EXPECT_TRUE(contains(message, c.words)) << c.what << ": " << message;
+    const std::string named = message_of([&] { open_named_checkpoint(path(2)); });
+    EXPECT_TRUE(contains(named, c.words)) << c.what << ": " << named;
+    EXPECT_TRUE(contains(named, "The newest good one beside it is '" + path(1) + "'")) << named;
+    EXPECT_EQ(open_named_checkpoint(path(1)).step(), 1);
     EXPECT_TRUE(message.starts_with("checkpoint '" + path(2) + "'")) << c.what << ": " << message;
     EXPECT_TRUE(contains(
         message, "The newest good one is '" + path(1) + "': set checkpoint.fall_back = true"))

@@ -106,6 +106,12 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
             std::string::npos);
   EXPECT_EQ(parse_message("[model]\nwidth = 50\nheads = 3\ndq = 16\ndv = 16\n"), "");
   EXPECT_NE(parse_message("[train]\nepochs = 0\n").find("never end"), std::string::npos);
+  EXPECT_NE(parse_message("[model]\nprefix = 2\n").find("would see the item it has to predict"),
+            std::string::npos);
+  EXPECT_EQ(parse_message("[model]\nprefix = 190\ntargets = 10\n"), "");
+  EXPECT_NE(parse_message("[model]\nprefix = 191\ntargets = 10\n").find("leave no room"),
+            std::string::npos);
+  EXPECT_EQ(parse_message("[model]\ntargets = 9223372036854775807\n"), "");
   EXPECT_NE(parse_message("[train]\nbatch = 8\ntokens = 999\n").find("exactly one"),
             std::string::npos);
   EXPECT_NE(parse_message("[train]\ntokens = 100\n").find("cannot hold one sequence"),

@@ -54,6 +54,18 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+TEST(CsvReader, PeeksAtAWholeFirstLineHoweverLong) {
+  const std::string header = "user," + std::string(3 << 20, 'x') + ",item";
+  Trickle source(header + "\n1,2,3\n");
+  CsvReader reader(source, "test", {});
+  EXPECT_TRUE(reader.peek().starts_with(header + "\n"));
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.fields().size(), 3u);
+  EXPECT_EQ(reader.fields()[2], "item");
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.fields()[0], "1");
+}
+
 TEST(CsvReader, SplitsFieldsOfEveryLength) {
   EXPECT_EQ(records_of("a,b\n1,2\n"), (std::vector<Record>{{"a", "b"}, {"1", "2"}}));
   EXPECT_EQ(records_of(",,\n"), (std::vector<Record>{{"", "", ""}}));

@@ -168,6 +168,20 @@ TEST(LogLayout, KnowsKuaiRandsLogsAndFeatureTables) {
   EXPECT_TRUE(layout_of("video_id,author_id\n", {}, LogFormat::kKuaiRand).side_of_items);
 }
 
+TEST(LogLayout, TakesNoOtherLogForKuaiRands) {
+  const auto message = [](const std::string& text, ColumnMap map = {}) {
+    return message_of([&] { layout_of(text, map, LogFormat::kKuaiRand); });
+  };
+  EXPECT_TRUE(has(message("userId,movieId,rating,timestamp\n1,2,3,4\n"),
+                  "is not KuaiRand's: it has no column user_id, video_id, time_ms; it has: userId, "
+                  "movieId, rating, timestamp"));
+  EXPECT_TRUE(has(message("1::1193::5::978300760\n"), "no column user_id, video_id, time_ms"));
+  EXPECT_TRUE(has(message("user_id,item_id,time_ms\n"), "no column video_id; it has"));
+  EXPECT_TRUE(has(message("movieId,title,genres\n"), "no column video_id; it has"));
+  EXPECT_FALSE(
+      layout_of("user_id,photo,time_ms\n", {.item = "photo"}, LogFormat::kKuaiRand).is_side_table);
+}
+
 TEST(LogLayout, SaysWhatIsMissing) {
   const auto message = [](const std::string& text, ColumnMap map = {}) {
     return message_of([&] { layout_of(text, map); });

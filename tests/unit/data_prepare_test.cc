@@ -262,6 +262,35 @@ TEST(Prepare, TakesAFolderOfKuaiRandWithItsFeatureTables) {
   EXPECT_EQ(read_file(store.side_table("item_features")), "video_id,tag\n80,1\n");
 }
 
+TEST(Prepare, FindsTheRatingsAndTitlesInAMovieLensFolder) {
+  for (const auto& [ratings, titles] :
+       {std::pair{"ratings.dat", "movies.dat"}, std::pair{"ratings.csv", "movies.csv"},
+        std::pair{"u.data", "u.item"}}) {
+    TemporaryFolder folder;
+    fs::create_directory(folder / "in");
+    const bool csv = std::string(ratings) == "ratings.csv";
+    write_file(folder / "in" / ratings,
+               csv ? "userId,movieId,rating,timestamp\n7,30,5,2\n" : "7::30::5::2\n");
+    const std::string table =
+        csv ? "movieId,title,genres\n30,Heat (1995),Crime\n" : "30|Heat (1995)|Crime\n";
+    write_file(folder / "in" / titles, table);
+    write_file(folder / "in/README", "not a log");
+    PrepareOptions options{
+        .format = LogFormat::kMovieLens, .inputs = {folder / "in"}, .out = folder / "s"};
+    EXPECT_EQ(prepared(options), (std::vector<std::string>{"7: 30@2"}));
+    EXPECT_EQ(read_file(Store(options.out).side_table("item_features")), table);
+    fs::remove(folder / "in" / ratings);
+    options.overwrite = true;
+    EXPECT_NE(test::message_of([&] {
+                prepare(options);
+              }).find("holds none of ratings.dat, ratings.csv and u.data"),
+              std::string::npos);
+    options.format = LogFormat::kCsv;
+    EXPECT_NE(test::message_of([&] { prepare(options); }).find("is a folder; name the files in it"),
+              std::string::npos);
+  }
+}
+
 TEST(Prepare, AgreesWithAPlainSortOfTheSameLog) {
   TemporaryFolder folder;
   const std::string text = random_log(3000, false, 21);

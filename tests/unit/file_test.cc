@@ -1,5 +1,6 @@
 #include "turbogr/train/file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/train/crc32c.h"
 
@@ -15,7 +16,7 @@ namespace turbogr {
 namespace {
 
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 TEST(Crc32c, GivesThePublishedSums) {
   EXPECT_EQ(crc32c(0, "123456789", 9), 0xe3069283u);
@@ -40,7 +41,7 @@ TEST(Crc32c, BothPathsAgreeWhereverTheBytesAreCut) {
 }
 
 TEST(Files, ReplaceLeavesTheNewContentAndNothingBeside) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   replace_file(folder / "a", "old");
   replace_file(folder / "a", "new");
   EXPECT_EQ(read_file(folder / "a"), "new");
@@ -50,24 +51,26 @@ TEST(Files, ReplaceLeavesTheNewContentAndNothingBeside) {
 }
 
 TEST(Files, FailuresNameThePathAndTheSystemsWords) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_EQ(message_of([&] { read_file("/nowhere/x"); }),
-            "cannot open '/nowhere/x': No such file or directory");
+            "cannot open '/nowhere/x': No such file or directory; check the path");
   EXPECT_EQ(message_of([&] { read_file(folder.path()); }),
-            "cannot read '" + folder.path() + "': it is not a file");
+            fmt::format("'{}' is not a plain file", folder.path().string()));
   EXPECT_EQ(message_of([&] { replace_file("/nowhere/x", "text"); }),
-            "cannot create '/nowhere/x.partial': No such file or directory");
+            "cannot create '/nowhere/x.partial': No such file or directory; check the path");
   EXPECT_EQ(message_of([&] { rename_durably(folder / "a", folder / "b"); }),
-            "cannot rename '" + (folder / "a") + "': No such file or directory");
+            fmt::format("cannot rename '{}': No such file or directory; check the path",
+                        (folder / "a").string()));
   EXPECT_EQ(message_of([&] { sync_folder(folder / "none"); }),
-            "cannot open '" + (folder / "none") + "': No such file or directory");
+            fmt::format("cannot open '{}': No such file or directory; check the path",
+                        (folder / "none").string()));
 }
 
 TEST(Files, AFullDiskSaysSo) {
   OutputFile full("/dev/full");
   EXPECT_EQ(message_of([&] { full.write("x"); }),
-            "cannot write '/dev/full': No space left on device; free some room or choose another "
-            "folder");
+            "cannot write '/dev/full': No space left on device; free some room there or write "
+            "to another disk");
 }
 
 }  // namespace

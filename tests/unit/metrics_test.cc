@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/train/crc32c.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/progress.h"
@@ -22,14 +22,14 @@ namespace turbogr {
 namespace {
 
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 MetricRecord step_record(std::int64_t step) {
   return {.step = step, .epoch = 0.5, .values = {{"loss", 2.25}, {"lr", 1e-3}}};
 }
 
 TEST(JsonLines, WritesOneObjectALineInOrder) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   JsonLines lines(path, std::nullopt);
   lines.write(step_record(20));
@@ -48,7 +48,7 @@ TEST(JsonLines, WritesOneObjectALineInOrder) {
 }
 
 TEST(JsonLines, ANewRunRefusesAnOldFile) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   JsonLines(path, std::nullopt).write(step_record(1));
   EXPECT_NE(message_of([&] { JsonLines(path, std::nullopt); }).find("is there already"),
@@ -58,7 +58,7 @@ TEST(JsonLines, ANewRunRefusesAnOldFile) {
 }
 
 TEST(JsonLines, ResumeCutsATornLineAndWhatWillComeAgain) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   const std::string kept = "{\"step\":10}\n{\"step\":20}\n";
   for (const std::string tail :
@@ -73,7 +73,7 @@ TEST(JsonLines, ResumeCutsATornLineAndWhatWillComeAgain) {
 }
 
 TEST(JsonLines, AnEvaluationThatComesAgainAfterAResumeIsWrittenOnce) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   const MetricRecord test = {.step = 20, .epoch = 1, .split = "test", .values = {{"mrr", 0.5}}};
   JsonLines(path, std::nullopt).write(test);
@@ -87,7 +87,7 @@ TEST(JsonLines, AnEvaluationThatComesAgainAfterAResumeIsWrittenOnce) {
 }
 
 TEST(JsonLines, ReadingSkipsAndCountsWhatIsNoRecord) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder / "m") << "{\"step\":1,\"note\":\"x\",\"loss\":1}\n\nnonsense\n[1]\n"
                                  "{\"loss\":1}\n{\"step\":2,\"epoch\":\"x\"}\n{\"step\":3";
   std::int64_t skipped = 0;
@@ -123,7 +123,7 @@ std::vector<std::string> frames_of(const std::string& file) {
 }
 
 TEST(TensorBoardEvents, FramesHoldTheEncodedScalars) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   TensorBoardEvents events(folder.path(), std::nullopt);
   events.write({.step = 300, .values = {{"loss", 1.5}}});
   const std::vector<std::string> messages = frames_of(read_file(events.path()));
@@ -135,7 +135,7 @@ TEST(TensorBoardEvents, FramesHoldTheEncodedScalars) {
 }
 
 TEST(TensorBoardEvents, AResumedRunTellsWhereItStartsInAFileOfItsOwn) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const TensorBoardEvents before(folder.path(), std::nullopt);
   const TensorBoardEvents after(folder.path(), 9);
   EXPECT_NE(before.path(), after.path());
@@ -150,7 +150,7 @@ TEST(TensorBoardEvents, TensorBoardItselfReadsThem) {
   if (std::system("python3 -c 'import tensorboard' 2> /dev/null") != 0) {
     GTEST_SKIP() << "python3 has no tensorboard package";
   }
-  const TempFolder folder;
+  const TemporaryFolder folder;
   TensorBoardEvents events(folder.path(), std::nullopt);
   events.write({.step = 300, .values = {{"loss", 1.5}, {"lr", 0.25}}});
   events.write({.step = 400, .split = "test", .values = {{"hr@10", 0.5}}});
@@ -164,7 +164,8 @@ TEST(TensorBoardEvents, TensorBoardItselfReadsThem) {
          "       for tag in events.Tags()['scalars']}\n"
          "assert got == {'train/loss': [(300, 1.5), (351, 0.75)], 'train/lr': [(300, 0.25)],\n"
          "               'test/hr@10': []}, got\n";
-  const std::string command = "python3 '" + (folder / "read.py") + "' '" + folder.path() + "'";
+  const std::string command =
+      "python3 '" + (folder / "read.py").string() + "' '" + folder.path().string() + "'";
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
@@ -217,7 +218,7 @@ TEST(Progress, TheBarFitsItsTerminal) {
 }
 
 std::string printed(Progress::Style style, const std::function<void(Progress&)>& body) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::FILE* out = std::fopen((folder / "out").c_str(), "w");
   {
     Progress progress(out, style, 100);

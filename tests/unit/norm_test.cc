@@ -70,9 +70,17 @@ TYPED_TEST(NormOf, GatesAndDropsAtEveryWidthAndInstructionSet) {
                      .affine = cols == 50,
                      .gated = true,
                      .concat = concat,
+                     .silu_gate = cols % 2 == 0,
                      .dropout = dropout});
       }
-      this->check({.rows = 3, .cols = 33, .kind = kind, .gated = true, .concat = concat});
+      for (const bool silu_gate : {false, true}) {
+        this->check({.rows = 3,
+                     .cols = 33,
+                     .kind = kind,
+                     .gated = true,
+                     .concat = concat,
+                     .silu_gate = silu_gate});
+      }
     }
   }
 }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/lengths.h"
@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 // What the page's script will see.
 json data_of(const std::string& page) {
@@ -57,7 +57,7 @@ void write_run(const std::string& folder, int lines) {
 }
 
 TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 5);
   replace_file(folder / "config.toml",
                config_text(parse_config("[model]\nlayers = 7\n", "run.toml")));
@@ -85,6 +85,7 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
   EXPECT_EQ(data["lengths"]["bins"].size(), 7u);
   EXPECT_EQ(data["config"]["sections"]["model"][1], json({"layers", "7", true}));
   EXPECT_EQ(data["config"]["sections"]["model"][0], json({"kind", "\"hstu\"", false}));
+  EXPECT_EQ(data["summary"], "hstu, 7 layers x 64 wide, bias both");
   EXPECT_EQ(data["last_step"], 50.0);
   bool best_seen = false;
   for (const json& tile : data["tiles"]) {
@@ -96,8 +97,34 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
   EXPECT_TRUE(best_seen);
 }
 
+TEST(Report, SaysWhatMfuIsAShareOf) {
+  const auto roof = [](const std::string& config, double logged) {
+    const TemporaryFolder folder;
+    JsonLines log(folder / "metrics.jsonl", std::nullopt);
+    MetricRecord record{.step = 1, .values = {{"loss", 2.0}, {"mfu_causal", 0.3}}};
+    if (logged > 0) record.values.emplace_back("roof_tflops", logged);
+    record.values.emplace_back("skipped_steps", 2.0);
+    log.write(record);
+    replace_file(folder / "config.toml", config);
+    std::string text;
+    const json data = data_of(report_page(folder.path()));
+    for (const json& tile : data["tiles"]) {
+      if (tile["label"] == "MFU roof") {
+        text = tile["value"].get<std::string>() + ", " + tile["note"].get<std::string>();
+      }
+    }
+    EXPECT_EQ(data["tiles"].back()["label"], "skipped steps");
+    EXPECT_EQ(data["tiles"].back()["value"], "2");
+    return text;
+  };
+  EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 989), "989 TFLOP/s, set by train.peak_tflops");
+  EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 0), "989 TFLOP/s, set by train.peak_tflops");
+  EXPECT_EQ(roof("", 0.1874), "0.187 TFLOP/s, measured at the run's start: the best large product");
+  EXPECT_EQ(roof("", 0), "");
+}
+
 TEST(Report, NeedsNoNetwork) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 2);
   std::string page = report_page(folder.path());
   // The name of SVG looks like an address but is never fetched.
@@ -110,7 +137,7 @@ TEST(Report, NeedsNoNetwork) {
 }
 
 TEST(Report, LongRunsAreThinnedToMeans) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 2500);
   const json data = data_of(report_page(folder.path()));
   const json& points = (*chart_named(data, "Loss"))["lines"][0]["points"];
@@ -120,7 +147,7 @@ TEST(Report, LongRunsAreThinnedToMeans) {
 }
 
 TEST(Report, HostileTextCannotEndTheScript) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_run(folder.path(), 1);
   replace_file(folder / "config.toml", "[old]\nkey = \"</script><b>\xff\"\n");
   const std::string page = report_page(folder.path());
@@ -130,7 +157,7 @@ TEST(Report, HostileTextCannotEndTheScript) {
 }
 
 TEST(Report, SaysWhatIsMissing) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_NE(message_of([&] { report_page(folder / "none"); }).find("there is no run folder"),
             std::string::npos);
   EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("has no metrics.jsonl"),
@@ -177,7 +204,7 @@ TEST(Lengths, BinsCoverEveryLengthOnce) {
 TEST(Lengths, QuantilesAndTheFileRoundTrip) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 100; i >= 0; --i) lengths.push_back(i);
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_lengths(folder / "lengths.json", length_histogram(lengths));
   const LengthHistogram back = read_lengths(folder / "lengths.json");
   EXPECT_EQ(back.count, 101);

@@ -10,13 +10,13 @@
 
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace turbogr {
 namespace {
 
 using test::message_of;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 // A file of this header and this many zero bytes.
 void write_raw(const std::string& path, const std::string& header, std::size_t data_bytes) {
@@ -39,7 +39,7 @@ class SafetensorsTest : public testing::Test {
     EXPECT_NE(message.find(path_), std::string::npos) << message;
   }
 
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::string path_ = folder_ / "x.safetensors";
 };
 
@@ -238,7 +238,7 @@ TEST_F(SafetensorsTest, ThePythonPackageReadsOursAndWeReadIts) {
          "    save_file({'w': file.get_tensor('w')}, sys.argv[2], {'by': 'python'})\n";
   const std::string theirs = folder_ / "theirs";
   const std::string command =
-      "python3 '" + (folder_ / "copy.py") + "' '" + path_ + "' '" + theirs + "'";
+      "python3 '" + (folder_ / "copy.py").string() + "' '" + path_ + "' '" + theirs + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
   const SafetensorsFile file(theirs);
   EXPECT_EQ(file.metadata().at("by"), "python");

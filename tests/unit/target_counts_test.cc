@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "tests/support/stores.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace turbogr::data {
 namespace {
 
 // In a numbered store event e has item e.
 TEST(TargetCounts, CountWhatTrainingPredictsAndNothingHeldOut) {
-  const test::TempFolder folder;
+  const test::TemporaryFolder folder;
   test::write_numbered_store(folder / "store", {5, 2, 6});
   const Store store(folder / "store");
   const std::vector<Window> all =

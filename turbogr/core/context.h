@@ -31,6 +31,7 @@ struct Cuda {
   void* stream;
   Workspace& workspace;
   SectionTimer* sections = nullptr;
+  bool deterministic = false;
 };
 
 struct ContextOptions {
@@ -39,6 +40,9 @@ struct ContextOptions {
   std::size_t workspace_bytes = 0;     // may grow later with workspace().reserve
   SimdLevel simd = best_simd_level();  // lowered by tests; asking for more than there is throws
   std::uint64_t seed = 0;
+  // GPU: the same bits from every run; products then take the library's first algorithm instead of
+  // the fastest one timed. A CPU's bits are always the same.
+  bool deterministic = false;
   Trace* trace = nullptr;
 };
 
@@ -53,6 +57,7 @@ class Context {
   int threads() const { return pool_.size(); }
   SimdLevel simd() const { return options_.simd; }
   std::uint64_t seed() const { return options_.seed; }
+  bool deterministic() const { return options_.deterministic; }
   Trace* trace() const { return options_.trace; }
   // Scratch and threads are lent, not part of the value: a const Context is what operators take.
   Workspace& workspace() const { return workspace_; }
@@ -83,7 +88,7 @@ template <class Body>
 void on_device(const Context& ctx, Body&& body) {
   if constexpr (kWithCuda) {
     if (ctx.device() == Device::kCuda) {
-      body(Cuda{ctx.stream(), ctx.workspace(), ctx.sections()});
+      body(Cuda{ctx.stream(), ctx.workspace(), ctx.sections(), ctx.deterministic()});
       return;
     }
   }

@@ -1,6 +1,9 @@
 #include "turbogr/core/tensor.h"
 
+#include <sstream>
 #include <utility>
+
+#include "turbogr/core/device_memory.h"
 
 namespace turbogr {
 
@@ -23,8 +26,13 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
   }
   const std::size_t rounded = (bytes() + 63) / 64 * 64;
   data_ = {detail::allocate_bytes(device, rounded == 0 ? 64 : rounded), detail::FreeBytes{device}};
-  TGR_CHECK(data_ != nullptr, "out of memory on ", name_of(device), ": a ", name_of(dtype),
-            " tensor of shape ", shape_text(shape_), " needs ", bytes(), " bytes");
+  if (data_ == nullptr) {
+    std::ostringstream text;
+    text << "out of memory on " << name_of(device) << ": a " << name_of(dtype)
+         << " tensor of shape " << shape_text(shape_) << " needs " << bytes() << " bytes";
+    if (device == Device::kCuda) text << ", and " << device_memory().free << " are free";
+    throw OutOfMemory(text.str());
+  }
   detail::clear_bytes(device, data_.get(), bytes());
 }
 

@@ -57,7 +57,8 @@ constexpr int kCounters = 7;  // items, then two of each kernel
 // Where things lie in the workspace; the plans first.
 struct Layout {
   std::size_t bytes = 0;
-  std::size_t counters, items, usable, key_times, query_times, latent_plan, time_bins, latent_out;
+  std::size_t counters, items, usable, key_times, query_times;
+  std::size_t latent_plan, latent_out, time_bins, pairs;
   std::size_t latent_bytes;
 
   std::size_t take(std::size_t size) {
@@ -87,6 +88,8 @@ struct Layout {
     take(latent_bytes > forward_bytes ? latent_bytes : forward_bytes);
     time_bins =
         take(backward ? kFuxiMaxBlocks * kFuxiTimeCopies * kTimeBuckets * sizeof(float) : 0);
+    // No sequence is longer than the batch, however long the table.
+    pairs = take((tokens + 2 * kFuxiMargin) * 4);
   }
 };
 
@@ -154,7 +157,8 @@ FuxiMaps maps_of(const FuxiParams& p, const Layout& layout) {
   FuxiMaps maps{};
   if (p.position != nullptr) {
     maps.position = p.position + p.position_length - 1;
-    maps.position_length = static_cast<int>(p.position_length);
+    maps.position_length = static_cast<int>(std::min(p.position_length, p.tokens));
+    maps.pairs = at<std::uint32_t>(p, layout.pairs) + maps.position_length - 1 + kFuxiMargin;
   }
   maps.time = p.time;
   maps.key_times = at<std::uint32_t>(p, layout.key_times);
@@ -254,6 +258,7 @@ void fuxi_forward(const FuxiParams& p) {
   args.to_stride = p.out_stride;
   args.to_head_stride = 3 * p.value_width;
   args.to_map_stride = p.value_width;
+  if (p.position != nullptr) launch_fuxi_pairs(args.maps, false, stream);
   launch_fuxi_forward(args, stream);
 }
 
@@ -276,6 +281,7 @@ void fuxi_backward(const FuxiParams& p) {
   values.to = p.dv;
   values.to_stride = p.dv_stride;
   values.to_head_stride = p.value_width;
+  if (p.position != nullptr) launch_fuxi_pairs(values.maps, true, stream);
   launch_fuxi_values_gradient(values, stream);
 
   FuxiTablesArgs tables;

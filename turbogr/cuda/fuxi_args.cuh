@@ -16,6 +16,7 @@
 namespace turbogr::cuda {
 
 inline constexpr int kFuxiRows = 128;    // of a tile of results, and of the padded time arrays
+inline constexpr int kFuxiMargin = 160;  // of the position weights
 inline constexpr int kFuxiPanels = 4;    // of a tile of results
 inline constexpr int kFuxiPosition = 0;  // numbers of the maps
 inline constexpr int kFuxiTime = 1;
@@ -38,6 +39,7 @@ struct alignas(16) FuxiItem {
 struct FuxiTask {
   FuxiItem item;
   int part;
+  bool usable;  // the sequence's relative times
 };
 
 struct FuxiWork {
@@ -51,8 +53,12 @@ struct FuxiWork {
 
 struct FuxiMaps {
   const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
-  int position_length;    // S: offsets from 1 - S up to 0 are there
-  const float* time;      // [129]; null: none
+  int position_length;    // S, or N if that is less: offsets from 1 - S up to 0 are there
+  // The same in bf16, each with that of its neighbour in the next column; kFuxiMargin more on both
+  // sides, of zeros: a tile reaches 71 past the sequence's offsets, the tile after the last 64
+  // more.
+  const std::uint32_t* pairs;
+  const float* time;  // [129]; null: none
   // Sequence b starts at kFuxiRows * (offset / kFuxiRows + b). Relative to the sequence's first key
   // time; to be used where usable[sequence] only.
   const std::uint32_t* key_times;
@@ -83,6 +89,7 @@ struct FuxiValuesArgs {
   std::int64_t to_stride;
   int to_head_stride;
   int to_map_stride;
+  bool never;  // false, which the compiler does not know
 };
 
 // Gradients of the tables: sums of dout_map V^T over diagonals and buckets.
@@ -122,6 +129,8 @@ struct FuxiCopyArgs {
 };
 
 void launch_fuxi_plan(const FuxiPlanArgs& args, cudaStream_t stream);
+// Fills maps.pairs; columns are keys forward and queries backward.
+void launch_fuxi_pairs(const FuxiMaps& maps, bool backward, cudaStream_t stream);
 void launch_fuxi_copy(const FuxiCopyArgs& args, cudaStream_t stream);
 void launch_fuxi_forward(const FuxiValuesArgs& args, cudaStream_t stream);
 void launch_fuxi_values_gradient(const FuxiValuesArgs& args, cudaStream_t stream);
@@ -145,15 +154,20 @@ struct FuxiTaskRing {
 // the start.
 struct FuxiSource {
   const FuxiWork& work;
+  const int* usable;  // null: there is no time map
   int count;
   int next;
 
-  __device__ explicit FuxiSource(const FuxiWork& w)
-      : work(w), count(*w.num_items * w.parts), next(static_cast<int>(blockIdx.x)) {}
+  __device__ FuxiSource(const FuxiWork& w, const FuxiMaps& maps)
+      : work(w),
+        usable(maps.time != nullptr ? maps.usable : nullptr),
+        count(*w.num_items * w.parts),
+        next(static_cast<int>(blockIdx.x)) {}
 
   __device__ FuxiTask take() {
-    if (next >= count) return {{0, -1, 0, 0}, 0};
-    const FuxiTask task{work.items[next / work.parts], next % work.parts};
+    if (next >= count) return {{0, -1, 0, 0}, 0, false};
+    FuxiTask task{work.items[next / work.parts], next % work.parts, false};
+    if (usable != nullptr) task.usable = usable[task.item.sequence] != 0;
     next = static_cast<int>(gridDim.x) + atomicAdd(work.next, 1);
     return task;
   }
@@ -167,8 +181,9 @@ struct FuxiSource {
   }
 };
 
-// Looks gaps below 2^32 - 1 up by the exponent and three bits of the mantissa of their float: a bin
-// so small that at most one bucket begins inside.
+// Looks gaps below 2^32 - 2 up by the exponent and three bits of the mantissa of the float of gap +
+// 1: a bin so small that at most one bucket begins inside. All gaps here are one too large, so that
+// none is zero.
 struct GapTable {
   static constexpr int kBins = 32 * 8;
   // x: where the next bucket begins, y: what is known of the bin's first bucket and the next.
@@ -180,17 +195,17 @@ struct GapTable {
   __device__ void fill(int thread, int threads, Known known) {
     for (int i = thread; i < kBins; i += threads) {
       const std::uint64_t start = (8 + static_cast<std::uint64_t>(i % 8) << i / 8) >> 3;
-      const int bucket = any_gap_bucket(static_cast<std::int64_t>(start), 0);
+      const int bucket = any_gap_bucket(static_cast<std::int64_t>(start - 1), 0);
       bins[i] = make_uint2(begin_of(bucket + 1), known(bucket));
       after[i] = begin_of(bucket + 2);
     }
   }
   static __device__ std::uint32_t begin_of(int bucket) {
-    const std::uint64_t gap = kTimeBucketTables.first_gap[bucket];
+    const std::uint64_t gap = kTimeBucketTables.first_gap[bucket] + 1;
     return gap < ~0u ? static_cast<std::uint32_t>(gap) : ~0u;
   }
   static __device__ __forceinline__ int bin_of(std::uint32_t gap) {
-    return static_cast<int>(__float_as_uint(__uint2float_rz(max(gap, 1u))) >> 20) - 127 * 8;
+    return static_cast<int>(__float_as_uint(__uint2float_rz(gap)) >> 20) - 127 * 8;
   }
 };
 

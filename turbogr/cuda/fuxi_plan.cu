@@ -1,3 +1,5 @@
+#include <cuda_bf16.h>
+
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/fuxi_args.cuh"
 
@@ -18,7 +20,7 @@ __device__ void relative_times(const FuxiPlanArgs& args, std::int64_t first, int
   const std::int64_t base = keys[0];
   const auto span =
       static_cast<std::uint64_t>(queries[length - 1]) - static_cast<std::uint64_t>(base);
-  bool good = span < 0xffffffffull;
+  bool good = span < 0xfffffffeull;
   for (int i = lane; i < length; i += 32) {
     good &= queries[i] >= keys[i];
     if (i > 0) good &= keys[i] >= keys[i - 1] && queries[i] >= queries[i - 1];
@@ -58,6 +60,16 @@ __global__ void plan_kernel(FuxiPlanArgs args) {
   }
 }
 
+__global__ void pairs_kernel(FuxiMaps maps, int neighbour, std::uint32_t* pairs) {
+  const int offset = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) -
+                     (maps.position_length - 1) - kFuxiMargin;
+  if (offset > kFuxiMargin) return;
+  const auto weight = [&](int at) {
+    return at > 0 || at <= -maps.position_length ? 0.f : maps.position[at];
+  };
+  pairs[offset] = pack_bf16(weight(offset), weight(offset + neighbour));
+}
+
 __global__ void copy_kernel(FuxiCopyArgs args) {
   const int pieces = args.width / 8;
   const std::int64_t count = args.tokens * args.heads * pieces;
@@ -82,6 +94,13 @@ void launch_fuxi_plan(const FuxiPlanArgs& args, cudaStream_t stream) {
   if (args.batch == 0) return;
   plan_kernel<<<(args.batch + kWarps - 1) / kWarps, 32 * kWarps, 0, stream>>>(args);
   check(cudaGetLastError(), "fuxi plan");
+}
+
+void launch_fuxi_pairs(const FuxiMaps& maps, bool backward, cudaStream_t stream) {
+  const int count = maps.position_length + 2 * kFuxiMargin;
+  pairs_kernel<<<(count + 255) / 256, 256, 0, stream>>>(maps, backward ? -1 : 1,
+                                                        const_cast<std::uint32_t*>(maps.pairs));
+  check(cudaGetLastError(), "fuxi pairs");
 }
 
 void launch_fuxi_copy(const FuxiCopyArgs& args, cudaStream_t stream) {

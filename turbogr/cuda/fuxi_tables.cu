@@ -45,7 +45,7 @@ __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool positio
                                         char* tiles, Shared& shared) {
   RingPlace<kStages> place;
   RingPlace<FuxiTaskRing::kSlots> slot;
-  FuxiSource source(args.work);
+  FuxiSource source(args.work, args.maps);
   const int bytes = (1 + position + time) * kPanelBytes;
   for (;;) {
     FuxiTask task = source.take();
@@ -246,6 +246,7 @@ struct BucketWalk {
 __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const char* gradients,
                                             Shared& shared) {
   const int row = static_cast<int>(threadIdx.x) - 384;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   RingPlace<FuxiTaskRing::kSlots> slot;
   int phase = 0;
   float* bins = block_time_bins(args) + threadIdx.x % kFuxiTimeCopies * kTimeBuckets;
@@ -255,43 +256,52 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
     const FuxiItem& item = task.item;
     const int query = item.block * kFuxiRows + row;
     const bool there = query < item.length;
-    const bool usable = __ldg(args.maps.usable + item.sequence) != 0;
     const std::int64_t padded = fuxi_padded_row(item);
-    const std::uint32_t time = __ldg(args.maps.query_times + padded + query);
+    // So that gaps come out one too large, as the table wants them.
+    const std::uint32_t time = __ldg(args.maps.query_times + padded + query) + 1;
     BucketWalk walk{bins};
     const KeyBlocks blocks(args.work, task);
     for (int block = blocks.first; block >= blocks.last; --block) {
+      const int first = block * kFuxiRows;
+      // Key times 4 lane and up, handed round when they are wanted.
+      const uint4 times =
+          __ldg(reinterpret_cast<const uint4*>(args.maps.key_times + padded + first) + lane);
       barrier_wait(&shared.gradients_full, phase);
       phase ^= 1;
-      const int first = block * kFuxiRows;
-      const auto* key_times = reinterpret_cast<const uint4*>(args.maps.key_times + padded + first);
+      const auto load = [&](int chunk) {
+        return *reinterpret_cast<const uint4*>(gradients + chunk / 8 * kPanelBytes + row * 128 +
+                                               (chunk % 8 ^ row % 8) * 16);
+      };
+      uint4 ahead = load(kFuxiRows / 8 - 1);
 #pragma unroll 1
       for (int chunk = kFuxiRows / 8 - 1; chunk >= 0; --chunk) {
-        const int piece = chunk % 8 ^ row % 8;
-        const auto packed = *reinterpret_cast<const uint4*>(gradients + chunk / 8 * kPanelBytes +
-                                                            row * 128 + piece * 16);
-        const std::uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
+        const std::uint32_t words[4] = {ahead.x, ahead.y, ahead.z, ahead.w};
+        if (chunk > 0) ahead = load(chunk - 1);
         float x[8];
         TGR_UNROLL
         for (int i = 0; i < 8; ++i) {
           x[i] = __uint_as_float(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xffff0000u);
         }
-        const uint4 low = __ldg(key_times + 2 * chunk);
+        const std::uint32_t oldest = __shfl_sync(~0u, times.x, 2 * chunk);
         // In this tile's future, if it is the row's own.
         const int seen = query - first - 8 * chunk;
-        if (usable && __all_sync(~0u, !there || (seen >= 7 && time - low.x < walk.high))) {
+        if (task.usable && __all_sync(~0u, !there || (seen >= 7 && time - oldest < walk.high))) {
           walk.sum += ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
           continue;
         }
-        if (!there) continue;
-        if (usable) {
-          const uint4 high = __ldg(key_times + 2 * chunk + 1);
-          const std::uint32_t times[8] = {low.x,  low.y,  low.z,  low.w,
-                                          high.x, high.y, high.z, high.w};
+        if (task.usable) {
+          std::uint32_t key_times[8];
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            const std::uint32_t mine =
+                i % 4 < 2 ? (i % 2 == 0 ? times.x : times.y) : (i % 2 == 0 ? times.z : times.w);
+            key_times[i] = __shfl_sync(~0u, mine, 2 * chunk + i / 4);
+          }
+          if (!there) continue;
           TGR_UNROLL
           for (int i = 7; i >= 0; --i) {
             if (i > seen) continue;
-            const std::uint32_t gap = time - times[i];
+            const std::uint32_t gap = time - key_times[i];
             if (gap >= walk.high) {
               const int bin = GapTable::bin_of(gap);
               const uint2 found = shared.table.bins[bin];
@@ -301,7 +311,7 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
             }
             walk.sum += x[i];
           }
-        } else {
+        } else if (there) {
           TGR_UNROLL
           for (int i = 7; i >= 0; --i) {
             if (i > seen) continue;

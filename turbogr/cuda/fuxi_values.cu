@@ -8,22 +8,24 @@
 #include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/fuxi_map_tile.cuh"
+#include "turbogr/cuda/fuxi_results.cuh"
 #include "turbogr/cuda/wgmma.cuh"
 
 namespace turbogr::cuda {
 namespace {
 
 constexpr int kStages = 6;
-constexpr int kColumns = 64 * kFuxiPanels;
 constexpr int kStep = 64;  // rows of a tile of the source
 constexpr int kPanelBytes = kStep * 128;
 constexpr int kTileBytes = kFuxiPanels * kPanelBytes;
 constexpr int kTimeBytes = kStep * 4;
 constexpr int kWarps = 8;
 constexpr int kThreads = 384;
-constexpr int kSharedBytes = 1024 + kStages * (kTileBytes + kTimeBytes);
+constexpr int kSharedBytes =
+    1024 + kStages * (kTileBytes + kTimeBytes) + kWarps * kFuxiStagingBytes;
 
 struct Shared {
+  alignas(16) std::uint32_t row_times[FuxiTaskRing::kSlots][kFuxiRows];
   FuxiTaskRing tasks;
   std::uint64_t full[kStages], empty[kStages];
   GapTable table;
@@ -82,15 +84,26 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
                                         std::uint32_t* times, Shared& shared) {
   RingPlace<kStages> place;
   RingPlace<FuxiTaskRing::kSlots> slot;
-  FuxiSource source(args.work);
+  FuxiSource source(args.work, args.maps);
   for (;;) {
     const FuxiTask task = turned<kBackward>(source.take());
     barrier_wait(&shared.tasks.empty[slot.index], slot.phase ^ 1);
     shared.tasks.task[slot.index] = task;
-    barrier_arrive(&shared.tasks.full[slot.index]);
-    slot.advance();
-    if (task.item.length < 0) break;
+    if (task.item.length < 0) {
+      barrier_arrive(&shared.tasks.full[slot.index]);
+      break;
+    }
     const Steps<kBackward> steps(args, task);
+    if (args.maps.time != nullptr) {
+      barrier_expect(&shared.tasks.full[slot.index], kFuxiRows * 4);
+      load_bytes(shared.row_times[slot.index],
+                 (kBackward ? args.maps.key_times : args.maps.query_times) +
+                     fuxi_padded_row(task.item) + task.item.block * kFuxiRows,
+                 kFuxiRows * 4, &shared.tasks.full[slot.index]);
+    } else {
+      barrier_arrive(&shared.tasks.full[slot.index]);
+    }
+    slot.advance();
     const int panel = task.part % args.groups * kFuxiPanels;
     int columns[kFuxiPanels];
     int heads[kFuxiPanels];
@@ -121,87 +134,45 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
   source.finish();
 }
 
-// Writes the sums as bf16, 16 bytes a lane; backward adds them to what is there.
-template <bool kAdd>
-__device__ __forceinline__ void store_sums(const float (&sums)[kColumns / 2],
-                                           const FuxiValuesArgs& args, __nv_bfloat16* to, int rows,
-                                           int first_panel) {
-  constexpr int kPieces = kColumns / 16;  // of 16 bytes, of a lane
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
-  uint4* at[kFuxiPanels];    // the first piece of a panel
-  int columns[kFuxiPanels];  // of a panel, from this lane's first on; none past the last head
-  TGR_UNROLL
-  for (int panel = 0; panel < kFuxiPanels; ++panel) {
-    const int head = (first_panel + panel) / args.panels_per_head;
-    const int column = (first_panel + panel) % args.panels_per_head * 64 + 8 * (lane % 4);
-    at[panel] =
-        reinterpret_cast<uint4*>(to + row * args.to_stride + head * args.to_head_stride + column);
-    columns[panel] = head < args.heads ? args.width - column : 0;
-  }
-  const auto half_of = [](int piece) { return piece % 2; };
-  const auto group_of = [](int piece) { return piece / 2; };  // of 32 columns
-  const auto there = [&](int piece) {
-    return row + 8 * half_of(piece) < rows && group_of(piece) % 2 * 32 < columns[piece / 4];
-  };
-  const auto address = [&](int piece) {
-    return at[piece / 4] + half_of(piece) * args.to_stride + group_of(piece) % 2 * 4;
-  };
-  // All loads before the first use.
-  [[maybe_unused]] uint4 old[kAdd ? kPieces : 1];
-  if constexpr (kAdd) {
-    TGR_UNROLL
-    for (int piece = 0; piece < kPieces; ++piece) {
-      old[piece] = there(piece) ? *address(piece) : make_uint4(0, 0, 0, 0);
-    }
-  }
-  TGR_UNROLL
-  for (int piece = 0; piece < kPieces; ++piece) {
-    std::uint32_t r[4] = {0, 0, 0, 0};
-    if constexpr (kAdd) {
-      r[0] = old[piece].x;
-      r[1] = old[piece].y;
-      r[2] = old[piece].z;
-      r[3] = old[piece].w;
-      transpose_quad(r);
-    }
-    TGR_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int sum = 4 * (4 * group_of(piece) + i) + 2 * half_of(piece);
-      r[i] = pack_bf16(sums[sum] + __uint_as_float(r[i] << 16),
-                       sums[sum + 1] + __uint_as_float(r[i] & 0xffff0000u));
-    }
-    transpose_quad(r);
-    if (there(piece)) *address(piece) = make_uint4(r[0], r[1], r[2], r[3]);
-  }
-}
-
-template <bool kBackward>
+// kEven, kOdd: backward, the maps of even and odd steps.
+template <bool kBackward, int kEven, int kOdd>
 __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
-                                        const std::uint32_t* times, Shared& shared) {
+                                        const std::uint32_t* times, char* staging, Shared& shared) {
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int thread_row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
-  const Operand<kColumns> operand(tiles, kPanelBytes);
+  const Operand<kFuxiColumns> operand(tiles, kPanelBytes);
   RingPlace<kStages> place;
   RingPlace<FuxiTaskRing::kSlots> slot;
-  float sums[kColumns / 2];
-  MapTile even;
-  MapTile odd;
-  TimeRows rows{};
+  float sums[kFuxiColumns / 2];
+  MapTile even = {};
+  MapTile odd = {};
+  PositionAhead ahead;
+  TimeRows rows;
 
   // Every warp frees a stage for itself: it reads the times by itself.
   const auto release = [&](int stage) {
     __syncwarp();
     if (lane == 0) barrier_arrive(&shared.empty[stage]);
   };
+  // After a wait. The tensor cores read a tile until then, but the assembler takes its registers
+  // for free as soon as the product is issued: a use that never comes keeps them.
+  const auto hold = [&](MapTile& tile) {
+    pin(tile);
+    if (args.never) {
+      TGR_UNROLL
+      for (int i = 0; i < 16; ++i) {
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared_address(staging)), "r"(tile[i]));
+      }
+    }
+  };
   const auto multiply = [&](MapTile& tile, int stage) {
     pin(tile);
     wgmma_fence();
     TGR_UNROLL
     for (int step = 0; step < kStep / 16; ++step) {
-      Wgmma<kColumns>::template rs<1>(sums, tile + 4 * step,
-                                      operand.at(stage * kTileBytes + row_step<kColumns>(step)), 1);
+      Wgmma<kFuxiColumns>::template rs<1>(
+          sums, tile + 4 * step, operand.at(stage * kTileBytes + row_step<kFuxiColumns>(step)), 1);
     }
     wgmma_commit();
   };
@@ -209,6 +180,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
   for (;;) {
     barrier_wait(&shared.tasks.full[slot.index], slot.phase);
     const FuxiTask task = shared.tasks.task[slot.index];
+    rows.start<kBackward>(shared.row_times[slot.index], 64 * group + thread_row);
     __syncwarp();
     if (lane == 0) barrier_arrive(&shared.tasks.empty[slot.index]);
     slot.advance();
@@ -223,13 +195,19 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       place.advance();
     }
 
-    const auto make = [&](MapTile& tile) {
+    // Always, even past the last step: a condition would make it wait for the weights.
+    const auto load_ahead = [&](int of_step) {
+      ahead.load<kBackward>(args.maps, row, steps.tile(of_step) * kStep);
+    };
+    const auto make = [&]<int kMap>(MapTile& tile) {
       barrier_wait(&shared.full[place.index], place.phase);
       const int column = steps.tile(step) * kStep;
       const bool diagonal = steps.tile(step) == own;
-      if (steps.map_of(step) == kFuxiPosition) {
-        make_position_tile<kBackward>(tile, args.maps, row, column);
-      } else if (rows.usable) {
+      if constexpr (kMap == kFuxiPosition) {
+        ahead.make(tile);
+        pin(tile);  // taken out before the next ones come in, else they would be waited for
+        load_ahead(step + steps.maps);
+      } else if (task.usable) {
         make_time_tile<kBackward>(tile, shared.table, rows, times + place.index * kStep, diagonal);
       } else {
         make_any_time_tile<kBackward>(tile, args.maps, task.item, row, column);
@@ -238,53 +216,72 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         mask_tile<kBackward>(tile, row - column, task.item.length - column);
       }
     };
-
-    TGR_UNROLL
-    for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
-    if (step < steps.count) {
-      rows.start<kBackward>(args.maps, task.item, row);
+    const int warp_row = own * kStep + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
+    ResultPlaces places;
+    const auto find_places = [&] {
+      auto* to = static_cast<__nv_bfloat16*>(args.to) +
+                 static_cast<std::int64_t>(task.item.first_row + warp_row) * args.to_stride +
+                 (kBackward ? 0 : steps.map * args.to_map_stride);
+      places.find(args, to, task.item.length - warp_row, task.part % args.groups * kFuxiPanels);
+      if constexpr (kBackward) places.prefetch(args.to_stride);
+    };
+    // All steps of the task; even and odd ones may be of different maps.
+    const auto run = [&]<int kFirst, int kSecond>() {
+      if constexpr (kFirst == kFuxiPosition) load_ahead(step);
       int before = -1;  // stage of the product that is still running
-      make(even);
+      make.template operator()<kFirst>(even);
       for (;;) {
         multiply(even, place.index);
         wgmma_wait<1>();
-        pin(odd);
+        hold(odd);
         if (before >= 0) release(before);
         before = place.index;
         place.advance();
         if (++step == steps.count) break;
-        make(odd);
+        make.template operator()<kSecond>(odd);
         multiply(odd, place.index);
         wgmma_wait<1>();
-        pin(even);
+        hold(even);
         release(before);
         before = place.index;
         place.advance();
         if (++step == steps.count) break;
-        make(even);
+        make.template operator()<kFirst>(even);
       }
+      find_places();
       wgmma_wait<0>();
       pin(sums);
-      pin(even);
-      pin(odd);
+      hold(even);
+      hold(odd);
       release(before);
+    };
+
+    TGR_UNROLL
+    for (int i = 0; i < kFuxiColumns / 2; ++i) sums[i] = 0;
+    if (step < steps.count) {
+      if constexpr (kBackward) {
+        run.template operator()<kEven, kOdd>();
+      } else if (steps.map == kFuxiPosition) {
+        run.template operator()<kFuxiPosition, kFuxiPosition>();
+      } else {
+        run.template operator()<kFuxiTime, kFuxiTime>();
+      }
+    } else {
+      find_places();
     }
-    const int valid = task.item.length - own * kStep;
-    if (valid > 0) {
-      auto* to = static_cast<__nv_bfloat16*>(args.to) +
-                 static_cast<std::int64_t>(task.item.first_row + own * kStep) * args.to_stride +
-                 (kBackward ? 0 : steps.map * args.to_map_stride);
-      store_sums<kBackward>(sums, args, to, valid, task.part % args.groups * kFuxiPanels);
+    if (warp_row < task.item.length) {
+      store_sums<kBackward>(sums, places, args.to_stride, staging);
     }
   }
 }
 
-template <bool kBackward>
+template <bool kBackward, int kEven, int kOdd>
 __global__ void __launch_bounds__(kThreads, 1)
     values_kernel(const __grid_constant__ FuxiValuesArgs args) {
   extern __shared__ char raw[];
   char* tiles = raw + (-static_cast<int>(shared_address(raw)) & 1023);
-  auto* times = reinterpret_cast<std::uint32_t*>(tiles + kStages * kTileBytes);
+  char* staging = tiles + kStages * kTileBytes;
+  auto* times = reinterpret_cast<std::uint32_t*>(staging + kWarps * kFuxiStagingBytes);
   __shared__ Shared shared;
   if (args.maps.time != nullptr) {
     shared.table.fill(static_cast<int>(threadIdx.x), kThreads, [&](int bucket) {
@@ -301,17 +298,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x >= 256) {
-    give_registers<56>();
+    give_registers<40>();
     if (threadIdx.x == 256) produce<kBackward>(args, tiles, times, shared);
   } else {
-    take_registers<224>();
-    consume<kBackward>(args, tiles, times, shared);
+    take_registers<232>();
+    consume<kBackward, kEven, kOdd>(args, tiles, times,
+                                    staging + threadIdx.x / 32 * kFuxiStagingBytes, shared);
   }
 }
 
-template <bool kBackward>
+template <bool kBackward, int kEven, int kOdd>
 void launch(const FuxiValuesArgs& args, cudaStream_t stream) {
-  const auto kernel = values_kernel<kBackward>;
+  const auto kernel = values_kernel<kBackward, kEven, kOdd>;
   static const int blocks = resident_blocks(kernel, kThreads, kSharedBytes);
   kernel<<<blocks, kThreads, kSharedBytes, stream>>>(args);
   check(cudaGetLastError(), "fuxi maps");
@@ -320,10 +318,16 @@ void launch(const FuxiValuesArgs& args, cudaStream_t stream) {
 }  // namespace
 
 void launch_fuxi_forward(const FuxiValuesArgs& args, cudaStream_t stream) {
-  launch<false>(args, stream);
+  launch<false, kFuxiPosition, kFuxiTime>(args, stream);
 }
 void launch_fuxi_values_gradient(const FuxiValuesArgs& args, cudaStream_t stream) {
-  launch<true>(args, stream);
+  if (!args.maps.has(kFuxiTime)) {
+    launch<true, kFuxiPosition, kFuxiPosition>(args, stream);
+  } else if (!args.maps.has(kFuxiPosition)) {
+    launch<true, kFuxiTime, kFuxiTime>(args, stream);
+  } else {
+    launch<true, kFuxiPosition, kFuxiTime>(args, stream);
+  }
 }
 
 }  // namespace turbogr::cuda

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "turbogr/core/check.h"
-#include "turbogr/data/file.h"
+#include "turbogr/core/file.h"
 #include "turbogr/data/interrupt.h"
 
 namespace turbogr::data {

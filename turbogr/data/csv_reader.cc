@@ -37,7 +37,9 @@ void CsvReader::set_dialect(CsvDialect dialect) {
 std::string_view CsvReader::peek() {
   if (!started_) {
     started_ = true;
-    refill();
+    // A first line longer than a block would look cut short.
+    while (std::memchr(buffer_.data(), '\n', end_) == nullptr && refill()) {
+    }
     const std::string_view bytes(buffer_.data(), end_);
     TGR_CHECK(!bytes.starts_with("\xff\xfe") && !bytes.starts_with("\xfe\xff"), "'", name_,
               "' is UTF-16 text; convert it to UTF-8");

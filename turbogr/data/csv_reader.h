@@ -35,7 +35,8 @@ class CsvReader {
   bool ends_without_newline() const { return at_end_without_newline_; }
   bool unclosed_quote() const { return unclosed_quote_; }  // in this record, which runs to the end
 
-  // Bytes looked at before the first next(): a fair sample for guessing a file's layout.
+  // Bytes looked at before the first next(), the whole first line among them: a fair sample for
+  // guessing a file's layout.
   std::string_view peek();
   void set_dialect(CsvDialect dialect);  // before the first next()
 

@@ -1,42 +1,16 @@
-// Files with words for what went wrong: a handle that closes itself, buffered writing with a
-// checksum on the way, and read-only mappings.
+// Buffered writing with a checksum on the way.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 
+#include "turbogr/core/file.h"
 #include "turbogr/data/checksum.h"
 
 namespace turbogr::data {
-
-// "cannot write '/x/y': No space left on device; ..." from errno, with advice where there is some.
-[[noreturn]] void throw_file_error(const char* verb, const std::filesystem::path& path, int error);
-
-class FileHandle {
- public:
-  FileHandle() = default;
-  FileHandle(const std::filesystem::path& path, int flags);  // throws; new files get mode 0666
-  explicit FileHandle(int descriptor) : descriptor_(descriptor) {}
-  FileHandle(FileHandle&& other) noexcept;
-  FileHandle& operator=(FileHandle&& other) noexcept;
-  ~FileHandle() { close(); }
-
-  int get() const { return descriptor_; }
-  void close() noexcept;
-
- private:
-  int descriptor_ = -1;
-};
-
-// Both go through the whole span, whatever the system splits; read_at throws on a short file.
-void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
-void read_at(int descriptor, std::span<std::byte> bytes, std::int64_t offset,
-             const std::filesystem::path& path);
-void sync_folder(const std::filesystem::path& folder);
 
 // Appends to a new file. Nothing is whole before close(), which also forces it to the disk when
 // asked.
@@ -66,27 +40,6 @@ class FileWriter {
   std::size_t used_ = 0;
   std::int64_t written_ = 0;
   Checksum checksum_;
-};
-
-// A whole file, read-only, in the address space; costs no memory until touched.
-class MappedFile {
- public:
-  MappedFile() = default;
-  explicit MappedFile(const std::filesystem::path& path);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
-
-  const std::byte* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  template <class T>
-  std::span<const T> as() const {
-    return {reinterpret_cast<const T*>(data_), size_ / sizeof(T)};
-  }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
 };
 
 }  // namespace turbogr::data

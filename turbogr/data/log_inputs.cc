@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <utility>
@@ -32,29 +33,59 @@ void check_distinct(const std::vector<fs::path>& files) {
 
 }  // namespace
 
-std::vector<fs::path> log_inputs(const PrepareOptions& options) {
-  std::vector<fs::path> files;
+namespace {
+
+std::vector<fs::path> kuairand_files(const fs::path& folder) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool wanted = name.starts_with("log_standard") || name.starts_with("log_random") ||
+                        name.starts_with("user_features") ||
+                        name.starts_with("video_features_basic");
+    if (wanted && name.find(".csv") != std::string::npos) found.push_back(entry.path());
+  }
+  TGR_CHECK(!found.empty(), "'", folder.string(),
+            "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// The first of these that the folder holds, packed or not; empty when it holds none.
+fs::path first_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    for (const char* packed : {"", ".gz", ".zst"}) {
+      const fs::path path = folder / (std::string(name) + packed);
+      if (fs::is_regular_file(path)) return path;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LogInputs log_inputs(const PrepareOptions& options) {
+  LogInputs inputs;
+  std::vector<fs::path>& files = inputs.logs;
   for (const fs::path& input : options.inputs) {
-    if (options.format != LogFormat::kKuaiRand || !fs::is_directory(input)) {
+    if (!fs::is_directory(input)) {
       files.push_back(input);
-      continue;
+    } else if (options.format == LogFormat::kKuaiRand) {
+      for (const fs::path& file : kuairand_files(input)) files.push_back(file);
+    } else if (options.format == LogFormat::kMovieLens) {
+      files.push_back(first_of(input, {"ratings.dat", "ratings.csv", "u.data"}));
+      TGR_CHECK(!files.back().empty(), "'", input.string(),
+                "' holds none of ratings.dat, ratings.csv and u.data; name the rating file");
+      const fs::path titles = first_of(input, {"movies.dat", "movies.csv", "u.item"});
+      if (!titles.empty()) inputs.item_tables.push_back(titles);
+    } else {
+      detail::throw_error("'", input.string(),
+                          "' is a folder; name the files in it, or give --format kuairand or "
+                          "movielens if it is one of theirs");
     }
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(input)) {
-      const std::string name = entry.path().filename().string();
-      const bool wanted = name.starts_with("log_standard") || name.starts_with("log_random") ||
-                          name.starts_with("user_features") ||
-                          name.starts_with("video_features_basic");
-      if (wanted && name.find(".csv") != std::string::npos) found.push_back(entry.path());
-    }
-    TGR_CHECK(!found.empty(), "'", input.string(),
-              "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
-    std::sort(found.begin(), found.end());
-    files.insert(files.end(), found.begin(), found.end());
   }
   TGR_CHECK(!files.empty(), "no input file is given");
   check_distinct(files);
-  return files;
+  return inputs;
 }
 
 std::int64_t total_bytes(const std::vector<fs::path>& files) {

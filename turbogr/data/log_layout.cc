@@ -47,6 +47,8 @@ std::string listed(const std::vector<std::string>& names) {
   return printable(fmt::format("{}", fmt::join(names, ", ")), 600);
 }
 
+}  // namespace
+
 std::string guess_delimiter(std::string_view line, const std::string& file) {
   std::string best;
   std::size_t most = 0;
@@ -66,6 +68,8 @@ std::string guess_delimiter(std::string_view line, const std::string& file) {
             "'; give --delimiter");
   return best;
 }
+
+namespace {
 
 int find_name(const std::vector<std::string>& header, const Names& wanted) {
   for (const std::string_view name : wanted) {
@@ -142,6 +146,22 @@ void check_unique(const LogLayout& layout, const char* what, int column, const s
             "-column with the number, from 1, of the one wanted");
 }
 
+// KuaiRand's own names, and no other data set's: a MovieLens file read as KuaiRand would lose its
+// ratings without a word.
+void check_kuairand(const LogLayout& layout, const ColumnMap& map, const std::string& file) {
+  std::vector<std::string> missing;
+  const auto want = [&](const char* name, const std::string& asked, int column) {
+    const bool there = column >= 0 && layout.names[static_cast<std::size_t>(column)] == name;
+    if (asked.empty() && !there) missing.emplace_back(name);
+  };
+  if (!layout.is_side_table || !layout.side_of_items) want("user_id", map.user, layout.user);
+  if (!layout.is_side_table || layout.side_of_items) want("video_id", map.item, layout.item);
+  if (!layout.is_side_table) want("time_ms", map.time, layout.time);
+  TGR_CHECK(missing.empty(), "'", file, "' is not KuaiRand's: it has no column ",
+            fmt::format("{}", fmt::join(missing, ", ")), "; it has: ", listed(layout.names),
+            ". Read it with --format csv or movielens, or name its columns");
+}
+
 template <class Pick>
 void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const Names& usual,
                const std::string& file, std::vector<int>& columns, std::vector<std::string>& names,
@@ -168,6 +188,10 @@ void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const N
 }
 
 }  // namespace
+
+int find_item_column(const std::vector<std::string>& header) {
+  return find_name(header, kItemNames);
+}
 
 LogFormat log_format_from_name(std::string_view name) {
   if (name == "kuairand") return LogFormat::kKuaiRand;
@@ -218,10 +242,11 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
     layout.item = layout.item < 0 ? 1 : layout.item;
     if (layout.time < 0 && map.time != "none") layout.time = 3;
   }
-  if (format == LogFormat::kKuaiRand && (layout.user < 0) != (layout.item < 0)) {
-    layout.is_side_table = true;
-    layout.side_of_items = layout.user < 0;
-    return layout;
+  if (format == LogFormat::kKuaiRand) {
+    layout.is_side_table = (layout.user < 0) != (layout.item < 0);
+    layout.side_of_items = layout.is_side_table && layout.user < 0;
+    check_kuairand(layout, map, file);
+    if (layout.is_side_table) return layout;
   }
   if (!layout.header && !positional) {
     for (std::size_t i = 0; map.header == "no" && i < layout.num_columns; ++i) {

@@ -49,4 +49,9 @@ struct LogLayout {
 LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
                       const std::string& file);
 
+// The parts, for other delimited files. `::`, comma, tab, semicolon or bar, whichever the line has
+// most of; throws when it has none.
+std::string guess_delimiter(std::string_view line, const std::string& file);
+int find_item_column(const std::vector<std::string>& header);  // by its usual names; -1: none
+
 }  // namespace turbogr::data

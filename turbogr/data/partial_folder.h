@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "turbogr/data/file.h"
+#include "turbogr/core/file.h"
 
 namespace turbogr::data {
 

@@ -30,7 +30,9 @@ class Parser {
         bad_(options.bad_rows) {}
 
   ParsedLog run() {
-    const std::vector<fs::path> files = log_inputs(options_);
+    LogInputs inputs = log_inputs(options_);
+    const std::vector<fs::path>& files = inputs.logs;
+    item_tables_ = std::move(inputs.item_tables);
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
     return finish();

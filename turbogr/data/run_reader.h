@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "turbogr/data/file.h"
+#include "turbogr/core/file.h"
 
 namespace turbogr::data {
 

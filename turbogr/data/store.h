@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "turbogr/data/file.h"
+#include "turbogr/core/file.h"
 #include "turbogr/data/id_map.h"
 #include "turbogr/data/manifest.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/checksum.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr::data {

@@ -27,6 +27,15 @@ Parts<T> parts_of(const ModelOptions& o, Rows<T> projected) {
           projected.columns(gate + value, query), projected.columns(gate + value + query, query)};
 }
 
+// V, Q and K from `activated`, which holds them alone.
+template <class T>
+Parts<T> with_activated(const ModelOptions& o, const Parts<T>& parts, Rows<T> activated) {
+  const std::int64_t value = o.value_width();
+  const std::int64_t query = o.query_width();
+  return {parts.u, activated.columns(0, value), activated.columns(value, query),
+          activated.columns(value + query, query)};
+}
+
 template <class Tensors>
 std::size_t sum_of_bytes(const Tensors& tensors) {
   std::size_t total = 0;
@@ -44,7 +53,8 @@ template <class T>
 AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, Device device)
     : normed(dtype_of<T>(), {capacity, o.width}, device),
       linear(dtype_of<T>(), {capacity, o.projection_width()}, device),
-      projected(dtype_of<T>(), {capacity, o.projection_width()}, device),
+      activated(dtype_of<T>(),
+                {capacity, o.silu_on_all ? o.projection_width() - o.gate_width() : 0}, device),
       attended(dtype_of<T>(), {capacity, o.gate_width()}, device),
       mixed(dtype_of<T>(), {capacity, o.mixed_width()}, device),
       input_mean(dtype_of<Accum<T>>(), {capacity}, device),
@@ -54,7 +64,7 @@ AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, 
 
 template <class T>
 std::size_t AttentionSaved<T>::bytes() const {
-  return sum_of_bytes(std::initializer_list<const Tensor*>{&normed, &linear, &projected, &attended,
+  return sum_of_bytes(std::initializer_list<const Tensor*>{&normed, &linear, &activated, &attended,
                                                            &mixed, &input_mean, &input_rstd,
                                                            &attended_mean, &attended_rstd});
 }
@@ -163,22 +173,19 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
   const std::int64_t n = x.rows;
   const Rows<T> normed = first_rows<T>(saved.normed, n);
   const Rows<T> linear = first_rows<T>(saved.linear, n);
-  const Rows<T> projected = first_rows<T>(saved.projected, n);
   const Rows<T> attended = first_rows<T>(saved.attended, n);
   const Rows<T> mixed = first_rows<T>(saved.mixed, n);
 
   ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), normed,
                {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)});
 
-  Parts<T> parts = parts_of(options_, projected);
+  // The gate's SiLU is made where it is used.
+  ops::linear<T>(ctx, normed, projection_.packed(), {}, linear);
+  Parts<T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
-    ops::linear<T>(ctx, normed, projection_.packed(), {.activation = ops::Activation::kSilu},
-                   projected, linear);
-  } else {
-    ops::linear<T>(ctx, normed, projection_.packed(), {}, linear);
-    const Parts<T> plain = parts_of(options_, linear);
-    ops::silu<T>(ctx, plain.u, parts.u);
-    parts = {parts.u, plain.v, plain.q, plain.k};
+    const Rows<T> activated = first_rows<T>(saved.activated, n);
+    ops::silu<T>(ctx, linear.columns(options_.gate_width(), activated.cols), activated);
+    parts = with_activated(options_, parts, activated);
   }
 
   if (options_.kind == ModelKind::kHstu) {
@@ -205,6 +212,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
       ctx, attended, parts.u,
       {.norm = norm_options(parameters, attended_norm_),
        .concat = options_.concat,
+       .silu_gate = true,
        .dropout = step.dropout(options_.dropout, layer_, 0)},
       mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)});
 
@@ -223,7 +231,6 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
     return index < 0 ? View<A, 1>{} : parameters.gradient(index).template view<A, 1>();
   };
   const Rows<const T> linear = first_rows<T>(saved.linear, n);
-  const Rows<const T> projected = first_rows<T>(saved.projected, n);
   const Rows<T> dmixed = first_rows<T>(scratch.dmixed, n);
   const Rows<T> dattended = first_rows<T>(scratch.dattended, n);
   const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
@@ -233,16 +240,16 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
       ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
       {.dx = dmixed, .dw = output_.gradient(parameters), .db = vector_gradient(output_bias_)});
 
-  Parts<const T> parts = parts_of(options_, projected);
-  if (!options_.silu_on_all) {
-    const Parts<const T> plain = parts_of(options_, linear);
-    parts = {parts.u, plain.v, plain.q, plain.k};
+  Parts<const T> parts = parts_of(options_, linear);
+  if (options_.silu_on_all) {
+    parts = with_activated(options_, parts, first_rows<T>(saved.activated, n));
   }
   const Parts<T> dparts = parts_of(options_, dprojected);
   ops::gated_norm_backward<T>(
       ctx, first_rows<T>(saved.attended, n), parts.u, dmixed,
       {.norm = norm_options(parameters, attended_norm_),
        .concat = options_.concat,
+       .silu_gate = true,
        .dropout = step.dropout(options_.dropout, layer_, 0)},
       {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
       {.dx = dattended,
@@ -273,14 +280,13 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   }
 
-  ops::LinearBackwardOptions<T> projection_options;
   if (options_.silu_on_all) {
-    projection_options = {.activation = ops::Activation::kSilu, .z = linear};
-  } else {
-    ops::silu_backward<T>(ctx, parts_of(options_, linear).u, dparts.u, dparts.u);
+    const std::int64_t gate = options_.gate_width();
+    const std::int64_t rest = options_.projection_width() - gate;
+    ops::silu_backward<T>(ctx, linear.columns(gate, rest), dprojected.columns(gate, rest),
+                          dprojected.columns(gate, rest));
   }
-  ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected,
-                          projection_options,
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected, {},
                           {.dx = dnormed, .dw = projection_.gradient(parameters)});
 
   ops::norm_backward<T>(

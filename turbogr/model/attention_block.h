@@ -25,11 +25,11 @@ template <class T>
 struct AttentionSaved {
   AttentionSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu);
 
-  Tensor normed;                                                // [N, D]
-  Tensor linear;                                                // [N, P], before SiLU
-  Tensor projected;                                             // [N, P], [U | V | Q | K]
-  Tensor attended;                                              // [N, G]
-  Tensor mixed;                                                 // [N, M]
+  Tensor normed;     // [N, D]
+  Tensor linear;     // [N, P], before SiLU: [U | V | Q | K]
+  Tensor activated;  // [N, P - G], SiLU of [V | Q | K]
+  Tensor attended;   // [N, G]
+  Tensor mixed;      // [N, M]
   Tensor input_mean, input_rstd, attended_mean, attended_rstd;  // [N]
 
   std::size_t bytes() const;

@@ -10,6 +10,14 @@
 #include "turbogr/ops/convert.h"
 
 namespace turbogr::model {
+namespace {
+
+// A plan's memory grows by a tile a sequence: it is made for this many, or for sequences of this
+// length.
+constexpr std::int64_t kFewSequences = 1024;
+constexpr std::int64_t kShortLength = 16;
+
+}  // namespace
 
 template <class T>
 Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemory& memory)
@@ -54,8 +62,11 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
     feed_forward_scratch_ =
         std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity, device);
   }
-  const std::size_t plan_bytes =
-      ops::attention_plan_bytes<T>(attention_kind(), attention_shape(ctx));
+  ops::AttentionShape planned = attention_shape(ctx);
+  if (memory.sequences == 0) {
+    planned.batch = std::min(planned.batch, std::max(kFewSequences, planned.batch / kShortLength));
+  }
+  const std::size_t plan_bytes = ops::attention_plan_bytes<T>(attention_kind(), planned);
   plan_memory_ = Tensor(DType::kU8, {static_cast<std::int64_t>(plan_bytes)}, device);
   refresh(ctx);
   ctx.workspace().reserve(workspace_bytes(ctx));

@@ -26,8 +26,9 @@ namespace turbogr::model {
 
 struct ModelMemory {
   std::int64_t capacity = 0;  // tokens of the largest step
-  std::int64_t sequences =
-      0;  // of the largest step; 0: as many as tokens, which costs a GPU memory
+  // Sequences of the largest step; 0: any number, but a step with many of fewer than 16 tokens is
+  // slow on a GPU.
+  std::int64_t sequences = 0;
   // Keep only each layer's input and run its forward pass again inside backward: less memory, same
   // bits.
   bool recompute = false;

@@ -38,12 +38,12 @@ std::size_t attention_workspace_bytes(AttentionKind kind, const AttentionShape& 
                                       bool backward) {
   const std::size_t portable = portable_attention_workspace_bytes<T>(shape, backward);
   if (shape.planned || !hopper_serves<T>(kind, shape)) return portable;
-  return std::max(portable, hopper_bytes(kind, shape));
+  return std::max(portable, hopper_bytes(kind, shape, backward));
 }
 
 template <class T>
 std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape) {
-  return hopper_serves<T>(kind, shape) ? hopper_bytes(kind, shape) : 0;
+  return hopper_serves<T>(kind, shape) ? hopper_bytes(kind, shape, /*backward=*/true) : 0;
 }
 
 void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {

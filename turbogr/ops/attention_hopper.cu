@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <type_traits>
 
 #include "turbogr/core/cuda_call.h"
@@ -20,6 +21,23 @@ bool on_hopper() {
 using HstuParams = cuda::AttentionParams;
 using cuda::FuxiParams;
 
+// ... but for masks beyond causal and sums in a fixed order.
+template <class Params>
+constexpr bool kHasMasks = requires(Params params) {
+  params.num_prefix;
+};
+template <class Params>
+constexpr bool kHasOrder = requires(Params params) {
+  params.deterministic;
+};
+
+bool has_masks(AttentionKind kind) {
+  return kind == AttentionKind::kHstu ? kHasMasks<HstuParams> : kHasMasks<FuxiParams>;
+}
+bool has_order(AttentionKind kind) {
+  return kind == AttentionKind::kHstu ? kHasOrder<HstuParams> : kHasOrder<FuxiParams>;
+}
+
 // What a plan and the size of scratch depend on.
 template <class Params>
 Params params_of(const AttentionShape& shape) {
@@ -31,6 +49,8 @@ Params params_of(const AttentionShape& shape) {
   params.query_width = static_cast<int>(shape.query_width);
   params.value_width = static_cast<int>(shape.value_width);
   if (shape.tables) params.position = &some_table;
+  params.position_length = std::max<std::int64_t>(shape.position_length, 1);
+  if constexpr (kHasOrder<Params>) params.deterministic = shape.deterministic;
   return params;
 }
 
@@ -58,11 +78,12 @@ bool aligned(Rows<T> matrix) {
 
 template <class T>
 bool takes(AttentionKind kind, const AttentionProblem<T>& p) {
+  if (p.plan != nullptr && p.plan->bytes == 0) return false;
   const AttentionShape shape = shape_of(p);
+  const bool causal = p.mask.window == 0 && p.mask.num_prefix.empty() && p.mask.num_targets.empty();
   return hopper_serves<T>(kind, shape) && aligned(p.q.values) && aligned(p.k) && aligned(p.v) &&
-         aligned(p.bias.position.data) &&
-         (p.alpha != 0 || !shape.tables || kind == AttentionKind::kFuxi) && p.mask.window == 0 &&
-         p.mask.num_prefix.empty() && p.mask.num_targets.empty();
+         aligned(p.bias.position.data) && (causal || has_masks(kind)) &&
+         (p.alpha != 0 || !shape.tables || kind == AttentionKind::kFuxi);
 }
 
 void check_plan(const AttentionPlan& plan, AttentionKind kind, const AttentionShape& shape) {
@@ -78,15 +99,15 @@ void check_plan(const AttentionPlan& plan, AttentionKind kind, const AttentionSh
 // Fills params.workspace, with a plan in it.
 template <class Params>
 void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
-                   const AttentionBatch& batch, const AttentionPlan* given, WorkspaceScope& scratch,
-                   Params& params) {
-  if (given != nullptr && given->bytes > 0) {
+                   const AttentionBatch& batch, const AttentionPlan* given, bool backward,
+                   WorkspaceScope& scratch, Params& params) {
+  if (given != nullptr) {
     check_plan(*given, kind, shape);
     params.workspace = given->memory;
     params.workspace_bytes = given->bytes;
     return;
   }
-  const std::size_t bytes = hopper_bytes(kind, shape);
+  const std::size_t bytes = hopper_bytes(kind, shape, backward);
   const AttentionPlan own = {kind, shape,
                              scratch.take<std::byte>(static_cast<std::int64_t>(bytes)).data, bytes};
   make_hopper_plan(cuda, batch, own);
@@ -95,7 +116,7 @@ void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
 }
 
 template <class Params, class T>
-Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
+Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bool backward,
                  WorkspaceScope& scratch) {
   const AttentionShape shape = shape_of(p);
   Params params = params_of<Params>(shape);
@@ -113,26 +134,36 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
     params.time = p.bias.time.data;
   }
   params.position_length = (p.bias.position.shape[0] + 1) / 2;
+  if constexpr (kHasMasks<Params>) {
+    params.window = p.mask.window;
+    params.num_prefix = p.mask.num_prefix.data;
+    params.num_targets = p.mask.num_targets.data;
+  }
   params.key_times = p.bias.key_times.data;
   params.query_times = p.bias.query_times.data;
   params.stream = cuda.stream;
   set_workspace(cuda, kind, shape, {p.q.offsets, p.bias.key_times, p.bias.query_times}, p.plan,
-                scratch, params);
+                backward, scratch, params);
   return params;
 }
 
 }  // namespace
 
 template <class T>
-bool hopper_serves(AttentionKind, const AttentionShape& shape) {
-  return std::is_same_v<T, bf16> && !shape.deterministic && shape.query_width % 8 == 0 &&
-         shape.value_width % 8 == 0 && on_hopper();
+bool hopper_serves(AttentionKind kind, const AttentionShape& shape) {
+  return std::is_same_v<T, bf16> && (!shape.deterministic || has_order(kind)) &&
+         shape.query_width % 8 == 0 && shape.value_width % 8 == 0 && on_hopper();
 }
 
-std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape) {
-  return kind == AttentionKind::kHstu
-             ? cuda::attention_backward_workspace_bytes(params_of<HstuParams>(shape))
-             : cuda::fuxi_backward_workspace_bytes(params_of<FuxiParams>(shape));
+std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape, bool backward) {
+  if (kind == AttentionKind::kHstu) {
+    const auto params = params_of<HstuParams>(shape);
+    return backward ? cuda::attention_backward_workspace_bytes(params)
+                    : cuda::attention_forward_workspace_bytes(params);
+  }
+  const auto params = params_of<FuxiParams>(shape);
+  return backward ? cuda::fuxi_backward_workspace_bytes(params)
+                  : cuda::fuxi_forward_workspace_bytes(params);
 }
 
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {
@@ -143,7 +174,6 @@ void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPla
     params.workspace = plan.memory;
     params.workspace_bytes = plan.bytes;
     params.stream = cuda.stream;
-    params.position_length = 1;  // of the table that stands for any
     return params;
   };
   if (plan.kind == AttentionKind::kHstu) {
@@ -164,9 +194,9 @@ bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& 
     return params;
   };
   if (kind == AttentionKind::kHstu) {
-    cuda::attention_forward(filled(params_of<HstuParams>(cuda, kind, problem, scratch)));
+    cuda::attention_forward(filled(params_of<HstuParams>(cuda, kind, problem, false, scratch)));
   } else {
-    cuda::fuxi_forward(filled(params_of<FuxiParams>(cuda, kind, problem, scratch)));
+    cuda::fuxi_forward(filled(params_of<FuxiParams>(cuda, kind, problem, false, scratch)));
   }
   return true;
 }
@@ -195,9 +225,9 @@ bool hopper_attention_backward(Cuda cuda, AttentionKind kind, const AttentionPro
     return params;
   };
   if (kind == AttentionKind::kHstu) {
-    cuda::attention_backward(filled(params_of<HstuParams>(cuda, kind, problem, scratch)));
+    cuda::attention_backward(filled(params_of<HstuParams>(cuda, kind, problem, true, scratch)));
   } else {
-    cuda::fuxi_backward(filled(params_of<FuxiParams>(cuda, kind, problem, scratch)));
+    cuda::fuxi_backward(filled(params_of<FuxiParams>(cuda, kind, problem, true, scratch)));
   }
   return true;
 }

@@ -13,12 +13,12 @@ namespace turbogr::ops {
 template <class T>
 bool hopper_serves(AttentionKind kind, const AttentionShape& shape);
 
-// Scratch with the plan at its beginning, for backward too.
-std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape);
+// Scratch with the plan at its beginning; what backward needs serves forward too.
+std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape, bool backward);
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan);
 
-// False where this call is not for them: strides, alignment, masks. `problem.plan` is used if it
-// is there.
+// False where this call is not for them: strides, alignment, masks, an empty plan. `problem.plan`
+// is used if it is there.
 template <class T>
 bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& problem,
                       Rows<T> out);

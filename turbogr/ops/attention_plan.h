@@ -36,7 +36,8 @@ struct AttentionBatch {
 template <class T>
 std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape);
 
-// `shape` is the batch's own; `memory` holds at least attention_plan_bytes of it.
+// `shape` is the batch's own. Where `memory` does not hold attention_plan_bytes of it, the plan is
+// empty: calls that are given an empty plan take the kernels that need none.
 template <class T>
 AttentionPlan make_attention_plan(const Context& ctx, AttentionKind kind,
                                   const AttentionBatch& batch, const AttentionShape& shape,

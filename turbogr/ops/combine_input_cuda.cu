@@ -86,8 +86,9 @@ __global__ void rows_backward_kernel(Rows<const T> dx, Accum<T> scale, DropoutDr
 // A block has one position: it goes over the sequences that reach it, each team over every
 // kTeams-th, and the teams' sums are added in order. Columns past the block's are other blocks'.
 template <class T, bool kVector>
-__global__ void positions_backward_kernel(Jagged<const T> dx, Accum<T> scale, DropoutDraw draw,
-                                          Rows<T> de, Rows<T> dextra, View<Accum<T>, 2> dp) {
+__global__ void __launch_bounds__(kTeams * 128)
+    positions_backward_kernel(Jagged<const T> dx, Accum<T> scale, DropoutDraw draw, Rows<T> de,
+                              Rows<T> dextra, View<Accum<T>, 2> dp) {
   using A = Accum<T>;
   extern __shared__ unsigned char memory[];
   A* sums = reinterpret_cast<A*>(memory);  // [kTeams, threads of a team, kColumns]

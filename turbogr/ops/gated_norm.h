@@ -1,6 +1,7 @@
 // The gate after attention in one pass: y = dropout(gate * norm(x)), or with `concat` y =
-// dropout([gate | norm(x) | gate * norm(x)]), three times as wide. The backward pass makes norm and
-// mask again from x, gate and the saved statistics; nothing else is kept.
+// dropout([gate | norm(x) | gate * norm(x)]), three times as wide. With `silu_gate` the gate is
+// given before its SiLU, which both passes make on their way. The backward pass makes norm and mask
+// again from x, gate and the saved statistics; nothing else is kept.
 //
 //   gated_norm<float>(ctx, x, gate, {.dropout = {.rate = 0.2, .seed = 1, .site = 7}}, y, saved);
 #pragma once
@@ -19,6 +20,7 @@ template <class T>
 struct GatedNormOptions {
   NormOptions<T> norm;
   bool concat = false;
+  bool silu_gate = false;  // silu(gate) gates, and dgate goes through it
   DropoutOptions dropout;
 };
 

@@ -96,7 +96,7 @@ struct Descriptions {
   }
 };
 
-using Key = std::array<std::int64_t, 12>;
+using Key = std::array<std::int64_t, 13>;
 
 // Sizes in one eighth of a power of two are of one kind.
 std::int64_t size_class(std::int64_t size) {
@@ -105,8 +105,9 @@ std::int64_t size_class(std::int64_t size) {
   return ((size + (std::int64_t{1} << shift) - 1) >> shift) << shift;
 }
 
-Key key_of(const Matmul& p) {
-  return {static_cast<std::int64_t>(p.in),
+Key key_of(const Matmul& p, bool deterministic) {
+  return {deterministic,
+          static_cast<std::int64_t>(p.in),
           static_cast<std::int64_t>(p.out),
           size_class(p.m),
           size_class(p.n),
@@ -172,11 +173,13 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Library& library,
   return found;
 }
 
-// Times each candidate into memory of its own: d may be an operand too.
-cublasLtMatmulAlgo_t fastest(const Library& library, const Descriptions& d, const Matmul& p,
-                             void* scratch, cudaStream_t stream) {
+// Times each candidate into memory of its own: d may be an operand too. A run that must repeat its
+// bits takes the library's first guess, which no neighbour's noise can change.
+cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const Matmul& p,
+                            void* scratch, Cuda cuda) {
   const auto found = candidates(library, d, p);
-  if (found.size() == 1) return found[0].algo;
+  if (found.size() == 1 || cuda.deterministic) return found[0].algo;
+  const auto stream = static_cast<cudaStream_t>(cuda.stream);
   void* result = nullptr;
   const auto bytes = static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
   if (cudaMalloc(&result, bytes) != cudaSuccess) {
@@ -226,10 +229,10 @@ void matmul(Cuda cuda, const Matmul& p) {
   cublasLtMatmulAlgo_t algorithm;
   {
     const std::lock_guard lock(library.mutex);
-    const Key key = key_of(p);
+    const Key key = key_of(p, cuda.deterministic);
     auto known = library.chosen.find(key);
     if (known == library.chosen.end()) {
-      known = library.chosen.emplace(key, fastest(library, descriptions, p, scratch, stream)).first;
+      known = library.chosen.emplace(key, choose(library, descriptions, p, scratch, cuda)).first;
     }
     algorithm = known->second;
   }

@@ -50,6 +50,16 @@ void rows_with_sums(Cpu cpu, std::int64_t rows, std::int64_t cols, WorkspaceScop
   if (biases) add_row_parts<A>(cpu.pool, rows, sums.dbias, gradients.dbias);
 }
 
+// What multiplies the norm, and its slope in what was given.
+struct Gate {
+  double value, slope;
+};
+Gate gate_at(const GatedNormOptions<double>& options, double given) {
+  if (!options.silu_gate) return {given, 1};
+  const double s = 1 / (1 + std::exp(-given));
+  return {given * s, s * (1 + given * (1 - s))};
+}
+
 // The options as the vector code takes them.
 template <class T>
 NormRow norm_row(const GatedNormOptions<T>& options, NormOutput output, std::int64_t cols,
@@ -57,6 +67,7 @@ NormRow norm_row(const GatedNormOptions<T>& options, NormOutput output, std::int
   NormRow row = {};
   row.cols = cols;
   row.layer = options.norm.kind == NormKind::kLayer;
+  row.silu_gate = options.silu_gate;
   row.eps = static_cast<float>(options.norm.eps);
   row.weight = options.norm.weight.data;
   row.bias = options.norm.bias.data;
@@ -139,12 +150,15 @@ void norm<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
         if (options.norm.bias.data != nullptr) a += options.norm.bias(c);
         if (output == NormOutput::kPlain) {
           y(r, c) = a;
-        } else if (output == NormOutput::kGated) {
-          y(r, c) = gate(r, c) * a * drop.factor(c);
+          continue;
+        }
+        const double u = gate_at(options, gate(r, c)).value;
+        if (output == NormOutput::kGated) {
+          y(r, c) = u * a * drop.factor(c);
         } else {
-          y(r, c) = gate(r, c) * drop.factor(c);
+          y(r, c) = u * drop.factor(c);
           y(r, cols + c) = a * drop.factor(cols + c);
-          y(r, 2 * cols + c) = gate(r, c) * a * drop.factor(2 * cols + c);
+          y(r, 2 * cols + c) = u * a * drop.factor(2 * cols + c);
         }
       }
     }
@@ -177,14 +191,17 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
           const double b = options.norm.bias.data == nullptr ? 0.0 : options.norm.bias(c);
           const double a = hat * w + b;
           double d = dy(r, c);
-          if (output == NormOutput::kGated) {
-            const double dropped = dy(r, c) * drop.factor(c);
-            gradients.dgate(r, c) = dropped * a;
-            d = dropped * gate(r, c);
-          } else if (output == NormOutput::kConcat) {
-            const double both = dy(r, 2 * cols + c) * drop.factor(2 * cols + c);
-            gradients.dgate(r, c) = dy(r, c) * drop.factor(c) + both * a;
-            d = dy(r, cols + c) * drop.factor(cols + c) + both * gate(r, c);
+          if (output != NormOutput::kPlain) {
+            const Gate u = gate_at(options, gate(r, c));
+            if (output == NormOutput::kGated) {
+              const double dropped = dy(r, c) * drop.factor(c);
+              gradients.dgate(r, c) = dropped * a * u.slope;
+              d = dropped * u.value;
+            } else {
+              const double both = dy(r, 2 * cols + c) * drop.factor(2 * cols + c);
+              gradients.dgate(r, c) = (dy(r, c) * drop.factor(c) + both * a) * u.slope;
+              d = dy(r, cols + c) * drop.factor(cols + c) + both * u.value;
+            }
           }
           if (dweight != nullptr) dweight[c] += d * hat;
           if (dbias != nullptr) dbias[c] += d;

@@ -17,6 +17,7 @@ struct NormArgs {
   const A* weight;
   const A* bias;
   bool layer;
+  bool silu_gate;
   A eps;
   DropoutDraw draw;
   Rows<T> y, dx, dgate;
@@ -25,6 +26,9 @@ struct NormArgs {
   A* dweight_parts;  // [blocks, D] each, or null
   A* dbias_parts;
 };
+
+__device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+__device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 template <class A>
 __device__ Eight<A> load_parameter(const A* p, std::int64_t column, std::int64_t cols, A missing) {
@@ -64,6 +68,10 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) 
       x = cuda::load8<kVector>(args.x.row(r) + c, left);
       if constexpr (kOutput != NormOutput::kPlain) {
         gate = cuda::load8<kVector>(args.gate.row(r) + c, left);
+        if (args.silu_gate) {
+#pragma unroll
+          for (int i = 0; i < kColumns; ++i) gate[i] *= sigmoid(gate[i]);
+        }
       }
     }
     A mean = 0;
@@ -161,17 +169,27 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
           multiply(both, dropout_factors<kVector, A>(drop, 2 * cols + c));
         }
       }
-      Eight<A> dgate = {};
+      Eight<A> dgate = {}, slope;
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) slope[i] = 1;
+      if (kOutput != NormOutput::kPlain && args.silu_gate) {
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+          const A s = sigmoid(gate[i]);
+          slope[i] = s * (1 + gate[i] * (1 - s));
+          gate[i] *= s;
+        }
+      }
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
         hat[i] = i < left ? (hat[i] - mean) * rstd : A(0);
         A a = hat[i];
         if constexpr (kAffine) a = hat[i] * w[i] + b[i];
         if constexpr (kOutput == NormOutput::kGated) {
-          dgate[i] = d[i] * a;
+          dgate[i] = d[i] * a * slope[i];
           d[i] *= gate[i];
         } else if constexpr (kOutput == NormOutput::kConcat) {
-          dgate[i] = d[i] + both[i] * a;
+          dgate[i] = (d[i] + both[i] * a) * slope[i];
           d[i] = second[i] + both[i] * gate[i];
         }
         if constexpr (kAffine) {
@@ -230,6 +248,7 @@ NormArgs<T> common_args(Rows<const T> x, Rows<const T> gate, const GatedNormOpti
           .weight = options.norm.weight.data,
           .bias = options.norm.bias.data,
           .layer = options.norm.kind == NormKind::kLayer,
+          .silu_gate = options.silu_gate,
           .eps = static_cast<Accum<T>>(options.norm.eps),
           .draw = DropoutDraw(options.dropout)};
 }

@@ -67,7 +67,8 @@ void forward(NormRow& row, const T* x, const T* gate, T* y) {
     if constexpr (kOutput == kPlain) {
       lanes.store(y + c, value);
     } else {
-      const Floats u = lanes.load(gate + c);
+      Floats u = lanes.load(gate + c);
+      if (row.silu_gate) u = silu(u);
       if constexpr (kOutput == kGated) {
         lanes.store(y + c, dropped(row, lanes, c, u * value));
       } else {
@@ -92,16 +93,22 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const 
     if constexpr (kOutput == kPlain) {
       d = lanes.load(dy + c);
     } else {
-      const Floats u = lanes.load(gate + c);
+      Floats u = lanes.load(gate + c);
+      Floats slope = splat(1.0f);
+      if (row.silu_gate) {
+        const Floats s = sigmoid(u);
+        slope = silu_slope(u, s);
+        u *= s;
+      }
       if constexpr (kOutput == kGated) {
         const Floats dropped_dy = dropped(row, lanes, c, lanes.load(dy + c));
-        lanes.store(dgate + c, dropped_dy * at.value);
+        lanes.store(dgate + c, dropped_dy * at.value * slope);
         d = dropped_dy * u;
       } else {
         const Floats du = dropped(row, lanes, c, lanes.load(dy + c));
         const Floats da = dropped(row, lanes, cols + c, lanes.load(dy + cols + c));
         const Floats both = dropped(row, lanes, 2 * cols + c, lanes.load(dy + 2 * cols + c));
-        lanes.store(dgate + c, du + both * at.value);
+        lanes.store(dgate + c, (du + both * at.value) * slope);
         d = da + both * u;
       }
     }

@@ -13,6 +13,7 @@ namespace turbogr {
 struct NormRow {
   std::int64_t cols;
   bool layer;  // subtracts the mean
+  bool silu_gate;
   float eps;
   const float* weight;
   const float* bias;

@@ -245,4 +245,16 @@ Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
                       "' is whole");
 }
 
+Checkpoint open_named_checkpoint(const std::string& path) {
+  std::string fault;
+  if (std::optional<Checkpoint> whole = open_whole(path, fault)) return *std::move(whole);
+  const std::filesystem::path named = std::filesystem::weakly_canonical(path);
+  for (const std::string& other : list_checkpoints(named.parent_path().string())) {
+    std::string ignored;
+    TGR_CHECK(other == named || !open_whole(other, ignored), fault,
+              ". The newest good one beside it is '", other, "'");
+  }
+  throw Error(fault);
+}
+
 }  // namespace turbogr

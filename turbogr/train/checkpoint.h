@@ -105,6 +105,10 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 // good one before it, with a warning in the log; without, an Error that names both.
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);
 
+// The one named, every byte of it verified. When it is damaged the Error names the newest good one
+// beside it.
+Checkpoint open_named_checkpoint(const std::string& path);
+
 std::string checkpoint_name(std::int64_t step);                      // "step-000000300"
 std::optional<std::int64_t> checkpoint_step(std::string_view name);  // nothing for another name
 

@@ -215,6 +215,14 @@ void resolve_config(Config& config) {
             "checkpoint.keep_best = ", config.checkpoint.keep_best,
             " chooses by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
+  TGR_CHECK(model.prefix == 0 || model.targets > 0, "model.prefix = ", model.prefix,
+            " without model.targets: a prefix token sees the whole sequence, so through it every "
+            "token would see the item it has to predict; set model.targets, or model.prefix = 0");
+  TGR_CHECK(
+      model.prefix <= config.data.max_length - std::min(model.targets, config.data.max_length),
+      "model.prefix = ", model.prefix, " and model.targets = ", model.targets,
+      " leave no room in a sequence of data.max_length = ", config.data.max_length,
+      "; lower one of them");
   train::negative_options(config.negatives);  // throws on what makes no sense together
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");

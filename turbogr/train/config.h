@@ -44,6 +44,8 @@ struct ModelConfig {
   bool affine = false;
   bool concat = false;
   std::int64_t window = 0;
+  std::int64_t prefix = 0;
+  std::int64_t targets = 0;
   bool actions = false;
   double temperature = 0.05;
 
@@ -61,6 +63,7 @@ struct TrainConfig {
   std::string dtype = "f32";
   std::int64_t threads = 0;
   bool recompute = false;
+  bool deterministic = false;
   double peak_tflops = 0.0;
   std::int64_t max_bad_steps = 10;
 
@@ -84,6 +87,7 @@ struct OptimConfig {
 
 struct EmbeddingConfig {
   std::string optimiser = "adamw";
+  std::string memory = "device";
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.98;

@@ -96,7 +96,7 @@ ConfigRule cutoffs() {
             return !list.empty() &&
                    std::all_of(list.begin(), list.end(), [](std::int64_t k) { return k >= 1; });
           },
-          "a list of whole numbers, each at least 1"};
+          "not empty, each at least 1"};
 }
 
 ConfigRule parts_of_three() {
@@ -155,6 +155,10 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
       TGR_KEY(model, concat, anything(), "HSTU: project [U, a, U*a] instead of U*a"),
       TGR_KEY(model, window, at_least(0), "events a token sees back; 0: all"),
+      TGR_KEY(model, prefix, at_least(0),
+              "first events of a sequence that see all of it and are always seen; wants targets"),
+      TGR_KEY(model, targets, at_least(0),
+              "last events of a sequence, unseen by others: they alone predict; 0: all predict"),
       TGR_KEY(model, actions, anything(), "add an embedding of the action signals to the input"),
       TGR_KEY(model, temperature, positive(), "divides the cosine in the loss"),
 
@@ -174,8 +178,11 @@ std::vector<ConfigKey> make_keys() {
               "number format of the matrices; bf16 keeps f32 master weights"),
       TGR_KEY(train, threads, between(0, 4096), "compute threads; 0: one a core"),
       TGR_KEY(train, recompute, anything(), "store less in forward, compute it again in backward"),
+      TGR_KEY(train, deterministic, anything(),
+              "cuda: the same bits from every run, at a price; a CPU's always are"),
       TGR_KEY(train, peak_tflops, not_negative(),
-              "what MFU is measured against; 0: a roof measured at start"),
+              "what MFU is measured against; 0: a GPU's published peak, or a roof measured at "
+              "start"),
       TGR_KEY(train, max_bad_steps, at_least(1),
               "steps in a row with a non-finite loss or gradient before training stops"),
 
@@ -194,6 +201,10 @@ std::vector<ConfigKey> make_keys() {
 
       TGR_KEY(embedding, optimiser, one_of({"adamw", "adagrad", "sgd"}),
               "of the item table: AdamW with lazy moments, row-wise AdaGrad, SGD"),
+      TGR_KEY(
+          embedding, memory, one_of({"device", "host"}),
+          "cuda: host keeps the item table and its state in the host's memory, for tables larger "
+          "than the GPU's; rows cross the link when a step touches them"),
       TGR_KEY(embedding, lr, positive(), "learning rate of the item table"),
       TGR_KEY(embedding, beta1, below_one(), "adamw: decay of the first moment"),
       TGR_KEY(embedding, beta2, below_one(), "adamw: decay of the second moment"),

@@ -9,6 +9,7 @@ void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
   std::vector<Tensor> staged;
   std::vector<NamedTensor> host = tensors;
   for (NamedTensor& tensor : host) {
+    if (tensor.device == Device::kPinned) tensor.device = Device::kCpu;  // the host's own memory
     if (tensor.device == Device::kCpu) continue;
     staged.emplace_back(tensor.dtype, tensor.shape);
     tensor = named(tensor.name, staged.back());

@@ -60,7 +60,7 @@ void check_item_names(const Checkpoint& saved, const data::Store& store) {
 
 std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
                              Tensor& all_rows) {
-  const bool here = all_rows.device() == Device::kCpu;
+  const bool here = all_rows.device() != Device::kCuda;
   Tensor staged = here ? Tensor() : to_host(ctx, all_rows);
   const View<float, 2> rows = (here ? all_rows : staged).view<float, 2>();
   const SavedNames names(saved);

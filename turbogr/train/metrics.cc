@@ -93,7 +93,7 @@ void JsonLines::write(const MetricRecord& record) {
   if (!record.split.empty()) line["split"] = record.split;
   for (const auto& [name, value] : record.values) line[name] = value;
   const std::string text = line.dump() + "\n";
-  if (!kept_.contains(text)) append_all(descriptor_, path_, text);
+  if (!kept_.contains(text)) write_all(descriptor_, std::as_bytes(std::span(text)), path_);
 }
 
 std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t* skipped) {
@@ -105,7 +105,7 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
     const std::string_view content = std::string_view(text).substr(begin, end - begin);
     begin = end;
     const ordered_json line = ordered_json::parse(content, nullptr, false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number()) {
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
       if (content.find_first_not_of(" \r\n") != std::string_view::npos) ++bad;
       continue;
     }

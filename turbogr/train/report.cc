@@ -165,8 +165,23 @@ std::optional<double> median(const Curves& curves, const std::string& name) {
   return *middle;
 }
 
+// What MFU is a share of, and where that figure came from. Runs of older programs did not log it.
+std::optional<std::pair<std::string, std::string>> roof_of(const Curves& curves,
+                                                           const std::optional<Config>& config) {
+  const auto logged = curves.train.find("roof_tflops");
+  const bool given = config && config->train.peak_tflops > 0;
+  if (logged == curves.train.end() && !given) return std::nullopt;
+  const double tflops =
+      logged == curves.train.end() ? config->train.peak_tflops : logged->second.back().value;
+  return std::pair(fmt::format("{:.3g} TFLOP/s", tflops),
+                   std::string(given ? "set by train.peak_tflops"
+                               : config && config->train.device == "cuda"
+                                   ? "the GPU's published peak, or its best large product"
+                                   : "measured at the run's start: the best large product"));
+}
+
 // The figures a reader looks for first.
-ordered_json tiles_of(const Curves& curves) {
+ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config) {
   ordered_json tiles = ordered_json::array();
   const auto add = [&](const std::string& label, const std::string& value,
                        const std::string& note) {
@@ -187,8 +202,10 @@ ordered_json tiles_of(const Curves& curves) {
           std::max_element(found->second.begin(), found->second.end(),
                            [](const Point& a, const Point& b) { return a.value < b.value; });
       add(fmt::format("{} {}", split, name), fmt::format("{:.4f}", found->second.back().value),
-          fmt::format("best {:.4f} at step {}", best->value,
-                      grouped_text(static_cast<std::int64_t>(best->step))));
+          found->second.size() == 1
+              ? fmt::format("at step {}", grouped_text(static_cast<std::int64_t>(best->step)))
+              : fmt::format("best {:.4f} at step {}", best->value,
+                            grouped_text(static_cast<std::int64_t>(best->step))));
     }
   }
   if (const auto rate = median(curves, "tokens_per_s")) {
@@ -198,6 +215,12 @@ ordered_json tiles_of(const Curves& curves) {
     const auto paper = median(curves, "mfu_paper");
     add("MFU, causal", fmt::format("{:.1f}%", 100.0 * *mfu),
         paper ? fmt::format("median; paper convention {:.1f}%", 100.0 * *paper) : "median");
+    if (const auto roof = roof_of(curves, config)) add("MFU roof", roof->first, roof->second);
+  }
+  const auto skipped = curves.train.find("skipped_steps");
+  if (skipped != curves.train.end() && skipped->second.back().value > 0) {
+    add("skipped steps", grouped_text(static_cast<std::int64_t>(skipped->second.back().value)),
+        "loss or gradient not finite");
   }
   return tiles;
 }
@@ -231,26 +254,38 @@ ordered_json lengths_of(const std::string& path) {
                                grouped_text(histogram.p99), grouped_text(histogram.max))}};
 }
 
-// Sections of [key, value, differs from the default]. A text this program cannot read (an older
-// run's) is shown as it is.
-ordered_json config_of(const std::string& path) {
-  if (!fs::exists(path)) return nullptr;
-  const std::string text = read_file(path);
+// Nothing when there is none, or one this program cannot read (an older run's).
+std::optional<Config> read_config(const std::string& path) {
+  if (!fs::exists(path)) return std::nullopt;
   try {
-    const Config config = parse_config(text, path);
-    const Config defaults = parse_config("", "defaults");
-    ordered_json sections;
-    for (const ConfigKey& key : config_keys()) {
-      const std::string name(key.name);
-      const std::size_t dot = name.find('.');
-      sections[name.substr(0, dot)].push_back({name.substr(dot + 1),
-                                               config_value_text(key.get(config)),
-                                               key.get(config) != key.get(defaults)});
-    }
-    return {{"sections", std::move(sections)}};
+    return parse_config(read_file(path), path);
   } catch (const Error&) {
-    return {{"text", text}};
+    return std::nullopt;
   }
+}
+
+// Sections of [key, value, differs from the default]. A text this program cannot read is shown as
+// it is.
+ordered_json config_of(const std::optional<Config>& config, const std::string& path) {
+  if (!config) return fs::exists(path) ? ordered_json({{"text", read_file(path)}}) : ordered_json();
+  const Config defaults = parse_config("", "defaults");
+  ordered_json sections;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string name(key.name);
+    const std::size_t dot = name.find('.');
+    sections[name.substr(0, dot)].push_back({name.substr(dot + 1),
+                                             config_value_text(key.get(*config)),
+                                             key.get(*config) != key.get(defaults)});
+  }
+  return {{"sections", std::move(sections)}};
+}
+
+// "hstu, 2 layers x 64 wide, bias both, on stores/demo"
+std::string summary_of(const std::optional<Config>& config) {
+  if (!config) return "";
+  return fmt::format("{}, {} layers x {} wide, bias {}{}{}", config->model.kind,
+                     config->model.layers, config->model.width, config->model.bias,
+                     config->data.store.empty() ? "" : ", on ", config->data.store);
 }
 
 }  // namespace
@@ -264,15 +299,18 @@ std::string report_page(const std::string& run_folder) {
   TGR_CHECK(!records.empty(), "'", metrics, "' holds no figures yet; train some steps first");
   const Curves curves = sort_records(records);
   const fs::path folder = fs::weakly_canonical(run_folder);
+  const std::string config_path = run_folder + "/config.toml";
+  const std::optional<Config> config = read_config(config_path);
   const ordered_json data = {{"name", folder.filename().string()},
+                             {"summary", summary_of(config)},
                              {"made_by", fmt::format("turbogr {} ({})", version(), commit())},
                              {"skipped", skipped},
                              {"last_step", curves.last_step},
-                             {"tiles", tiles_of(curves)},
+                             {"tiles", tiles_of(curves, config)},
                              {"charts", charts_of(curves)},
                              {"evaluations", evaluation_table(curves)},
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
-                             {"config", config_of(run_folder + "/config.toml")}};
+                             {"config", config_of(config, config_path)}};
   // Inside a script element "</" could end it.
   std::string json = data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3) {

@@ -31,9 +31,9 @@ h1 { font-size: 24px; margin: 0; letter-spacing: -0.01em; overflow-wrap: anywher
 h2 { font-size: 14px; font-weight: 600; margin: 0 0 8px; }
 .soft { color: var(--soft); }
 header { margin-bottom: 20px; }
-.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-bottom: 16px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); gap: 12px; margin-bottom: 16px; }
 .tile, .card { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
-.tile { padding: 12px; flex: 1 1 132px; }
+.tile { padding: 12px; }
 .tile .value { font-size: 22px; font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .tile .label, .tile .note { color: var(--soft); font-size: 11.5px; }
 .charts { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
@@ -299,7 +299,7 @@ function configuration(parent, config) {
 
 document.title = data.name + " - turbogr";
 document.getElementById("name").textContent = data.name;
-document.getElementById("made").textContent = data.made_by + ". Curves run over training steps; a bold line is the mean round a pale one." + (data.skipped ? " " + data.skipped + " unreadable lines of metrics.jsonl were left out." : "");
+document.getElementById("made").textContent = (data.summary ? data.summary + ". " : "") + data.made_by + ". Curves run over training steps" + (data.charts.some(spec => spec.smooth && spec.lines.some(line => line.points.length > 60)) ? "; a bold line is the mean round a pale one." : ".") + (data.skipped ? " Unreadable lines of metrics.jsonl left out: " + data.skipped + "." : "");
 for (const tile of data.tiles) {
   const box = make("div", document.getElementById("tiles"), undefined, "tile");
   make("div", box, tile.label, "label"); make("div", box, tile.value, "value"); make("div", box, tile.note, "note");

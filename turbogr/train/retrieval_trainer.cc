@@ -29,6 +29,11 @@ ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
           .sharing_factor = options.negatives.sharing_factor};
 }
 
+Device table_device(const Context& ctx, const RetrievalOptions& options) {
+  return ctx.device() == Device::kCuda && options.table_in_host_memory ? Device::kPinned
+                                                                       : ctx.device();
+}
+
 std::int64_t negatives_a_batch(const RetrievalOptions& options) {
   const NegativeOptions& negatives = options.negatives;
   return negatives.shared ? negatives.count : options.memory.capacity * negatives.count;
@@ -51,7 +56,8 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                                       std::int64_t num_items, std::span<const std::int64_t> counts)
     : options_(options),
       model_(ctx, options.model, options.memory),
-      table_(num_items, options.model.width, options.table_optimiser, ctx.device()),
+      table_(num_items, options.model.width, options.table_optimiser, table_device(ctx, options)),
+      marks_(options.parts),
       touched_(num_items),
       sampler_(options.negatives, num_items, counts),
       // Every token touches its item, its target and its negatives, and no more rows than there
@@ -123,7 +129,9 @@ std::size_t RetrievalTrainer<T>::feed_bytes() const {
   const auto negatives = static_cast<std::size_t>(negatives_a_batch(options_));
   // Of a token: item, two times, row key, offset, unique place, group offset; signals, place,
   // position, inverse, place in the ring; its input place.
-  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4) + negatives * 4 + 17 * 256;
+  // With targets: two counts a sequence, its place among those that predict, its weight.
+  const std::size_t marks = options_.parts.targets > 0 ? 3 * 8 + 4 : 0;
+  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
   // Of a touched row: id, correction.
   return a_batch * static_cast<std::size_t>(options_.accumulate) +
          static_cast<std::size_t>(touched_capacity_) * (8 + 4) + 2 * 256;
@@ -152,6 +160,9 @@ model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& 
   input.query_times = feed_.put(ctx, data::view_of(batch.query_times));
   input.signals = feed_.put(ctx, data::view_of(batch.signals));
   input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
+  marks_.mark(batch.offsets_view(), training);
+  input.num_prefix = feed_.put(ctx, marks_.num_prefix());
+  input.num_targets = feed_.put(ctx, marks_.num_targets());
   input.training = training;
   input.seed = options_.seed;
   input.step = static_cast<std::uint64_t>(steps_done_);
@@ -217,11 +228,19 @@ void RetrievalTrainer<T>::gather_candidates(const Context& ctx, View<const std::
 
 template <class T>
 typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, const Batch& batch,
-                                                            std::size_t index) {
+                                                            std::size_t index, double weight) {
   const Context& host = ctx.host();
   const std::int64_t n = batch.num_tokens();
   Fed fed;
   fed.input = input_of(ctx, batch, /*training=*/true);
+  if (options_.parts.targets > 0) {
+    const View<std::int64_t, 1> predicting = feed_.template take<std::int64_t>(marks_.predicting());
+    marks_.list(batch.offsets_view(), predicting);
+    fed.predicting = feed_.send(ctx, predicting);
+    const View<float, 1> weights = feed_.template take<float>(n);
+    marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
+    fed.weights = feed_.send(ctx, weights);
+  }
   fed.items = feed_.put(ctx, data::view_of(batch.items));
 
   const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
@@ -275,10 +294,19 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
   const View<float, 1> loss = first_values<float>(loss_, n);
   const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
   ops::sampled_softmax<T>(ctx, candidates, softmax_options(options_), {loss, log_sum_exp});
-  ops::sum_values<float>(ctx, loss, loss_sum);
-
-  const View<float, 1> dloss = first_values<float>(dloss_, n);
-  ops::fill<float>(ctx, static_cast<float>(weight), dloss);
+  View<const float, 1> dloss = fed.weights;
+  if (fed.weights.empty()) {
+    ops::sum_values<float>(ctx, loss, loss_sum);
+    const View<float, 1> even = first_values<float>(dloss_, n);
+    ops::fill<float>(ctx, static_cast<float>(weight), even);
+    dloss = even;
+  } else {
+    const std::int64_t count = fed.predicting.shape[0];
+    const View<float, 1> counted = first_values<float>(dloss_, count);
+    ops::gather_rows<float>(ctx, View<const float, 2>{loss.data, {n, 1}}, fed.predicting,
+                            View<float, 2>{counted.data, {count, 1}});
+    ops::sum_values<float>(ctx, counted, loss_sum);
+  }
   const Rows<float> ditems = first_rows<float>(compact_gradient_, fed.touched);
   ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
                                    dquery, ditems);
@@ -325,6 +353,8 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
               " tokens where ", options_.memory.capacity,
               " were planned for; raise train.tokens or lower train.batch");
     step.result.tokens += batch.num_tokens();
+    marks_.mark(batch.offsets_view(), /*training=*/true);
+    step.result.predicting += marks_.predicting();
   }
   TGR_CHECK(step.result.tokens > 0, "a step without tokens; the batch is empty");
 
@@ -336,9 +366,9 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
              static_cast<std::size_t>(ids.shape[0] * table_.width()) * sizeof(float));
   model_.parameters().zero_gradients(ctx);
 
-  const double weight = 1.0 / static_cast<double>(step.result.tokens);
+  const double weight = 1.0 / static_cast<double>(step.result.predicting);
   for (std::size_t b = 0; b < batches.size(); ++b) {
-    const Fed fed = feed(ctx, batches[b], b);
+    const Fed fed = feed(ctx, batches[b], b, weight);
     forward_backward(ctx, fed, weight, loss_sums_.template view<double, 1>().data + b);
   }
   feed_.end(ctx);
@@ -356,7 +386,13 @@ template <class T>
 StepResult RetrievalTrainer<T>::finish() {
   TGR_CHECK(!pending_.empty(), "no step was submitted; there is nothing to finish");
   const Pending step = pending_.front();
-  result_events_[step.slot]->wait();
+  try {
+    result_events_[step.slot]->wait();
+  } catch (const Error& error) {
+    detail::throw_error("step ", step.result.step,
+                        " or one queued behind it failed on the GPU: ", error.what(),
+                        "; run with CUDA_LAUNCH_BLOCKING=1 to see which operator");
+  }
   pending_.pop_front();
   const auto& scale = reinterpret_cast<const ops::StepScale*>(results_.data())[step.slot];
   StepResult result = step.result;

@@ -29,6 +29,7 @@
 #include "turbogr/optim/schedule.h"
 #include "turbogr/train/named_tensor.h"
 #include "turbogr/train/negative_sampler.h"
+#include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_feed.h"
 #include "turbogr/train/token_order.h"
 #include "turbogr/train/touched_rows.h"
@@ -38,11 +39,15 @@ namespace turbogr::train {
 struct RetrievalOptions {
   model::ModelOptions model;
   model::ModelMemory memory;
+  SequenceParts parts;
   double temperature = 0.05;
   NegativeOptions negatives;
   AdamWSettings dense;  // of the dense weights; the step is set by the trainer
   embedding::SparseOptimiser table_optimiser = embedding::SparseOptimiser::kAdamW;
   AdamWSettings table;
+  // GPU: the item table and its optimiser's state stay in pinned host memory, which the device
+  // reads and writes row by row.
+  bool table_in_host_memory = false;
   double table_scale = 0.02;
   optim::Schedule schedule;
   double clip = 0;  // of the global gradient norm; 0: none
@@ -53,11 +58,12 @@ struct RetrievalOptions {
 
 struct StepResult {
   std::int64_t step = 0;     // counted from 1
-  double loss = 0;           // mean over all tokens of the step
+  double loss = 0;           // mean over the tokens of the step that predict
   double gradient_norm = 0;  // before clipping
   double rate = 0;
   std::int64_t tokens = 0;
-  bool finite = true;  // else nothing was updated
+  std::int64_t predicting = 0;  // tokens the loss counts
+  bool finite = true;           // else nothing was updated
 };
 
 template <class T>
@@ -111,13 +117,16 @@ class RetrievalTrainer {
     View<const std::int64_t, 1> items;
     ops::SampledSoftmaxInputs<T> candidates;  // but for the query
     ops::IdGroups groups;                     // of the inputs among the touched rows
+    // With targets: which tokens predict, and every token's weight in the loss. Else empty.
+    View<const std::int64_t, 1> predicting;
+    View<const float, 1> weights;
     std::int64_t touched = 0;
   };
 
   model::StepInput input_of(const Context& ctx, const data::Batch& batch, bool training);
   void draw_and_mark(const Context& host, std::span<const data::Batch> batches);
   void gather_candidates(const Context& ctx, View<const std::int64_t, 1> ids);
-  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index);
+  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, double weight);
   void forward_backward(const Context& ctx, const Fed& fed, double weight, double* loss_sum);
   double update(const Context& ctx, View<const std::int64_t, 1> ids, std::int64_t batches,
                 double weight);
@@ -126,6 +135,7 @@ class RetrievalTrainer {
   RetrievalOptions options_;
   model::Model<T> model_;
   embedding::ItemTable table_;
+  SequenceMarks marks_;  // of the batch last looked at
   TouchedRows touched_;
   NegativeSampler sampler_;
   TokenOrder token_order_;

@@ -1,5 +1,9 @@
 #include "turbogr/train/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -12,13 +16,20 @@ namespace fs = std::filesystem;
 RunFolder open_run_folder(const Config& config) {
   TGR_CHECK(!config.run.dir.empty(),
             "run.dir is not set; name a folder for this run, e.g. --run.dir=runs/first");
-  const RunFolder folder{config.run.dir};
+  RunFolder folder{config.run.dir, {}};
   std::error_code error;
+  TGR_CHECK(!fs::exists(folder.path, error) || fs::is_directory(folder.path, error), "run.dir '",
+            folder.path, "' is not a folder; name another one");
   const bool occupied = fs::exists(folder.path, error) && !fs::is_empty(folder.path, error);
   TGR_CHECK(config.run.resume || !occupied, "run.dir '", folder.path,
             "' is not empty; go on with --run.resume=true, or name another folder");
   fs::create_directories(folder.path, error);
   TGR_CHECK(!error, "cannot make the run folder '", folder.path, "': ", error.message());
+  folder.lock = FileHandle(folder.path, O_RDONLY | O_DIRECTORY);
+  // Some network file systems know no locks; there two runs in one folder go unnoticed.
+  TGR_CHECK(::flock(folder.lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, "run.dir '",
+            folder.path,
+            "' is in use by another run; wait for it, stop it, or name another folder");
   return folder;
 }
 

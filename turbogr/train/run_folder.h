@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "turbogr/core/file.h"
 #include "turbogr/train/config.h"
 
 namespace turbogr::train {
 
 struct RunFolder {
   std::string path;
+  FileHandle lock;  // held while the run lives, so that no other one writes here
 
   std::string checkpoints() const { return path + "/checkpoints"; }
   std::string metrics() const { return path + "/metrics.jsonl"; }
@@ -20,6 +22,7 @@ struct RunFolder {
 };
 
 // Makes the folder. A new run wants it absent or empty; a resumed one wants a checkpoint in it.
+// Throws when another process is at work in it.
 RunFolder open_run_folder(const Config& config);
 
 // The resolved config; once the run is sure to start, so that one refused changes nothing.

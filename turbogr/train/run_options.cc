@@ -72,7 +72,10 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                                    std::int64_t total_steps, std::int64_t capacity) {
   RetrievalOptions options;
   options.model = model_options(config, signals);
-  options.memory = {.capacity = capacity, .recompute = config.train.recompute};
+  options.memory = {.capacity = capacity,
+                    .recompute = config.train.recompute,
+                    .deterministic = config.train.deterministic};
+  options.parts = {.prefix = config.model.prefix, .targets = config.model.targets};
   options.temperature = config.model.temperature;
   options.negatives = negative_options(config.negatives);
   options.dense.rate = config.optim.lr;
@@ -87,6 +90,7 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                       .total_steps = total_steps,
                       .floor = config.optim.final_lr};
   options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
+  options.table_in_host_memory = config.embedding.memory == "host";
   options.table.rate = config.embedding.lr;
   options.table.beta1 = config.embedding.beta1;
   options.table.beta2 = config.embedding.beta2;

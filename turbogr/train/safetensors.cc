@@ -195,19 +195,19 @@ SafetensorsSums write_safetensors(const std::string& path, const std::vector<Nam
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(path) {
-  TGR_CHECK(file_.bytes() >= kLengthBytes, "'", path, "' is not a safetensors file: it has ",
-            file_.bytes(), " bytes, too few for a header");
+  TGR_CHECK(file_.size() >= kLengthBytes, "'", path, "' is not a safetensors file: it has ",
+            file_.size(), " bytes, too few for a header");
   std::uint64_t length = 0;
   std::memcpy(&length, file_.data(), kLengthBytes);
   TGR_CHECK(length <= kMaxHeaderBytes, "'", path,
             "' is not a safetensors file: its header would have ", length, " bytes; at most ",
             kMaxHeaderBytes, " are allowed");
-  TGR_CHECK(length <= file_.bytes() - kLengthBytes, "'", path, "' is cut short: its header has ",
-            length, " bytes, the file ", file_.bytes());
+  TGR_CHECK(length <= file_.size() - kLengthBytes, "'", path, "' is cut short: its header has ",
+            length, " bytes, the file ", file_.size());
   header_bytes_ = kLengthBytes + length;
   data_ = file_.data() + header_bytes_;
   parse_header({reinterpret_cast<const char*>(file_.data()) + kLengthBytes, length},
-               file_.bytes() - header_bytes_);
+               file_.size() - header_bytes_);
 }
 
 void SafetensorsFile::parse_header(std::string_view text, std::uint64_t data_bytes) {

@@ -72,7 +72,7 @@ class SafetensorsFile {
   const std::string& path() const { return path_; }
   const std::vector<TensorEntry>& entries() const { return entries_; }  // in file order
   const SafetensorsMetadata& metadata() const { return metadata_; }
-  std::uint64_t file_bytes() const { return file_.bytes(); }
+  std::uint64_t file_bytes() const { return file_.size(); }
 
   const TensorEntry* find(std::string_view name) const;  // null when absent
   const TensorEntry& at(std::string_view name) const;    // throws when absent

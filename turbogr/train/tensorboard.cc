@@ -121,7 +121,7 @@ void TensorBoardEvents::append(const std::string& event) {
   put_raw(frame, masked_sum(frame.data(), frame.size()));
   frame += event;
   put_raw(frame, masked_sum(event.data(), event.size()));
-  append_all(descriptor_, path_, frame);
+  write_all(descriptor_, std::as_bytes(std::span(frame)), path_);
 }
 
 }  // namespace turbogr

@@ -35,7 +35,8 @@ void TouchedRows::mark_as(const Context& ctx, View<const std::int64_t, 1> ids, M
       const std::int64_t id = ids(i);
       TGR_CHECK(id >= 0 && id < rows, "item id ", id, " at position ", i,
                 " of the step; the item table has ", rows, " rows");
-      // Threads may mark the same row; all of them write the same.
+      // Threads may mark the same row; all of them write the same. Looking first keeps a small
+      // catalogue's marks in every core's cache: stores would send them back and forth.
       std::atomic_ref state(marked_[static_cast<std::size_t>(id)]);
       if (state.load(std::memory_order_relaxed) < mark) {
         state.store(mark, std::memory_order_relaxed);

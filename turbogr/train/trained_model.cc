@@ -9,6 +9,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/log.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/l2_normalize.h"
 #include "turbogr/ops/top_k.h"
@@ -37,11 +38,20 @@ Checkpoint open_checkpoint(const std::string& path) {
     const fs::path named = fs::path(path).parent_path() / name;
     TGR_CHECK(!name.empty() && fs::exists(named / "manifest.json"), "'", path,
               "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or `best`");
-    return Checkpoint(named.string());
+    return open_named_checkpoint(named.string());
   }
-  if (fs::exists(fs::path(path) / "manifest.json")) return Checkpoint(path);
+  TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
+  if (fs::exists(fs::path(path) / "manifest.json")) return open_named_checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";
   return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);
+}
+
+data::Store open_store(const Config& config, const std::string& given) {
+  const std::string& folder = given.empty() ? config.data.store : given;
+  TGR_CHECK(!given.empty() || std::filesystem::exists(folder), "the store '", folder,
+            "' that the checkpoint was trained on is not there; if it has moved, give --store "
+            "FOLDER");
+  return data::Store(folder);
 }
 
 // What is the same for every number format.
@@ -93,6 +103,10 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
               store.num_items(), " items of the store '", store.folder().string(),
               "'; use the store it was trained on, or one with the same item ids");
+    if (known < store.num_items()) {
+      log::warn("{} of the {} items of '{}' are new to the checkpoint; their vectors are random",
+                store.num_items() - known, store.num_items(), store.folder().string());
+    }
     trainer.refresh(ctx);
   }
 

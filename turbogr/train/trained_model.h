@@ -18,6 +18,9 @@ namespace turbogr::train {
 // A run folder, its checkpoints folder or one checkpoint: the newest whole checkpoint there.
 Checkpoint open_checkpoint(const std::string& path);
 
+// The store named, or the one the run was trained on when `given` is empty.
+data::Store open_store(const Config& config, const std::string& given);
+
 struct Recommendation {
   std::int64_t item;  // index in the store
   float score;        // cosine, -1 to 1

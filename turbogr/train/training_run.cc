@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,7 @@
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/step_count.h"
 #include "turbogr/train/trained_model.h"
 
 namespace turbogr::train {
@@ -48,7 +50,8 @@ struct Submitted {
 
 // What has been done since the last line of figures.
 struct Window {
-  double loss_sum = 0;  // over tokens
+  double loss_sum = 0;  // over tokens that predict
+  std::int64_t predicting = 0;
   std::int64_t tokens = 0;
   double seconds = 0;
   model::Flops flops;
@@ -63,15 +66,23 @@ class TrainingRun {
         store_(config.data.store),
         ctx_({.device = (check_run(config, store_), device_of(config)),
               .threads = static_cast<int>(config.train.threads),
+              .deterministic = config.train.deterministic,
               .trace = trace_of(config)}),
         loader_(store_, train_loader_options(config, store_)) {
     for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
-    steps_per_epoch_ = count_steps();
-    total_steps_ = total_steps();
+    plan_steps();
     const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
-    trainer_ = std::make_unique<RetrievalTrainer<T>>(
-        ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
-        store_.num_items(), training_counts(config, store_));
+    try {
+      trainer_ = std::make_unique<RetrievalTrainer<T>>(
+          ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
+          store_.num_items(), training_counts(config, store_));
+    } catch (const OutOfMemory& error) {
+      detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
+                          config.negatives.count, " negatives, ", store_.num_items(), " items of ",
+                          config.model.width,
+                          " numbers): lower train.tokens or train.batch, set "
+                          "train.recompute = true, or raise train.accumulate");
+    }
     capacity_ = capacity;
   }
 
@@ -117,22 +128,14 @@ class TrainingRun {
     return lengths;
   }
 
-  // Walks one epoch's plan without reading any event.
-  std::int64_t count_steps() const {
+  void plan_steps() {
     const data::LoaderOptions options = train_loader_options(config_, store_);
-    const std::vector<data::Window> windows = data::make_windows(store_, options.windows);
-    data::BatchPlanner planner(windows, options.plan);
-    std::int64_t batches = 0;
-    while (planner.next_step()) ++batches;
-    return (batches + config_.train.accumulate - 1) / config_.train.accumulate;
-  }
-
-  std::int64_t total_steps() const {
-    const std::int64_t most =
-        std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(steps_per_epoch_, 1);
-    const std::int64_t by_epochs = std::min(config_.train.epochs, most) * steps_per_epoch_;
-    if (config_.train.steps == 0) return by_epochs;
-    return by_epochs == 0 ? config_.train.steps : std::min(by_epochs, config_.train.steps);
+    const StepCount count = count_steps(data::make_windows(store_, options.windows), options.plan,
+                                        config_.train.accumulate, config_.train.epochs);
+    const std::int64_t by_steps = config_.train.steps;
+    steps_per_epoch_ = count.an_epoch;
+    total_steps_ = by_steps == 0 || count.in_all == 0 ? std::max(by_steps, count.in_all)
+                                                      : std::min(by_steps, count.in_all);
   }
 
   void print_plan() const {
@@ -140,7 +143,7 @@ class TrainingRun {
     fmt::print("data     {}: {} users, {} items, {} events\n", config_.data.store,
                grouped_text(store_.num_users()), grouped_text(store_.num_items()),
                grouped_text(store_.num_events()));
-    fmt::print("train    {} sequences, {} tokens an epoch; {} steps an epoch, about {} in all\n",
+    fmt::print("train    {} sequences, {} tokens an epoch; {} steps an epoch, {} in all\n",
                grouped_text(loader_.num_windows()), grouped_text(loader_.num_tokens()),
                grouped_text(steps_per_epoch_), grouped_text(total_steps_));
     fmt::print(
@@ -168,6 +171,12 @@ class TrainingRun {
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
   std::int64_t resume() {
+    // Killed before its first checkpoint: nothing is lost by beginning again.
+    if (list_checkpoints(folder_.checkpoints()).empty() &&
+        std::filesystem::exists(folder_.config())) {
+      log::info("'{}' has no checkpoint yet; starting from the beginning", folder_.path);
+      return 0;
+    }
     const Checkpoint saved =
         open_newest_checkpoint(folder_.checkpoints(), config_.checkpoint.fall_back);
     const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
@@ -234,12 +243,15 @@ class TrainingRun {
     }
     save_if_scored(evaluate_all());
     writer_->wait();
+    if (skipped_steps_ > 0) {
+      log::warn("{} steps were skipped: their loss or gradient was not finite", skipped_steps_);
+    }
     log::info("finished at step {}; look at it with `turbogr eval --checkpoint {}`",
               trainer_->steps_done(), config_.run.dir);
   }
 
-  // The smaller of steps and epochs ends a run. With a token budget epochs differ by a step or two,
-  // so total_steps_ is what the progress and the learning rate go by, not the end.
+  // The smaller of steps and epochs ends a run; total_steps_, which the progress and the learning
+  // rate go by, is an estimate when the run is very long.
   bool finished() const {
     return (config_.train.steps > 0 && trainer_->steps_done() >= config_.train.steps) ||
            (config_.train.epochs > 0 && epoch_ >= config_.train.epochs);
@@ -283,7 +295,8 @@ class TrainingRun {
       const StepResult result = trainer_->finish();
       const Submitted step = std::move(submitted_.front());
       submitted_.pop_front();
-      window_.loss_sum += result.loss * static_cast<double>(result.tokens);
+      window_.loss_sum += result.loss * static_cast<double>(result.predicting);
+      window_.predicting += result.predicting;
       window_.tokens += result.tokens;
       window_.flops.causal += step.flops.causal;
       window_.flops.paper += step.flops.paper;
@@ -342,7 +355,7 @@ class TrainingRun {
     record.step = result.step;
     record.epoch = epochs_done();
     const double loss =
-        window_.loss_sum / static_cast<double>(std::max<std::int64_t>(window_.tokens, 1));
+        window_.loss_sum / static_cast<double>(std::max<std::int64_t>(window_.predicting, 1));
     const double rate = static_cast<double>(window_.tokens) / seconds;
     record.values = {{"loss", loss},
                      {"lr", result.rate},
@@ -350,6 +363,7 @@ class TrainingRun {
                      {"tokens_per_s", rate},
                      {"mfu_causal", window_.flops.causal / peak},
                      {"mfu_paper", window_.flops.paper / peak},
+                     {"roof_tflops", peak_tflops_},
                      {"skipped_steps", static_cast<double>(skipped_steps_)}};
     write(record);
     if (progress_ != nullptr) {

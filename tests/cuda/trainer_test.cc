@@ -1,0 +1,156 @@
+// Whole training steps on both devices: the same losses, and the same weights afterwards.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tests/support/on_device.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/train/retrieval_trainer.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::int64_t kItems = 60;
+
+data::Batch make_batch(std::uint64_t seed) {
+  PhiloxStream random(seed);
+  data::Batch batch;
+  batch.offsets = {0};
+  std::uint64_t sequence = 0;
+  for (const std::int64_t length : {19, 1, 70, 8}) {
+    std::int64_t time = 1'600'000'000;
+    for (std::int64_t i = 0; i < length; ++i) {
+      batch.items.push_back(static_cast<std::int64_t>(random.uniform() * kItems));
+      batch.targets.push_back(static_cast<std::int64_t>(random.uniform() * kItems));
+      batch.key_times.push_back(time);
+      time += static_cast<std::int64_t>(random.uniform() * 5000);
+      batch.query_times.push_back(time);
+      batch.row_keys.push_back((sequence << 20) | static_cast<std::uint64_t>(i));
+    }
+    batch.offsets.push_back(batch.offsets.back() + length);
+    batch.users.push_back(static_cast<std::int64_t>(sequence++));
+  }
+  return batch;
+}
+
+RetrievalOptions small_options(model::ModelKind kind, std::int64_t head_width) {
+  RetrievalOptions options;
+  options.model.kind = kind;
+  options.model.layers = 2;
+  options.model.heads = 2;
+  options.model.dq = head_width;
+  options.model.dv = head_width;
+  options.model.width = 2 * head_width;
+  options.model.feed_forward = 2 * head_width;
+  options.model.max_length = 80;
+  options.model.norm_length = 80;
+  options.model.dropout = 0.2;
+  options.memory.capacity = 128;
+  options.negatives.count = 9;
+  options.dense.rate = options.table.rate = 1e-3;
+  options.clip = 0.5;
+  return options;
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::vector<float> items;
+};
+
+template <class T>
+Trained train(Device device, const RetrievalOptions& options) {
+  Context ctx({.device = device, .threads = 2, .deterministic = options.memory.deterministic});
+  RetrievalTrainer<T> trainer(ctx, options, kItems);
+  trainer.initialise(ctx);
+  const std::vector<data::Batch> batches = {make_batch(1), make_batch(2)};
+  Trained trained;
+  const auto keep = [&](const StepResult& result) {
+    EXPECT_TRUE(result.finite);
+    trained.losses.push_back(result.loss);
+    trained.norms.push_back(result.gradient_norm);
+  };
+  for (std::size_t step = 0; step < 6; ++step) {
+    trainer.submit(ctx, {&batches[step % 2], 1});
+    if (trainer.pending() == trainer.queue_length()) keep(trainer.finish());
+  }
+  while (trainer.pending() > 0) keep(trainer.finish());
+  trained.items = test::vector_of<float>(ctx, trainer.table().weight_tensor());
+  return trained;
+}
+
+void expect_close(const Trained& gpu, const Trained& cpu, double tolerance) {
+  ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], tolerance * cpu.losses[i]) << "step " << i;
+    EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 10 * tolerance * cpu.norms[i]) << "step " << i;
+  }
+  EXPECT_LT(cpu.losses.back(), cpu.losses.front());
+}
+
+class CudaTrainer : public ::testing::TestWithParam<std::pair<model::ModelKind, std::int64_t>> {};
+
+TEST_P(CudaTrainer, FollowsTheCpuInF32) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  for (const bool shared : {false, true}) {
+    RetrievalOptions options = small_options(kind, head_width);
+    options.negatives.shared = shared;
+    const Trained cpu = train<float>(Device::kCpu, options);
+    const Trained gpu = train<float>(Device::kCuda, options);
+    expect_close(gpu, cpu, 1e-4);
+    double largest = 0;
+    for (std::size_t i = 0; i < cpu.items.size(); ++i) {
+      largest = std::max(largest, std::abs(double(gpu.items[i]) - cpu.items[i]));
+    }
+    // AdamW moves a weight by up to the rate a step, whatever the gradient's size.
+    EXPECT_LT(largest, 6 * 1e-3);
+  }
+}
+
+TEST_P(CudaTrainer, FollowsTheCpuInBf16) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  const RetrievalOptions options = small_options(kind, head_width);
+  expect_close(train<bf16>(Device::kCuda, options), train<float>(Device::kCpu, options), 0.02);
+}
+
+TEST_P(CudaTrainer, ATableInHostMemoryChangesNoBit) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  RetrievalOptions options = small_options(kind, head_width);
+  options.memory.deterministic = true;
+  for (const auto optimiser :
+       {embedding::SparseOptimiser::kAdamW, embedding::SparseOptimiser::kAdaGrad}) {
+    options.table_optimiser = optimiser;
+    options.table_in_host_memory = false;
+    const Trained near = train<bf16>(Device::kCuda, options);
+    options.table_in_host_memory = true;
+    const Trained far = train<bf16>(Device::kCuda, options);
+    EXPECT_EQ(near.losses, far.losses);
+    EXPECT_EQ(near.items, far.items);
+  }
+}
+
+TEST_P(CudaTrainer, RecomputingChangesNoBit) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  RetrievalOptions options = small_options(kind, head_width);
+  options.memory.deterministic = true;
+  const Trained kept = train<bf16>(Device::kCuda, options);
+  options.memory.recompute = true;
+  const Trained made_again = train<bf16>(Device::kCuda, options);
+  EXPECT_EQ(kept.losses, made_again.losses);
+  EXPECT_EQ(kept.items, made_again.items);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaTrainer,
+                         ::testing::Values(std::pair(model::ModelKind::kHstu, 64),
+                                           std::pair(model::ModelKind::kHstu, 25),
+                                           std::pair(model::ModelKind::kFuxi, 64),
+                                           std::pair(model::ModelKind::kFuxi, 25)));
+
+}  // namespace
+}  // namespace turbogr::train

@@ -1,0 +1,133 @@
+// What a newcomer meets after training: titles, a store that moved, vectors, the demo's folder.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace turbogr {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+using test::run_program;
+
+bool has(const Outcome& outcome, const std::string& part) {
+  return outcome.output.find(part) != std::string::npos;
+}
+
+class Newcomer : public ::testing::Test {
+ protected:
+  static constexpr int kItems = 30;
+  test::TemporaryFolder folder_;
+  std::string root_ = folder_.path().string();
+
+  // A MovieLens folder with titles, a store of it and a model trained for two steps.
+  void SetUp() override {
+    fs::create_directory(folder_ / "ml");
+    std::string ratings = "userId,movieId,rating,timestamp\n";
+    for (int user = 1; user <= 20; ++user) {
+      for (int i = 0; i < 6; ++i) {
+        ratings += std::to_string(user) + "," + std::to_string((user * 7 + i * 5) % kItems) +
+                   ",4," + std::to_string(1000 + i) + "\n";
+      }
+    }
+    std::string movies = "movieId,title,genres\n";
+    for (int item = 0; item < kItems; ++item) {
+      movies += std::to_string(item) + ",\"Part " + std::to_string(item) + ", The\",x\n";
+    }
+    test::write_file(folder_ / "ml/ratings.csv", ratings);
+    test::write_file(folder_ / "ml/movies.csv", movies);
+    ASSERT_EQ(
+        run_program("data prepare --format movielens " + root_ + "/ml --out " + root_ + "/store")
+            .status,
+        0);
+    const Outcome trained = run_program(
+        "train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + root_ +
+        "/store --run.dir=" + root_ +
+        "/run --train.steps=2 --model.width=8 --model.heads=1 --model.dq=8 --model.dv=8 "
+        "--train.peak_tflops=1");
+    ASSERT_EQ(trained.status, 0) << trained.output;
+  }
+};
+
+TEST_F(Newcomer, RecommendationsHaveTitles) {
+  const std::string recommend = "recommend --checkpoint " + root_ + "/run --user 3 --k 2 ";
+  const Outcome shown = run_program(recommend);
+  EXPECT_EQ(shown.status, 0) << shown.output;
+  // 3 * 7 + 5 * 5 = 46 is item 16, the newest.
+  EXPECT_TRUE(has(shown, "user 3, recently 16 Part 16, The; 11 Part 11, The;")) << shown.output;
+  EXPECT_TRUE(has(shown, "  Part ")) << shown.output;
+  test::write_file(folder_ / "own.csv", "id,name\n16,Sixteen\n");
+  EXPECT_TRUE(
+      has(run_program(recommend + "--titles " + root_ + "/own.csv"), "recently 16 Sixteen; 11;"));
+  EXPECT_TRUE(has(run_program(recommend + "--titles " + root_ + "/none"), "check the path"));
+  ASSERT_EQ(run_program(recommend + "--out " + root_ + "/list.jsonl").status, 0);
+  EXPECT_NE(test::read_file(folder_ / "list.jsonl").find("\"title\":\"Part "), std::string::npos);
+}
+
+TEST_F(Newcomer, AStoreThatMovedIsAskedFor) {
+  fs::rename(folder_ / "store", folder_ / "moved");
+  for (const std::string command : {"eval", "recommend --user 1", "export"}) {
+    const Outcome lost = run_program(command + " --checkpoint " + root_ + "/run");
+    EXPECT_EQ(lost.status, 1);
+    EXPECT_TRUE(has(lost, "is not there; if it has moved, give --store FOLDER")) << lost.output;
+  }
+  const Outcome found =
+      run_program("eval --checkpoint " + root_ + "/run --store " + root_ + "/moved");
+  EXPECT_EQ(found.status, 0) << found.output;
+}
+
+TEST_F(Newcomer, ItemsTheModelNeverSawAreSaid) {
+  test::write_file(folder_ / "more.csv",
+                   test::read_file(folder_ / "ml/ratings.csv") + "3,500,4,2000\n3,501,4,2001\n");
+  ASSERT_EQ(run_program("data prepare " + root_ + "/more.csv --out " + root_ + "/more").status, 0);
+  const Outcome more =
+      run_program("recommend --user 3 --checkpoint " + root_ + "/run --store " + root_ + "/more");
+  EXPECT_EQ(more.status, 0);
+  EXPECT_TRUE(has(more, "2 of the 32 items")) << more.output;
+}
+
+TEST_F(Newcomer, NothingHalfWrittenStays) {
+  const std::string from = " --checkpoint " + root_ + "/run ";
+  const std::string folder = root_ + "/folder";
+  fs::create_directory(folder);
+  for (const std::string command : {"recommend --all --out ", "export --out ", "eval --json "}) {
+    EXPECT_EQ(run_program(command + folder + from).status, 1) << command;
+    EXPECT_FALSE(fs::exists(folder + ".partial")) << command;
+    EXPECT_EQ(run_program(command + root_ + "/none/file" + from).status, 1) << command;
+  }
+  EXPECT_TRUE(has(run_program("recommend --user 1 --checkpoint /dev/null"), "is no checkpoint"));
+}
+
+TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
+  const Outcome both = run_program("export --checkpoint " + root_ + "/run", "cd " + root_ + " &&");
+  EXPECT_EQ(both.status, 0) << both.output;
+  EXPECT_TRUE(has(both, "30 item vectors and 20 user vectors")) << both.output;
+  EXPECT_TRUE(fs::exists(folder_ / "vectors.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "vectors.safetensors.users.txt"));
+  const Outcome items =
+      run_program("export --no-users --checkpoint " + root_ + "/run --out " + root_ + "/v");
+  EXPECT_FALSE(has(items, "user vectors")) << items.output;
+}
+
+TEST(Demo, EmptiesOnlyAFolderItMade) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "precious", "x");
+  const Outcome refused =
+      test::run_command(TGR_SOURCE_DIR "/tools/demo false " + folder.path().string());
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_TRUE(has(refused, "not from an earlier demo")) << refused.output;
+  EXPECT_TRUE(fs::exists(folder / "precious"));
+  // `false` stands for a program that fails at once, after the folder is made.
+  const std::string again = TGR_SOURCE_DIR "/tools/demo false " + (folder / "new").string();
+  EXPECT_FALSE(has(test::run_command(again), "earlier demo"));
+  test::write_file(folder / "new/old", "x");
+  EXPECT_FALSE(has(test::run_command(again), "earlier demo"));
+  EXPECT_FALSE(fs::exists(folder / "new/old"));
+}
+
+}  // namespace
+}  // namespace turbogr

@@ -1,0 +1,56 @@
+#include "turbogr/train/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/messages.h"
+#include "tests/support/temporary_folder.h"
+
+namespace turbogr::train {
+namespace {
+
+using test::message_of;
+
+bool refused(const Config& config, const char* why) {
+  return message_of([&] { open_run_folder(config); }).find(why) != std::string::npos;
+}
+
+TEST(RunFolder, ANewRunWantsAnEmptyPlace) {
+  const test::TemporaryFolder folder;
+  Config config;
+  EXPECT_TRUE(refused(config, "run.dir is not set"));
+  config.run.dir = folder / "a/b";
+  open_run_folder(config);
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a/b"));
+  open_run_folder(config);  // still empty
+  test::write_file(folder / "a/b/metrics.jsonl", "");
+  EXPECT_TRUE(refused(config, "is not empty; go on with --run.resume=true"));
+  config.run.resume = true;
+  open_run_folder(config);
+}
+
+TEST(RunFolder, AFileIsNoFolder) {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.run.dir = test::write_file(folder / "file", "x");
+  EXPECT_TRUE(refused(config, "is not a folder"));
+  config.run.resume = true;
+  EXPECT_TRUE(refused(config, "is not a folder"));
+  config.run.dir = folder / "file/below";
+  EXPECT_TRUE(refused(config, "cannot make the run folder"));
+}
+
+TEST(RunFolder, TwoRunsDoNotShareOne) {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.run.dir = folder / "run";
+  {
+    const RunFolder held = open_run_folder(config);
+    EXPECT_TRUE(refused(config, "is in use by another run"));
+  }
+  open_run_folder(config);
+}
+
+}  // namespace
+}  // namespace turbogr::train
