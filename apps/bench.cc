@@ -19,6 +19,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   add_bench_attention(*bench);
   add_bench_data(*bench);
+  add_bench_layer(*bench);
   add_bench_loader(*bench);
   add_bench_negatives(*bench);
   add_bench_ops(*bench);

@@ -64,6 +64,7 @@ train::RetrievalOptions options_of(const Config& config, std::int64_t tokens) {
 template <class T>
 double small_loss(Config config, Device device, const Batch& batch, std::int64_t items) {
   config.model.dropout = 0;
+  config.model.layers = std::min<std::int64_t>(config.model.layers, 2);  // the CPU takes its time
   config.negatives.count = std::min<std::int64_t>(config.negatives.count, 256);
   Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(items), 1);
@@ -134,6 +135,7 @@ StepFigures measure(const StepProblem& problem) {
       trainer.step(ctx, batch_of(step));
       timer.finish(ctx);
     }
+    ctx.set_sections(nullptr);
     for (std::size_t s = 0; s < kSections; ++s) {
       figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / kProfiled;
     }

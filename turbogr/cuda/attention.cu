@@ -246,9 +246,8 @@ void attention_backward(const AttentionParams& p) {
   args.q_map = tensor_map("q", p, p.q, p.q_stride, p.query_width, width, shape.query_rows);
   args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, shape.key_rows);
   args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, shape.key_rows);
-  args.dout_map =
-      tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width, shape.query_rows,
-                 p.dout_head_stride);
+  args.dout_map = tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width,
+                             shape.query_rows, p.dout_head_stride);
   check_rows("dq", p.dq, p.dq_stride, p.query_width);
   check_rows("dk", p.dk, p.dk_stride, p.query_width);
   check_rows("dv", p.dv, p.dv_stride, p.value_width);

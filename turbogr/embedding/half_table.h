@@ -30,9 +30,7 @@ class HalfTable {
   void refresh(const Context& ctx, Rows<const float> table, View<const std::int64_t, 1> ids) {
     ops::refresh_half_rows(ctx, table, ids, out());
   }
-  ops::HalfRows rows() const {
-    return {values_.view<f16, 2>(), scale_.view<float, 1>()};
-  }
+  ops::HalfRows rows() const { return {values_.view<f16, 2>(), scale_.view<float, 1>()}; }
   std::size_t bytes() const { return values_.bytes() + scale_.bytes(); }
 
  private:

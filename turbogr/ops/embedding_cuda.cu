@@ -112,8 +112,10 @@ struct PositionRows {
   Rows<const T> rows;
   const std::int32_t* positions;
 
-  __device__ Eight<Accum<T>> operator()(std::int64_t entry, std::int64_t c) const {
-    return cuda::load8<kVector>(rows.row(positions[entry]) + c, rows.cols - c);
+  using Ref = std::int32_t;
+  __device__ Ref refer(std::int64_t entry) const { return positions[entry]; }
+  __device__ Eight<Accum<T>> load(Ref position, std::int64_t c) const {
+    return cuda::load8<kVector>(rows.row(position) + c, rows.cols - c);
   }
 };
 

@@ -1,5 +1,4 @@
 #include "turbogr/ops/gemm_cuda.h"
-
 #include "turbogr/ops/matmul_cuda.h"
 
 namespace turbogr::ops {

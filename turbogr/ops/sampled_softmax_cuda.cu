@@ -16,19 +16,26 @@ struct TermRows {
   std::uint32_t first_set;     // rows << shift
   ItemTerms<T> terms;
 
-  __device__ Eight<Accum<T>> operator()(std::int64_t entry, std::int64_t c) const {
-    using A = Accum<T>;
-    const std::int64_t left = terms.query.cols - c;
+  struct Ref {
+    std::uint32_t row;  // of the queries, or of the set's sums
+    bool of_set;
+    Accum<T> weight;
+  };
+  __device__ Ref refer(std::int64_t entry) const {
     const std::uint32_t i = index[entry];
-    if (i >= first_set) {
-      return cuda::load8<kVector>(terms.set_sums + (i - first_set) * terms.query.cols + c, left);
-    }
-    const A weight = terms.weight[i];
-    const std::int64_t place = i >> terms.shift;
+    if (i >= first_set) return {i - first_set, true, Accum<T>(1)};
+    const auto place = static_cast<std::int64_t>(i >> terms.shift);
     const std::int64_t token = terms.order == nullptr ? place : terms.order[place];
-    auto row = cuda::load8<kVector>(terms.query.row(token) + c, left);
+    return {static_cast<std::uint32_t>(token), false, terms.weight[i]};
+  }
+  __device__ Eight<Accum<T>> load(const Ref& ref, std::int64_t c) const {
+    const std::int64_t left = terms.query.cols - c;
+    if (ref.of_set) {
+      return cuda::load8<kVector>(terms.set_sums + ref.row * terms.query.cols + c, left);
+    }
+    auto row = cuda::load8<kVector>(terms.query.row(ref.row) + c, left);
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) row[j] *= weight;
+    for (int j = 0; j < kColumns; ++j) row[j] *= ref.weight;
     return row;
   }
 };
@@ -56,11 +63,12 @@ struct AddProjected {
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) sum[i] -= item[i] * (along[0] * inverse * inverse);
     }
+    if (left <= 0) return;
     A* to = ditems.row(row) + c;
+    const auto before = cuda::load8<kVector>(to, left);
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) {
-      if (i < left) to[i] += sum[i];
-    }
+    for (int i = 0; i < kColumns; ++i) sum[i] += before[i];
+    cuda::store8<kVector>(to, left, sum);
   }
 };
 
@@ -100,7 +108,8 @@ void add_item_terms(Cuda cuda, const SoftmaxProblem<T>& problem, const CudaNorms
                               scratch, bytes);
   }
   const auto first_set = static_cast<std::uint32_t>(terms.query.rows << terms.shift);
-  const bool vectors = cuda::vectorable(terms.query) && cuda::vectorable(items);
+  const bool vectors =
+      cuda::vectorable(terms.query) && cuda::vectorable(items) && cuda::vectorable(ditems);
   cuda::choose_vector<T>(vectors, [&](auto vector) {
     const TermRows<T, vector.value> source = {index, first_set, terms};
     const AddProjected<T, vector.value> finish = {items, norms, ditems};

@@ -12,6 +12,11 @@
 
 namespace turbogr::ops::kernels {
 
+// A product that is rounded by itself: a logit must have the same bits in both passes, whatever is
+// subtracted from it.
+__device__ inline float rounded_product(float x, float y) { return __fmul_rn(x, y); }
+__device__ inline double rounded_product(double x, double y) { return __dmul_rn(x, y); }
+
 // 1 / max(|row|, eps), or ones without normalisation.
 template <class A>
 struct CudaNorms {

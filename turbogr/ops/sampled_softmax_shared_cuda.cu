@@ -28,7 +28,7 @@ template <class T>
 struct SharedScratch {
   using A = Accum<T>;
   Rows<T> rows;
-  std::int32_t* places;
+  std::int32_t* places;  // -1 past the last, up to a multiple of eight
   A* inverse;
   A* correction;
   A* scores;  // [kTokens, kSet]
@@ -37,9 +37,9 @@ struct SharedScratch {
     const std::int64_t room = std::min(kSet<T>, std::max<std::int64_t>(problem.num_negatives(), 1));
     const std::int64_t stride = padded(problem.width());
     rows = {scope.take<T, 2>({room, stride}).data, room, problem.width(), stride};
-    places = scope.take<std::int32_t>(room).data;
-    inverse = scope.take<A>(room).data;
-    correction = scope.take<A>(room).data;
+    places = scope.take<std::int32_t>(padded(room)).data;
+    inverse = scope.take<A>(padded(room)).data;
+    correction = scope.take<A>(padded(room)).data;
     scores = scope.take<A, 2>({kTokens<T>, padded(room)}).data;
   }
 };
@@ -51,7 +51,10 @@ __global__ void fill_candidates_kernel(Rows<const T> items, const std::int32_t* 
                                        const Accum<T>* inverse, const Accum<T>* correction,
                                        SharedScratch<T> out) {
   const std::int64_t j = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (j >= count) return;
+  if (j >= count) {
+    if (threadIdx.x == 0 && j < (count + kColumns - 1) / kColumns * kColumns) out.places[j] = -1;
+    return;
+  }
   std::int64_t row = negatives == nullptr ? begin + j : negatives[begin + j];
   if (row < 0 || row >= items.rows) row = 0;  // the host has ruled it out
   if (threadIdx.x == 0) {
@@ -69,33 +72,77 @@ __global__ void fill_candidates_kernel(Rows<const T> items, const std::int32_t* 
 __device__ float exponential(float x) { return __expf(x); }
 __device__ double exponential(double x) { return exp(x); }
 
-// The logit of the positive: a warp a token.
-template <class T, bool kVector>
-__device__ Accum<T> positive_product(Rows<const T> query, Rows<const T> items, std::int64_t token,
-                                     std::int64_t row) {
-  Accum<T> sum = 0;
-#pragma unroll 4
-  for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < query.cols; c += 32 * kColumns) {
-    const auto x = cuda::load8<kVector>(query.row(token) + c, query.cols - c);
-    const auto y = cuda::load8<kVector>(items.row(row) + c, query.cols - c);
+// Eight values of scratch.
+__device__ Eight<float> load_scratch(const float* p) { return cuda::load_vector(p); }
+__device__ Eight<double> load_scratch(const double* p) { return cuda::load8<false>(p, kColumns); }
+
+// Eight logits of a tile's row, and the candidates' inverse norms; -infinity where there is no
+// candidate or it is the positive.
+template <class T>
+struct Logits {
+  using A = Accum<T>;
+  Eight<A> value, inverse;
+
+  __device__ Logits(const SharedScratch<T>& set, const A* row, std::int64_t column, A factor,
+                    std::int32_t masked) {
+    const int4 low = reinterpret_cast<const int4*>(set.places + column)[0];
+    const int4 high = reinterpret_cast<const int4*>(set.places + column)[1];
+    const std::int32_t places[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const auto score = load_scratch(row + column);
+    const auto correction = load_scratch(set.correction + column);
+    inverse = load_scratch(set.inverse + column);
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) sum += x[i] * y[i];
+    for (int i = 0; i < kColumns; ++i) {
+      const bool there = places[i] >= 0 && places[i] != masked;
+      value[i] = there ? score[i] * (factor * inverse[i]) - correction[i]
+                       : -std::numeric_limits<A>::infinity();
+    }
   }
-  return cuda::warp_sum(sum);
-}
+};
+
+// A token's positive: what both passes know of it, with the same bits. A team has a token.
+template <class T, bool kVector>
+struct Positive {
+  using A = Accum<T>;
+  Eight<A> query = {}, item = {};
+  A inverse = 0;  // of the query's length
+  A factor = 0;   // 1 / (|q| |item| temperature)
+  A logit = 0;
+
+  __device__ Positive(Rows<const T> queries, Rows<const T> items, const std::int32_t* positive,
+                      const CudaNorms<A>& norms, A scale, std::int64_t token, bool there,
+                      A* shared) {
+    const std::int64_t c = std::int64_t{threadIdx.x} * kColumns;
+    const std::int64_t left = queries.cols - c;
+    if (there) {
+      const std::int32_t row = positive[token];
+      inverse = norms.query[token];
+      factor = rounded_product(rounded_product(inverse, scale), norms.items[row]);
+      if (left > 0) {
+        query = cuda::load8<kVector>(queries.row(token) + c, left);
+        item = cuda::load8<kVector>(items.row(row) + c, left);
+      }
+    }
+    A product[1] = {0};
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) product[0] += query[i] * item[i];
+    cuda::team_sum(product, shared);
+    logit = rounded_product(product[0], factor);
+  }
+};
 
 template <class T, bool kVector>
-__global__ void positives_kernel(Rows<const T> query, Rows<const T> items,
-                                 const std::int32_t* positive, CudaNorms<Accum<T>> norms,
-                                 Accum<T> scale, Accum<T>* logits, Accum<T>* largest,
-                                 Accum<T>* sum) {
+__global__ void __launch_bounds__(cuda::kMaxTeam)
+    positives_kernel(Rows<const T> query, Rows<const T> items, const std::int32_t* positive,
+                     CudaNorms<Accum<T>> norms, Accum<T> scale, Accum<T>* logits, Accum<T>* largest,
+                     Accum<T>* sum) {
+  __shared__ Accum<T> shared[32];
   const std::int64_t token = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (token >= query.rows) return;
-  const std::int32_t row = positive[token];
-  const Accum<T> product = positive_product<T, kVector>(query, items, token, row);
-  if (threadIdx.x != 0) return;
-  logits[token] = product * norms.query[token] * scale * norms.items[row];
-  largest[token] = logits[token];
+  const bool there = token < query.rows;
+  const Positive<T, kVector> own(query, items, positive, norms, scale, token, there, shared);
+  if (!there || threadIdx.x != 0) return;
+  logits[token] = own.logit;
+  largest[token] = own.logit;
   sum[token] = 1;
 }
 
@@ -114,12 +161,11 @@ struct Running {
 
 // A block has a token of the tile: adds its candidates to (largest, sum).
 template <class T>
-__global__ void add_scores_kernel(const Accum<T>* scores, std::int64_t stride, std::int64_t count,
-                                  std::int64_t first, SharedScratch<T> set,
-                                  const std::int32_t* positive, const Accum<T>* query_inverse,
-                                  Accum<T> scale, Accum<T>* largest, Accum<T>* sum) {
+__global__ void add_scores_kernel(const Accum<T>* scores, std::int64_t stride, std::int64_t first,
+                                  SharedScratch<T> set, const std::int32_t* positive,
+                                  const Accum<T>* query_inverse, Accum<T> scale, Accum<T>* largest,
+                                  Accum<T>* sum) {
   using A = Accum<T>;
-  constexpr int kGroup = 8;
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
   __shared__ A maxima[kThreads / 32], sums[kThreads / 32];
   const std::int64_t token = first + blockIdx.x;
@@ -127,25 +173,21 @@ __global__ void add_scores_kernel(const Accum<T>* scores, std::int64_t stride, s
   const std::int32_t masked = positive[token];
   const A factor = query_inverse[token] * scale;
   Running<A> own = {kLowest, 0};
-  for (std::int64_t begin = threadIdx.x; begin < count; begin += kThreads * kGroup) {
-    A logits[kGroup];
+#pragma unroll 2
+  for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < stride;
+       c += kThreads * kColumns) {
+    const Logits<T> logits(set, row, c, factor, masked);
     A most = kLowest;
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      const std::int64_t j = begin + g * kThreads;
-      logits[g] = j < count && set.places[j] != masked
-                      ? row[j] * (factor * set.inverse[j]) - set.correction[j]
-                      : kLowest;
-      most = max(most, logits[g]);
-    }
+    for (int i = 0; i < kColumns; ++i) most = max(most, logits.value[i]);
     if (most == kLowest) continue;
-    A part = 0;
     if (most > own.largest) {
       own.sum *= exponential(own.largest - most);
       own.largest = most;
     }
+    A part = 0;
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) part += exponential(logits[g] - own.largest);
+    for (int i = 0; i < kColumns; ++i) part += exponential(logits.value[i] - own.largest);
     own.sum += part;
   }
 #pragma unroll
@@ -180,11 +222,10 @@ __global__ void finish_loss_kernel(const A* positives, std::int64_t tokens, A* l
 // g of a tile: dloss e^(logit - log_sum_exp) / (|q| |item| temperature). Columns up to the stride
 // are zero.
 template <class T>
-__global__ void weights_kernel(const Accum<T>* scores, std::int64_t stride, std::int64_t count,
-                               std::int64_t first, SharedScratch<T> set,
-                               const std::int32_t* positive, const Accum<T>* query_inverse,
-                               Accum<T> scale, const Accum<T>* log_sum_exp, const Accum<T>* dloss,
-                               T* weights) {
+__global__ void weights_kernel(const Accum<T>* scores, std::int64_t stride, std::int64_t first,
+                               SharedScratch<T> set, const std::int32_t* positive,
+                               const Accum<T>* query_inverse, Accum<T> scale,
+                               const Accum<T>* log_sum_exp, const Accum<T>* dloss, T* weights) {
   using A = Accum<T>;
   const std::int64_t token = first + blockIdx.x;
   const A* row = scores + blockIdx.x * stride;
@@ -192,19 +233,18 @@ __global__ void weights_kernel(const Accum<T>* scores, std::int64_t stride, std:
   const A factor = query_inverse[token] * scale;
   const A normalizer = log_sum_exp[token];
   const A weight = dloss[token] * factor;
-  for (std::int64_t begin = std::int64_t{threadIdx.x} * kColumns; begin < stride;
-       begin += kThreads * kColumns) {
+#pragma unroll 2
+  for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < stride;
+       c += kThreads * kColumns) {
+    const Logits<T> logits(set, row, c, factor, masked);
     Eight<A> g;
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      const std::int64_t j = begin + i;
-      g[i] = 0;
-      if (j >= count || set.places[j] == masked) continue;
-      const A inverse = set.inverse[j];
-      g[i] = weight * inverse *
-             exponential(row[j] * (factor * inverse) - set.correction[j] - normalizer);
+      // A candidate that is not there has no inverse norm either.
+      const A power = exponential(logits.value[i] - normalizer);
+      g[i] = power == A(0) ? A(0) : weight * logits.inverse[i] * power;
     }
-    cuda::store8<!std::is_same_v<T, double>>(weights + blockIdx.x * stride + begin, kColumns, g);
+    cuda::store8<!std::is_same_v<T, double>>(weights + blockIdx.x * stride + c, kColumns, g);
   }
 }
 
@@ -224,39 +264,26 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
   const std::int64_t token = first + local;
   const bool there = local < v.rows;
   const bool active = there && left > 0;
-  Eight<A> q = {}, item = {}, sum = {};
-  A inverse = 0, item_inverse = 0;
-  if (there) {
-    const std::int32_t row = positive[token];
-    inverse = norms.query[token];
-    item_inverse = norms.items[row];
-    if (active) {
-      q = cuda::load8<kVector>(query.row(token) + c, left);
-      item = cuda::load8<kVector>(items.row(row) + c, left);
-      sum = cuda::load8<kVector>(v.row(local) + c, left);
-    }
-  }
-  A product[1] = {0};
-#pragma unroll
-  for (int i = 0; i < kColumns; ++i) product[0] += q[i] * item[i];
-  cuda::team_sum(product, shared);
+  const Positive<T, kVector> own(query, items, positive, norms, scale, token, there, shared);
+  const A inverse = own.inverse;
+  Eight<A> sum = {};
+  if (active) sum = cuda::load8<kVector>(v.row(local) + c, left);
   A weight = 0;
   if (there) {
-    const A factor = inverse * scale * item_inverse;
-    weight = dloss[token] * expm1(product[0] * factor - log_sum_exp[token]) * factor;
+    weight = dloss[token] * expm1(own.logit - log_sum_exp[token]) * own.factor;
     if (threadIdx.x == 0) positive_weight[token] = weight;
   }
   A along[1] = {0};
 #pragma unroll
   for (int i = 0; i < kColumns; ++i) {
-    sum[i] += weight * item[i];
-    along[0] += sum[i] * q[i];
+    sum[i] += weight * own.item[i];
+    along[0] += sum[i] * own.query[i];
   }
   cuda::team_sum(along, shared);
   if (!active) return;
   const A part = norms.projects(inverse) ? along[0] * inverse * inverse : A(0);
 #pragma unroll
-  for (int i = 0; i < kColumns; ++i) sum[i] -= q[i] * part;
+  for (int i = 0; i < kColumns; ++i) sum[i] -= own.query[i] * part;
   cuda::store8<kVector>(dquery.row(token) + c, left, sum);
 }
 
@@ -298,7 +325,7 @@ struct Shared {
     count = std::min(kSet<T>, problem.num_negatives() - begin);
     cuda::choose_vector<T>(cuda::vectorable(in.items), [&](auto vector) {
       fill_candidates_kernel<T, vector.value>
-          <<<static_cast<unsigned>(cuda::divide_up(count, 4)), dim3(32, 4), 0, stream>>>(
+          <<<static_cast<unsigned>(cuda::divide_up(padded(count), 4)), dim3(32, 4), 0, stream>>>(
               in.items, in.shared_negatives.data, begin, count, norms.items, in.correction.data,
               set);
     });
@@ -335,9 +362,10 @@ void softmax_shared(Cuda cuda, const SoftmaxProblem<T>& problem, const SoftmaxOu
   A* positives = scope.take<A>(problem.tokens()).data;
   // Between sets, loss holds the largest logit so far and log_sum_exp the sum beside it.
   const bool vectors = cuda::vectorable(in.query) && cuda::vectorable(in.items);
+  const dim3 block = cuda::team_block(problem.width());
   cuda::choose_vector<T>(vectors, [&](auto vector) {
     positives_kernel<T, vector.value>
-        <<<static_cast<unsigned>(cuda::divide_up(problem.tokens(), 4)), dim3(32, 4), 0,
+        <<<static_cast<unsigned>(cuda::divide_up(problem.tokens(), block.y)), block, 0,
            shared.stream>>>(in.query, in.items, in.positive.data, shared.norms, shared.scale,
                             positives, output.loss.data, output.log_sum_exp.data);
   });
@@ -346,7 +374,7 @@ void softmax_shared(Cuda cuda, const SoftmaxProblem<T>& problem, const SoftmaxOu
     shared.over_tiles([&](std::int64_t first, std::int64_t tokens) {
       shared.score(first, tokens);
       add_scores_kernel<T><<<static_cast<unsigned>(tokens), kThreads, 0, shared.stream>>>(
-          shared.set.scores, shared.stride(), shared.count, first, shared.set, in.positive.data,
+          shared.set.scores, shared.stride(), first, shared.set, in.positive.data,
           shared.norms.query, shared.scale, output.loss.data, output.log_sum_exp.data);
     });
   }
@@ -402,7 +430,7 @@ void softmax_shared_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
       shared.over_tiles([&](std::int64_t first, std::int64_t count) {
         shared.score(first, count);
         weights_kernel<T><<<static_cast<unsigned>(count), kThreads, 0, shared.stream>>>(
-            shared.set.scores, shared.stride(), shared.count, first, shared.set, in.positive.data,
+            shared.set.scores, shared.stride(), first, shared.set, in.positive.data,
             shared.norms.query, shared.scale, log_sum_exp.data, dloss.data, weights);
         const Rows<const T> tile(weights, count, shared.count, shared.stride());
         gemm<T>(cuda, {.a = tile,

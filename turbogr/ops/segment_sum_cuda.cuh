@@ -3,8 +3,10 @@
 // crosses pieces it leaves a partial row, and a second launch adds those in order. The result's
 // bits depend on the list alone.
 //
-//   Source  __device__ Eight<A> operator()(std::int64_t entry, std::int64_t column) const
-//           the term of an entry of the list, columns past the width being zero
+//   Source  Ref, what is known of an entry's term before its row is read;
+//           __device__ Ref refer(std::int64_t entry) const;
+//           __device__ Eight<A> load(const Ref& ref, std::int64_t column) const: the term, columns
+//           past the width being zero
 //   Finish  __device__ void operator()(std::uint32_t key, std::int64_t column, Eight<A>& sum, A*
 //           shared) const: called by all threads of a block with a run's sum
 #pragma once
@@ -14,8 +16,14 @@
 
 namespace turbogr::ops {
 
-// Long lists have longer pieces, which bounds the partial rows.
-inline std::int64_t segment_piece(std::int64_t count) { return count > (1 << 20) ? 512 : 64; }
+inline constexpr std::int64_t kMaxPiece = 512;
+
+// Short pieces give more blocks, long ones fewer partial rows.
+inline std::int64_t segment_piece(std::int64_t count) {
+  std::int64_t piece = 8;
+  while (piece < kMaxPiece && piece * 8192 < count) piece *= 2;
+  return piece;
+}
 
 template <class A>
 std::size_t segment_workspace_bytes(std::int64_t count, std::int64_t width) {
@@ -43,31 +51,38 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
     segment_pieces_kernel(SegmentList list, Source source, Finish finish, A* heads, A* tails) {
   constexpr int kAhead = 4;  // rows on their way before the first is added
   __shared__ A shared[32];
+  __shared__ typename Source::Ref refs[kMaxPiece];
+  __shared__ bool ends[kMaxPiece];
   const std::int64_t c = std::int64_t{threadIdx.x} * cuda::kColumns;
   const std::int64_t begin = std::int64_t{blockIdx.x} * list.piece;
-  const std::int64_t end = min(begin + list.piece, list.count);
+  const auto count = static_cast<int>(min(list.piece, list.count - begin));
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    refs[i] = source.refer(begin + i);
+    ends[i] = list.ends(begin + i);
+  }
   bool whole = list.starts(begin);
   cuda::Eight<A> sum = {};
-  for (std::int64_t first = begin; first < end; first += kAhead) {
+  __syncthreads();
+  for (int first = 0; first < count; first += kAhead) {
     cuda::Eight<A> terms[kAhead];
 #pragma unroll
     for (int j = 0; j < kAhead; ++j) {
-      if (first + j < end && c < list.width) {
-        terms[j] = source(first + j, c);
+      if (first + j < count && c < list.width) {
+        terms[j] = source.load(refs[first + j], c);
       } else {
         terms[j] = {};
       }
     }
 #pragma unroll
     for (int j = 0; j < kAhead; ++j) {
-      const std::int64_t entry = first + j;
-      if (entry >= end) break;
+      const int entry = first + j;
+      if (entry >= count) break;
 #pragma unroll
       for (int i = 0; i < cuda::kColumns; ++i) sum[i] += terms[j][i];
-      const bool last = list.ends(entry);
-      if (!last && entry + 1 < end) continue;
+      const bool last = ends[entry];
+      if (!last && entry + 1 < count) continue;
       if (last && whole) {
-        finish(list.keys[entry], c, sum, shared);
+        finish(list.keys[begin + entry], c, sum, shared);
       } else {
         // A run over a whole piece is that piece's head.
         A* parts = (whole ? tails : heads) + std::int64_t{blockIdx.x} * list.width;
