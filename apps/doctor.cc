@@ -10,6 +10,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/version.h"
+#include "turbogr/dist/communicator.h"
 
 namespace turbogr::apps {
 namespace {
@@ -28,6 +29,7 @@ void run_doctor() {
   fmt::print("bf16       {}\n", best_simd_level() == SimdLevel::kAvx512Bf16
                                     ? "native dot products"
                                     : "emulated in f32 (right, not faster)");
+  fmt::print("MPI        {}\n", dist::mpi_version());
   fmt::print("CUDA       {}\n", kWithCuda ? "yes" : "not in this build");
 }
 

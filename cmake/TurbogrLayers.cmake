@@ -1,9 +1,12 @@
 # tgr_add_layer(name LAYERS below... LIBRARIES external...): the static library turbogr_<name> from every
-# source in turbogr/<name>. Linking only the named layers makes the direction of dependencies real. The
+# source in turbogr/<name> but those named after EXCEPT. Linking only the named layers makes the direction of dependencies real. The
 # program and the tests link every layer, through the global property TGR_LAYERS.
 function(tgr_add_layer name)
-  cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES;EXCEPT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/turbogr/${name}/*.cc)
+  foreach(file ${ARG_EXCEPT})
+    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/turbogr/${name}/${file})
+  endforeach()
   set(simd_sources ${sources})
   list(FILTER simd_sources INCLUDE REGEX "_simd\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_simd\\.cc$")
