@@ -11,6 +11,7 @@ class App;
 namespace turbogr::apps {
 
 void add_bench(CLI::App& app);  // the parent of those below
+void add_bench_balance(CLI::App& bench);
 void add_bench_data(CLI::App& bench);
 void add_bench_loader(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
