@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "turbogr/core/check.h"
-#include "turbogr/core/philox.h"
+#include "turbogr/embedding/initial_row.h"
 #include "turbogr/ops/adamw_coefficients.h"
 #include "turbogr/ops/update_simd.h"
 
@@ -41,12 +41,7 @@ void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std:
   parallel_ranges(ctx.pool(), rows() - first_row, kRowsAPiece,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t row = first_row + begin; row < first_row + end; ++row) {
-                      PhiloxStream random(seed, static_cast<std::uint64_t>(row));
-                      for (std::int64_t c = 0; c < width(); ++c) {
-                        double value = random.normal();
-                        while (std::abs(value) > 2) value = random.normal();
-                        weights(row, c) = static_cast<float>(scale * value);
-                      }
+                      write_initial_row(seed, row, scale, width(), &weights(row, 0));
                     }
                   });
 }
