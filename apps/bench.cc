@@ -21,6 +21,7 @@ void add_bench(CLI::App& app) {
   add_bench_data(*bench);
   add_bench_loader(*bench);
   add_bench_ops(*bench);
+  add_bench_step(*bench);
 }
 
 }  // namespace turbogr::apps

@@ -15,6 +15,7 @@ void add_bench_balance(CLI::App& bench);
 void add_bench_data(CLI::App& bench);
 void add_bench_loader(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
+void add_bench_step(CLI::App& bench);
 
 // A check for the parser: nothing, or what is wrong with an amount.
 std::string positive(const std::string& text);

@@ -1,5 +1,7 @@
 // `turbogr doctor`: what this machine and this build have, for bug reports and first steps.
+#if TGR_WITH_ONEDNN
 #include <dnnl.h>
+#endif
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +10,7 @@
 
 #include "apps/commands.h"
 #include "turbogr/core/context.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/version.h"
 #include "turbogr/dist/communicator.h"
@@ -15,13 +18,29 @@
 namespace turbogr::apps {
 namespace {
 
-void run_doctor() {
+std::string dnnl_text() {
+#if TGR_WITH_ONEDNN
   const dnnl_version_t* dnnl = dnnl_version();
+  return fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch);
+#else
+  return "not in this build (CPU products are plain loops)";
+#endif
+}
+
+std::string cuda_text() {
+  if (!kWithCuda) return "not in this build (`make cuda` makes one that has it)";
+  const DeviceMemory memory = device_memory();
+  if (memory.total == 0) return "in this build, but no usable GPU here";
+  return fmt::format("yes, {:.1f} of {:.1f} GiB free", static_cast<double>(memory.free) / (1 << 30),
+                     static_cast<double>(memory.total) / (1 << 30));
+}
+
+void run_doctor() {
   const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                      static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
   fmt::print("turbogr    {} ({})\n", version(), commit());
   fmt::print("compiler   {}\n", __VERSION__);
-  fmt::print("oneDNN     {}.{}.{}\n", dnnl->major, dnnl->minor, dnnl->patch);
+  fmt::print("oneDNN     {}\n", dnnl_text());
   fmt::print("processor  {}\n", cpu_model());
   fmt::print("kernels    {} (chosen for this processor)\n", name_of(best_simd_level()));
   fmt::print("threads    {}\n", std::thread::hardware_concurrency());
@@ -30,7 +49,7 @@ void run_doctor() {
                                     ? "native dot products"
                                     : "emulated in f32 (right, not faster)");
   fmt::print("MPI        {}\n", dist::mpi_version());
-  fmt::print("CUDA       {}\n", kWithCuda ? "yes" : "not in this build");
+  fmt::print("CUDA       {}\n", cuda_text());
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "bench/gemm.h"
 
+#include "turbogr/core/check.h"
+
+#if TGR_WITH_ONEDNN
+
 #include <omp.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -50,3 +54,23 @@ void Gemm::run(const void* a, const void* b, void* c) const {
 }
 
 }  // namespace turbogr::bench
+
+#else
+
+namespace turbogr::bench {
+
+struct Gemm::Parts {};
+
+// A rival made of plain loops would flatter us.
+Gemm::Gemm(const GemmShape&, int) {
+  detail::throw_error(
+      "this build has no oneDNN to make the rival and the roof of; measure CPU "
+      "operators with the CPU build (`make build`)");
+}
+Gemm::~Gemm() = default;
+Gemm::Gemm(Gemm&&) noexcept = default;
+void Gemm::run(const void*, const void*, void*) const {}
+
+}  // namespace turbogr::bench
+
+#endif

@@ -1,15 +1,22 @@
 # tgr_add_layer(name LAYERS below... LIBRARIES external...): the static library turbogr_<name> from every
-# source in turbogr/<name> but those named after EXCEPT. Linking only the named layers makes the direction of dependencies real. The
-# program and the tests link every layer, through the global property TGR_LAYERS.
+# source in turbogr/<name>. Linking only the named layers makes the direction of dependencies real. The
+# program and the tests link every layer, through the global property TGR_LAYERS. WITHOUT leaves sources
+# out; x_cuda.cc and *.cu are for CUDA builds.
 function(tgr_add_layer name)
-  cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES;EXCEPT" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES;WITHOUT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/turbogr/${name}/*.cc)
-  foreach(file ${ARG_EXCEPT})
-    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/turbogr/${name}/${file})
-  endforeach()
   set(simd_sources ${sources})
   list(FILTER simd_sources INCLUDE REGEX "_simd\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_simd\\.cc$")
+  foreach(source ${ARG_WITHOUT})
+    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${source})
+  endforeach()
+  if(NOT TGR_CUDA)
+    list(FILTER sources EXCLUDE REGEX "_cuda\\.cc$")
+  else()
+    file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/turbogr/${name}/*.cu)
+    list(APPEND sources ${cuda_sources})
+  endif()
   if(name STREQUAL core)
     list(APPEND sources ${CMAKE_BINARY_DIR}/generated/turbogr/core/version.cc)
   endif()

@@ -1,8 +1,9 @@
-# MPI, when asked for or there: sets TGR_MPI_LIBRARIES, and TGR_MPI_UNUSED to the one of two sources that
+# MPI, when asked for or there: sets TGR_MPI_LIBRARIES, and TGR_OTHER_MPI to the one of two sources that
 # does not apply. A program without it says so when mpirun starts it.
 set(TGR_MPI_LIBRARIES "")
-set(TGR_MPI_UNUSED mpi_backend.cc)
-if(NOT TGR_MPI STREQUAL "OFF")
+set(TGR_OTHER_MPI turbogr/dist/mpi_backend.cc)
+# A program that brings its libraries along cannot bring an MPI.
+if(NOT TGR_MPI STREQUAL "OFF" AND NOT (TGR_PORTABLE AND TGR_MPI STREQUAL "AUTO"))
   if(TGR_MPI STREQUAL "AUTO")
     find_package(MPI QUIET COMPONENTS CXX)
   else()
@@ -14,6 +15,6 @@ if(NOT TGR_MPI STREQUAL "OFF")
     target_link_libraries(turbogr_mpi INTERFACE MPI::MPI_CXX)
     target_compile_definitions(turbogr_mpi INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
     set(TGR_MPI_LIBRARIES turbogr_mpi)
-    set(TGR_MPI_UNUSED mpi_absent.cc)
+    set(TGR_OTHER_MPI turbogr/dist/mpi_absent.cc)
   endif()
 endif()

@@ -1,8 +1,13 @@
 # What every target is compiled with: warnings as errors, the sanitizers asked for, ccache when present.
 add_library(turbogr_options INTERFACE)
 target_include_directories(turbogr_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
-target_compile_options(turbogr_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                       -Wno-sign-conversion -Wno-missing-field-initializers -Wnon-virtual-dtor -Werror)
+target_compile_options(turbogr_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+      -Wno-missing-field-initializers -Wnon-virtual-dtor -Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings --expt-relaxed-constexpr --extended-lambda
+      -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
+target_compile_definitions(turbogr_options INTERFACE TGR_WITH_CUDA=$<BOOL:${TGR_CUDA}>
+                           TGR_WITH_ONEDNN=$<BOOL:${TGR_ONEDNN}>)
 
 if(TGR_SANITIZE)
   target_compile_options(turbogr_options INTERFACE -fsanitize=${TGR_SANITIZE} -fno-omit-frame-pointer

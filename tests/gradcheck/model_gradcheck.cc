@@ -30,6 +30,7 @@ TEST_P(ModelGradient, MatchesCentralDifferences) {
   const std::vector<std::int64_t> query_times = {10, 70, 4000, 9999, 6, 90, 80, 100000};
   StepInput step;
   step.offsets = test::view_of(offsets);
+  step.num_tokens = offsets.back();
   step.key_times = {key_times.data(), {8}};
   step.query_times = {query_times.data(), {8}};
   const std::vector<std::uint32_t> signals = {0, 1, 5, 3, 7, 2, 0, 4};
@@ -53,7 +54,7 @@ TEST_P(ModelGradient, MatchesCentralDifferences) {
     return sum;
   };
   loss();
-  model.parameters().zero_gradients();
+  model.parameters().zero_gradients(ctx);
   model.backward(ctx, step, dout.view<double, 2>(), drows.view<double, 2>());
 
   EXPECT_LT(test::gradient_gap(rows, drows, loss), 1e-7);

@@ -20,7 +20,7 @@
 #include "turbogr/ops/linear.h"
 #include "turbogr/ops/silu.h"
 #include "turbogr/ops/top_k.h"
-#include "turbogr/optim/adamw.h"
+#include "turbogr/ops/update.h"
 
 // Sanitizers bring an allocator of their own that must not be replaced.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -191,16 +191,17 @@ TEST_F(Allocation, IsNotMadeByAnUpdate) {
   std::vector<Tensor> parts;
   for (std::uint64_t i = 0; i < 4; ++i) parts.push_back(random_tensor<float>({9000}, i));
   const auto data = [&](std::size_t i) { return parts[i].view<float, 1>().data; };
-  const optim::AdamWSlice slice = {data(0), data(1), data(2), data(3), 9000};
+  const ops::UpdateSlices slices(ctx, {{data(0), data(1), data(2), data(3), 9000}});
   std::memset(data(3), 0, parts[3].bytes());
-  EXPECT_EQ(warm_allocations([&] { optim::adamw(ctx, {&slice, 1}, {}); }), 0);
-  EXPECT_EQ(warm_allocations([&] { optim::squared_norm(ctx, {&slice, 1}); }), 0);
+  double squares = 0;
+  EXPECT_EQ(warm_allocations([&] { ops::adamw(ctx, slices, {}, nullptr); }), 0);
+  EXPECT_EQ(warm_allocations([&] { ops::squared_sum(ctx, slices, &squares); }), 0);
 
   using embedding::SparseOptimiser;
   const std::vector<std::int64_t> ids = {3, 5, 90};
   const Tensor gradient = random_tensor<float>({3, 24}, 8);
   for (const auto kind :
-       {SparseOptimiser::kAdamW, SparseOptimiser::kRowAdaGrad, SparseOptimiser::kSgd}) {
+       {SparseOptimiser::kAdamW, SparseOptimiser::kAdaGrad, SparseOptimiser::kSgd}) {
     embedding::ItemTable table(100, 24, kind);
     table.initialise(ctx, 1, 0.02);
     EXPECT_EQ(warm_allocations([&] {
@@ -268,6 +269,7 @@ void check_model(model::ModelKind kind) {
   for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<std::int64_t>(37 * i);
   model::StepInput step;
   step.offsets = view_of(offsets);
+  step.num_tokens = offsets.back();
   step.key_times = view_of(times);
   step.query_times = view_of(times);
   step.training = true;

@@ -100,20 +100,21 @@ TEST(Rows, AColumnSliceKeepsTheStride) {
 }
 
 TEST(Workspace, ReusesMemoryAndSaysWhatIsMissing) {
-  Workspace workspace(256);
+  Workspace workspace(1024);
   std::byte* first = nullptr;
   {
     WorkspaceScope scope(workspace);
     first = reinterpret_cast<std::byte*>(scope.take<float>(10).data);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 64, 0u);
-    EXPECT_EQ(workspace.used(), 64u);
-    EXPECT_NE(message_of([&] { scope.take<float>(100); }).find("448 bytes wanted, 192 of 256 free"),
-              std::string::npos);
-    EXPECT_NE(message_of([&] { workspace.reserve(1024); }).find("cannot grow"), std::string::npos);
+    EXPECT_EQ(workspace.used(), 256u);
+    EXPECT_NE(
+        message_of([&] { scope.take<float>(200); }).find("1024 bytes wanted, 768 of 1024 free"),
+        std::string::npos);
+    EXPECT_NE(message_of([&] { workspace.reserve(4096); }).find("cannot grow"), std::string::npos);
   }
   WorkspaceScope scope(workspace);
-  EXPECT_EQ(reinterpret_cast<std::byte*>(scope.take<float>(64).data), first);
-  EXPECT_EQ(workspace.peak(), 256u);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(scope.take<float>(256).data), first);
+  EXPECT_EQ(workspace.peak(), 1024u);
 }
 
 // Known answers of the reference implementation (Random123's kat_vectors).

@@ -128,6 +128,7 @@ void run_golden(ModelKind kind, double tolerance) {
   const std::int64_t n = offsets.back();
   StepInput step;
   step.offsets = test::view_of(offsets);
+  step.num_tokens = offsets.back();
   step.key_times = {key_times.data(), {n}};
   step.query_times = {query_times.data(), {n}};
 

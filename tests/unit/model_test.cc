@@ -58,6 +58,7 @@ Outcome run_once(ModelKind kind, int threads, bool recompute,
   for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<std::int64_t>(37 * i);
   StepInput step;
   step.offsets = test::view_of(offsets);
+  step.num_tokens = offsets.back();
   step.key_times = {times.data(), {n}};
   step.query_times = {times.data(), {n}};
   step.training = true;
@@ -106,6 +107,7 @@ TEST(Model, RefusesAStepThatWasNotPlanned) {
   const std::vector<std::int64_t> offsets = {0, 4};
   StepInput step;
   step.offsets = test::view_of(offsets);
+  step.num_tokens = offsets.back();
   const Tensor rows(DType::kF32, {4, 8});
   EXPECT_NE(message_of([&] {
               model.forward(ctx, step, rows.view<float, 2>());

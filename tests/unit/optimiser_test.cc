@@ -2,17 +2,17 @@
 // double.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
 #include "turbogr/embedding/item_table.h"
-#include "turbogr/optim/adamw.h"
+#include "turbogr/ops/update.h"
 
 namespace turbogr {
 namespace {
@@ -51,10 +51,13 @@ TEST(AdamW, FollowsTheFormulaOverSeveralStepsAndSlices) {
     AdamState want_small = {floats(small)[2], 0, 0};
     for (int step = 1; step <= 3; ++step) {
       Tensor g = random_tensor<float>({kCount}, 10 + static_cast<std::uint64_t>(step));
-      const std::array<optim::AdamWSlice, 2> slices = {
-          {{floats(w), floats(g), floats(m), floats(v), kCount, 1},
-           {floats(small), floats(g), floats(sm), floats(sv), 3, 0}}};
-      optim::adamw(ctx, slices, {.rate = 0.01, .decay = 0.1, .step = step, .gradient_scale = 0.5});
+      const ops::UpdateSlices slices(ctx,
+                                     {{floats(w), floats(g), floats(m), floats(v), kCount, 1},
+                                      {floats(small), floats(g), floats(sm), floats(sv), 3, 0}});
+      // Half of the scale comes with the settings, half from the step.
+      const ops::StepScale scale = {.scale = 0.25, .finite = 1, .norm = 0, .loss = 0};
+      ops::adamw(ctx, slices,
+                 {.rate = 0.01, .decay = 0.1, .step = double(step), .gradient_scale = 2}, &scale);
       for (std::int64_t i = 0; i < kCount; ++i) {
         auto& s = want[static_cast<std::size_t>(i)];
         s = adamw_reference(s, 0.5 * floats(g)[i], 0.01, 0.1, step);
@@ -77,18 +80,49 @@ TEST(AdamW, SquaredNormIsExactEnoughThreadIndependentAndShowsNonFiniteValues) {
   std::vector<double> got;
   for (const int threads : {1, 2, 3}) {
     const Context ctx({.threads = threads, .workspace_bytes = 4096});
-    const std::array<optim::AdamWSlice, 1> slices = {
-        {{nullptr, floats(g), nullptr, nullptr, g.size(), 1}}};
-    got.push_back(optim::squared_norm(ctx, slices));
+    const ops::UpdateSlices slices(ctx, {{nullptr, floats(g), nullptr, nullptr, g.size(), 1}});
+    double of_slices = 0, of_values = 0;
+    ops::squared_sum(ctx, slices, &of_slices);
+    ops::squared_sum(ctx, std::as_const(g).view<float, 1>(), &of_values);
+    EXPECT_EQ(of_slices, of_values);
+    got.push_back(of_slices);
   }
   EXPECT_NEAR(got[0] / want, 1.0, 1e-6);
   EXPECT_EQ(got[0], got[1]);
   EXPECT_EQ(got[0], got[2]);
   floats(g)[777] = std::numeric_limits<float>::quiet_NaN();
   const Context ctx({.threads = 1, .workspace_bytes = 4096});
-  const std::array<optim::AdamWSlice, 1> slices = {
-      {{nullptr, floats(g), nullptr, nullptr, g.size(), 1}}};
-  EXPECT_FALSE(std::isfinite(optim::squared_norm(ctx, slices)));
+  double squares = 0;
+  ops::squared_sum(ctx, std::as_const(g).view<float, 1>(), &squares);
+  EXPECT_FALSE(std::isfinite(squares));
+}
+
+TEST(StepScale, ClipsTheNormAndHoldsBackWhatIsNotFinite) {
+  const Context ctx({.threads = 1});
+  const std::vector<double> squares = {9, 16}, losses = {6, 4};
+  ops::StepScale scale;
+  ops::make_step_scale(ctx, {squares.data(), {2}}, {losses.data(), {2}},
+                       {.clip = 2, .loss_weight = 0.1}, &scale);
+  EXPECT_DOUBLE_EQ(scale.norm, 5);
+  EXPECT_DOUBLE_EQ(scale.scale, 0.4);
+  EXPECT_DOUBLE_EQ(scale.loss, 1);
+  EXPECT_EQ(scale.finite, 1);
+  ops::make_step_scale(ctx, {squares.data(), {2}}, {losses.data(), {0}}, {.clip = 6}, &scale);
+  EXPECT_EQ(scale.scale, 1) << "shorter than the clip";
+
+  const std::vector<double> bad = {1, std::numeric_limits<double>::infinity()};
+  ops::make_step_scale(ctx, {bad.data(), {2}}, {losses.data(), {2}}, {}, &scale);
+  EXPECT_EQ(scale.finite, 0);
+  Tensor w = random_tensor<float>({7}, 1), g = random_tensor<float>({7}, 2);
+  Tensor m(DType::kF32, {7}), v(DType::kF32, {7});
+  const float before = floats(w)[3];
+  const ops::UpdateSlices slices(ctx, {{floats(w), floats(g), floats(m), floats(v), 7}});
+  ops::adamw(ctx, slices, {}, &scale);
+  EXPECT_EQ(floats(w)[3], before);
+  EXPECT_EQ(floats(m)[3], 0);
+  scale.finite = 1;
+  ops::adamw(ctx, slices, {}, &scale);
+  EXPECT_NE(floats(w)[3], before);
 }
 
 TEST(ItemTable, StartsEachRowFromItsOwnIndexWithinTwoDeviations) {
@@ -119,15 +153,15 @@ TEST_P(RowOptimiser, ChangesTouchedRowsByTheFormulaAndNoOthers) {
     const std::vector<std::int64_t> ids = {1, 6};
     for (int step = 1; step <= 2; ++step) {
       const Tensor g = random_tensor<float>({2, kWidth}, 20 + static_cast<std::uint64_t>(step));
-      const embedding::SparseUpdateOptions options = {
-          .rate = 0.1, .epsilon = 1e-8, .decay = 0.01, .step = step, .gradient_scale = 2};
+      const AdamWSettings options = {
+          .rate = 0.1, .epsilon = 1e-8, .decay = 0.01, .step = double(step), .gradient_scale = 2};
       table.update(ctx, {ids.data(), {2}}, g.view<float, 2>(), options);
       for (std::size_t r = 0; r < 2; ++r) {
         double mean_square = 0;
         const float* row = g.view<float, 2>().data + r * kWidth;
         for (std::int64_t c = 0; c < kWidth; ++c) mean_square += 4.0 * row[c] * row[c] / kWidth;
         const auto first = static_cast<std::size_t>(ids[r] * kWidth);
-        v[first] += GetParam() == SparseOptimiser::kRowAdaGrad ? mean_square : 0;
+        v[first] += GetParam() == SparseOptimiser::kAdaGrad ? mean_square : 0;
         for (std::size_t c = 0; c < kWidth; ++c) {
           const double gradient = 2.0 * row[c];
           if (GetParam() == SparseOptimiser::kAdamW) {
@@ -152,7 +186,7 @@ TEST_P(RowOptimiser, ChangesTouchedRowsByTheFormulaAndNoOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RowOptimiser,
-                         ::testing::Values(SparseOptimiser::kAdamW, SparseOptimiser::kRowAdaGrad,
+                         ::testing::Values(SparseOptimiser::kAdamW, SparseOptimiser::kAdaGrad,
                                            SparseOptimiser::kSgd));
 
 TEST(ItemTable, SaysWhatIsWrong) {

@@ -69,7 +69,7 @@ GlobalStep global_step(int ranks, int step, std::int64_t rows) {
 }
 
 void update_reference(const Context& ctx, ItemTable& table, const GlobalStep& step,
-                      const SparseUpdateOptions& options) {
+                      const AdamWSettings& options) {
   const auto count = static_cast<std::int64_t>(step.ids.size());
   table.update(ctx, {step.ids.data(), {count}},
                Rows<const float>(step.gradient.data(), count, kWidth, kWidth), options);
@@ -98,7 +98,7 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
     ItemTable reference(rows, kWidth, options.optimiser);
     reference.initialise(ctx, options.seed, options.scale);
 
-    SparseUpdateOptions update = {.rate = 0.25, .decay = 0.125};
+    AdamWSettings update = {.rate = 0.25, .decay = 0.125};
     Route route, previous;
     Refresh refresh;
     std::vector<float> fetched;
@@ -133,7 +133,7 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
       }
       table.return_gradients(ctx, circles, route,
                              Rows<const float>(gradient.data(), count, kWidth, kWidth));
-      update.step = step + 1;
+      update.step = static_cast<double>(step + 1);
       if (!early) table.update(ctx, route, update);
       update_reference(ctx, reference, global_step(world.size(), step, rows), update);
       std::swap(route, previous);
@@ -194,7 +194,7 @@ TEST(Sharding, DealsEveryRowOnceAndEvenly) {
 TEST(ShardedTable, IsTheSingleTableInEveryLayout) {
   for (const Layout& layout : kLayouts) {
     for (const SparseOptimiser optimiser :
-         {SparseOptimiser::kAdamW, SparseOptimiser::kRowAdaGrad, SparseOptimiser::kSgd}) {
+         {SparseOptimiser::kAdamW, SparseOptimiser::kAdaGrad, SparseOptimiser::kSgd}) {
       for (const Placement placement : {Placement::kRoundRobin, Placement::kHash}) {
         check_layout(layout,
                      {.rows = 41, .width = kWidth, .optimiser = optimiser, .placement = placement},
@@ -243,7 +243,7 @@ TEST(ShardedTable, AveragedReplicasMeetAndAdaGradIsCorrected) {
     const Circles circles = {groups.group.get(), groups.replicas.get()};
     ShardedTable table({.rows = 3,
                         .width = kWidth,
-                        .optimiser = SparseOptimiser::kRowAdaGrad,
+                        .optimiser = SparseOptimiser::kAdaGrad,
                         .replicas = ReplicaMode::kAverage},
                        0, 1);
     table.initialise(ctx);
@@ -255,7 +255,7 @@ TEST(ShardedTable, AveragedReplicasMeetAndAdaGradIsCorrected) {
     table.route(ctx, circles, {ids.data(), {1}}, route);
     table.return_gradients(ctx, circles, route,
                            Rows<const float>(gradient.data(), 1, kWidth, kWidth));
-    table.update(ctx, route, {.rate = 0.5, .epsilon = epsilon}, circles.num_replicas());
+    table.update(ctx, route, {.rate = 0.5, .epsilon = epsilon}, nullptr, circles.num_replicas());
     const auto step_of = [&](double g) { return 0.5 * g / std::sqrt(g * g / 2 + epsilon); };
     EXPECT_NEAR(table.own().weights()(1, 2), before - step_of(size), 1e-6);
     table.average(ctx, circles);
@@ -303,7 +303,7 @@ TEST(ShardedTable, ADynamicTableGrowsAndStartsRowsByIdAlone) {
         const std::vector<float> gradient(rows.size(), 0.75f / static_cast<float>(ranks));
         table.return_gradients(ctx, circles, route,
                                Rows<const float>(gradient.data(), count, kWidth, kWidth));
-        table.update(ctx, route, {.rate = 0.125, .step = step + 1});
+        table.update(ctx, route, {.rate = 0.125, .step = static_cast<double>(step + 1)});
       }
       const std::vector<std::int64_t> sizes = world.all_gather_value(table.dynamic()->size());
       std::int64_t total = 0;

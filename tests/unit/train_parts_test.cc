@@ -62,7 +62,7 @@ TEST(TouchedRows, AreDistinctAscendingAndForgottenWhenCleared) {
   EXPECT_EQ(touched.ids()(1), 5);
   EXPECT_EQ(touched.ids()(2), 7);
   std::vector<std::int32_t> places(3);
-  touched.places_of(ctx, {a.data(), {3}}, {places.data(), {3}});
+  touched.places_of<std::int32_t>(ctx, {a.data(), {3}}, {places.data(), {3}});
   EXPECT_EQ(places, (std::vector<std::int32_t>{1, 0, 1}));
   touched.clear();
   touched.mark(ctx, {b.data(), {1}});

@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device.h"
+#include "turbogr/core/section_timer.h"
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/core/trace.h"
@@ -17,7 +19,7 @@
 
 namespace turbogr {
 
-inline constexpr bool kWithCuda = false;
+inline constexpr bool kWithCuda = TGR_WITH_CUDA;
 
 // Device tags: kernels are overloads on them.
 struct Cpu {
@@ -28,6 +30,7 @@ struct Cpu {
 struct Cuda {
   void* stream;
   Workspace& workspace;
+  SectionTimer* sections = nullptr;
 };
 
 struct ContextOptions {
@@ -42,6 +45,9 @@ struct ContextOptions {
 class Context {
  public:
   explicit Context(const ContextOptions& options = {});
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
   Device device() const { return options_.device; }
   int threads() const { return pool_.size(); }
@@ -52,13 +58,24 @@ class Context {
   Workspace& workspace() const { return workspace_; }
   ThreadPool& pool() const { return pool_; }
   void* stream() const { return stream_; }
+  SectionTimer* sections() const { return sections_; }
+  void set_sections(SectionTimer* timer) { sections_ = timer; }  // null: nothing is timed
+  // For work that stays on the host: a CPU context with the same threads, itself where it is one.
+  const Context& host() const { return host_ ? *host_ : *this; }
 
  private:
   ContextOptions options_;
   mutable ThreadPool pool_;
   mutable Workspace workspace_;
   void* stream_ = nullptr;
+  SectionTimer* sections_ = nullptr;
+  std::unique_ptr<Context> host_;
 };
+
+// Which section of a step an operator's time on a GPU belongs to.
+inline SectionScope section_scope(const Context& ctx, Section section) {
+  return {ctx.sections(), ctx.stream(), section};
+}
 
 // Calls body with the tag of the context's device; a build without CUDA never instantiates that
 // half.
@@ -66,10 +83,18 @@ template <class Body>
 void on_device(const Context& ctx, Body&& body) {
   if constexpr (kWithCuda) {
     if (ctx.device() == Device::kCuda) {
-      body(Cuda{ctx.stream(), ctx.workspace()});
+      body(Cuda{ctx.stream(), ctx.workspace(), ctx.sections()});
       return;
     }
   }
+  body(Cpu{ctx.pool(), ctx.workspace(), ctx.simd()});
+}
+
+// For operators that only the host has.
+template <class Body>
+void on_cpu(const Context& ctx, const char* op, Body&& body) {
+  TGR_CHECK(ctx.device() == Device::kCpu, op,
+            ": runs on the CPU only; give it ctx.host() and host memory");
   body(Cpu{ctx.pool(), ctx.workspace(), ctx.simd()});
 }
 

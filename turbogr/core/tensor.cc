@@ -1,14 +1,19 @@
 #include "turbogr/core/tensor.h"
 
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 namespace turbogr {
 
+// In device_memory.cc: null when there is not enough.
+namespace detail {
+std::byte* allocate_bytes(Device device, std::size_t bytes);
+void free_bytes(Device device, std::byte* data) noexcept;
+void clear_bytes(Device device, std::byte* data, std::size_t bytes);
+}  // namespace detail
+
 Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
     : dtype_(dtype), device_(device), shape_(std::move(shape)), size_(1) {
-  TGR_CHECK(device == Device::kCpu, "a tensor on ", name_of(device),
+  TGR_CHECK(device != Device::kCuda || TGR_WITH_CUDA, "a tensor on ", name_of(device),
             " was asked for; this build has no CUDA: set device = \"cpu\"");
   for (const std::int64_t dimension : shape_) {
     TGR_CHECK(dimension >= 0, "a tensor of shape ", shape_text(shape_),
@@ -17,13 +22,13 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
               "a tensor of shape ", shape_text(shape_), " has more elements than memory can hold");
   }
   const std::size_t rounded = (bytes() + 63) / 64 * 64;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded == 0 ? 64 : rounded)));
-  TGR_CHECK(data_ != nullptr, "out of memory: a ", name_of(dtype), " tensor of shape ",
-            shape_text(shape_), " needs ", bytes(), " bytes");
-  std::memset(data_.get(), 0, bytes());
+  data_ = {detail::allocate_bytes(device, rounded == 0 ? 64 : rounded), detail::FreeBytes{device}};
+  TGR_CHECK(data_ != nullptr, "out of memory on ", name_of(device), ": a ", name_of(dtype),
+            " tensor of shape ", shape_text(shape_), " needs ", bytes(), " bytes");
+  detail::clear_bytes(device, data_.get(), bytes());
 }
 
-void Tensor::Free::operator()(std::byte* data) const noexcept { std::free(data); }
+void detail::FreeBytes::operator()(std::byte* data) const noexcept { free_bytes(device, data); }
 
 void Tensor::check_view(DType wanted, int rank) const {
   TGR_CHECK(wanted == dtype_ && static_cast<std::size_t>(rank) == shape_.size(), "a ",

@@ -1,5 +1,5 @@
-// Owned memory: 64-byte aligned, number format known at run time. Lives at the edges (parameters,
-// saved activations, files); operators see views of it.
+// Owned memory of one device: 64-byte aligned, number format known at run time. Lives at the edges
+// (parameters, saved activations, files); operators see views of it.
 //
 //   Tensor w(DType::kF32, {width, 4 * width});
 //   linear(ctx, x, w.view<const float, 2>(), ...);
@@ -17,6 +17,15 @@
 #include "turbogr/core/view.h"
 
 namespace turbogr {
+
+namespace detail {
+
+struct FreeBytes {
+  Device device = Device::kCpu;
+  void operator()(std::byte* data) const noexcept;
+};
+
+}  // namespace detail
 
 class Tensor {
  public:
@@ -53,15 +62,11 @@ class Tensor {
   }
   void check_view(DType wanted, int rank) const;
 
-  struct Free {
-    void operator()(std::byte* data) const noexcept;
-  };
-
   DType dtype_ = DType::kF32;
   Device device_ = Device::kCpu;
   std::vector<std::int64_t> shape_;
   std::int64_t size_ = 0;
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<std::byte, detail::FreeBytes> data_;
 };
 
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "[3, 4]"

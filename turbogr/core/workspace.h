@@ -17,7 +17,7 @@ namespace turbogr {
 
 class Workspace {
  public:
-  static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kAlignment = 256;  // what device kernels want; harmless on a host
 
   explicit Workspace(std::size_t capacity = 0, Device device = Device::kCpu);
 

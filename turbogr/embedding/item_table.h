@@ -9,28 +9,20 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/update.h"
 
 namespace turbogr::embedding {
 
-enum class SparseOptimiser : std::uint8_t { kAdamW, kRowAdaGrad, kSgd };
+using SparseOptimiser = ops::RowOptimiser;
 
 SparseOptimiser sparse_optimiser_from_name(std::string_view name);  // adamw, adagrad or sgd
-
-struct SparseUpdateOptions {
-  double rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.98;
-  double epsilon = 1e-8;
-  double decay = 0;
-  std::int64_t step = 1;      // counted from 1
-  double gradient_scale = 1;  // clipping, applied to the gradient on the way in
-};
 
 class ItemTable {
  public:
   // Rows start truncated normal(scale), each a function of (seed, its own index): a larger table
   // begins with the rows of a smaller one.
-  ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser);
+  ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
+            Device device = Device::kCpu);
   void initialise(const Context& ctx, std::uint64_t seed, double scale);
   void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
                        double scale);
@@ -44,8 +36,10 @@ class ItemTable {
   //   AdamW     lazy moments, decoupled decay
   //   AdaGrad   v += mean(g^2) a row, w -= rate * g / sqrt(v + epsilon)
   //   SGD       w -= rate * g
+  // Nothing happens where `scale` says that numbers are not finite. All memory is the table's
+  // device's.
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
-              const SparseUpdateOptions& options);
+              const AdamWSettings& settings, const ops::StepScale* scale = nullptr);
 
   std::size_t bytes() const {
     return weights_.bytes() + first_moment_.bytes() + second_moment_.bytes();

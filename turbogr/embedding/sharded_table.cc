@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "turbogr/core/check.h"
-#include "turbogr/embedding/initial_row.h"
 #include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/embedding.h"
+#include "turbogr/ops/random_rows.h"
 
 namespace turbogr::embedding {
 namespace {
@@ -116,13 +116,13 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
 void ShardedTable::initialise(const Context& ctx) {
   if (dynamic_) return;  // rows are made when they are first asked for
   auto* weights = reinterpret_cast<float*>(dense_->weight_tensor().data());
-  parallel_ranges(ctx.pool(), dense_->rows(), kPiece,
-                  [&](std::int64_t begin, std::int64_t end, int) {
-                    for (std::int64_t row = begin; row < end; ++row) {
-                      write_initial_row(options_.seed, sharding_.id_of(shard_, row), options_.scale,
-                                        options_.width, weights + row * options_.width);
-                    }
-                  });
+  parallel_ranges(
+      ctx.pool(), dense_->rows(), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row), options_.scale,
+                                    options_.width, weights + row * options_.width);
+        }
+      });
 }
 
 int ShardedTable::owner_of(std::int64_t id) const {
@@ -331,22 +331,22 @@ void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, 
       Rows<float>(route.gradients.data(), touched, width, width));
 }
 
-void ShardedTable::update(const Context& ctx, const Route& route,
-                          const SparseUpdateOptions& options, int num_replicas) {
+void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,
+                          const ops::StepScale* scale, int num_replicas) {
   const auto count = static_cast<std::int64_t>(route.touched.size());
-  SparseUpdateOptions own_options = options;
+  AdamWSettings own_settings = settings;
   if (options_.replicas == ReplicaMode::kAverage &&
-      options_.optimiser == SparseOptimiser::kRowAdaGrad && num_replicas > 1) {
+      options_.optimiser == SparseOptimiser::kAdaGrad && num_replicas > 1) {
     // rate / sqrt(v / M + eps) = rate sqrt(M) / sqrt(v + M eps): a replica sees gradients whose
     // squares are M times as large as those of the mean over all.
     const double m = num_replicas;
-    own_options.rate *= std::sqrt(m);
-    own_options.decay /= std::sqrt(m);
-    own_options.epsilon *= m;
+    own_settings.rate *= std::sqrt(m);
+    own_settings.decay /= std::sqrt(m);
+    own_settings.epsilon *= m;
   }
   own().update(ctx, {route.touched.data(), {count}},
                Rows<const float>(route.gradients.data(), count, options_.width, options_.width),
-               own_options);
+               own_settings, scale);
 }
 
 void ShardedTable::average(const Context& ctx, const Circles& circles) {

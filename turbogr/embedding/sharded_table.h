@@ -7,7 +7,7 @@
 //   table.fetch<float>(ctx, circles, route, rows);   // rows(i) is the row of ids(i)
 //   ...
 //   table.return_gradients(ctx, circles, route, gradient);
-//   table.update(ctx, route, options);
+//   table.update(ctx, route, settings);
 //
 // Every call but update is collective over the group. Calls that may run at the same time are given
 // circles of their own.
@@ -89,9 +89,10 @@ class ShardedTable {
   // Sums `gradient` [num_ids, D] of all ranks (exact: of all groups) into route.gradients.
   void return_gradients(const Context& ctx, const Circles& circles, Route& route,
                         Rows<const float> gradient);
-  // Applies route.gradients to route.touched. `num_replicas` corrects AdaGrad in average mode.
-  void update(const Context& ctx, const Route& route, const SparseUpdateOptions& options,
-              int num_replicas = 1);
+  // Applies route.gradients to route.touched, as ItemTable::update does. `num_replicas` corrects
+  // AdaGrad in average mode.
+  void update(const Context& ctx, const Route& route, const AdamWSettings& settings,
+              const ops::StepScale* scale = nullptr, int num_replicas = 1);
   // Average mode: weights and optimiser state become their means over the replicas.
   void average(const Context& ctx, const Circles& circles);
 

@@ -16,13 +16,13 @@ ActionEmbedding<T>::ActionEmbedding(const ModelOptions& options, std::int64_t ca
                              .init = Init::kTruncatedNormal,
                              .scale = 0.02,
                              .counted = false})),
-      rows_(dtype_of<T>(), {capacity, options.width}),
-      drows_(dtype_of<T>(), {capacity, options.width}) {}
+      rows_(dtype_of<T>(), {capacity, options.width}, parameters.device()),
+      drows_(dtype_of<T>(), {capacity, options.width}, parameters.device()) {}
 
 template <class T>
 void ActionEmbedding<T>::check(const StepInput& step) const {
-  TGR_CHECK(step.signals.shape[0] == step.tokens(), "action embedding: ", step.signals.shape[0],
-            " signals for ", step.tokens(), " tokens; give one mask a token");
+  TGR_CHECK(step.signals.shape[0] == step.num_tokens, "action embedding: ", step.signals.shape[0],
+            " signals for ", step.num_tokens, " tokens; give one mask a token");
 }
 
 template <class T>
@@ -31,7 +31,7 @@ Rows<const T> ActionEmbedding<T>::forward(const Context& ctx, const ParameterSet
   check(step);
   using A = Accum<T>;
   const View<const A, 2> table = parameters.value(table_).template view<A, 2>();
-  const Rows<T> rows = first_rows<T>(rows_, step.tokens());
+  const Rows<T> rows = first_rows<T>(rows_, step.num_tokens);
   parallel_ranges(ctx.pool(), rows.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       for (std::int64_t c = 0; c < rows.cols; ++c) {
@@ -57,7 +57,7 @@ void ActionEmbedding<T>::backward(const Context& ctx, ParameterSet<T>& parameter
   check(step);
   using A = Accum<T>;
   const View<A, 2> dtable = parameters.gradient(table_).template view<A, 2>();
-  const Rows<const T> drows = first_rows<T>(std::as_const(drows_), step.tokens());
+  const Rows<const T> drows = first_rows<T>(std::as_const(drows_), step.num_tokens);
   parallel_for(ctx.pool(), actions_, [&](std::int64_t bit, int) {
     for (std::int64_t r = 0; r < drows.rows; ++r) {
       if ((step.signals(r) >> bit & 1u) == 0) continue;

@@ -41,16 +41,16 @@ std::string layer_name(int layer, const char* part) {
 }  // namespace
 
 template <class T>
-AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity)
-    : normed(dtype_of<T>(), {capacity, o.width}),
-      linear(dtype_of<T>(), {capacity, o.projection_width()}),
-      projected(dtype_of<T>(), {capacity, o.projection_width()}),
-      attended(dtype_of<T>(), {capacity, o.gate_width()}),
-      mixed(dtype_of<T>(), {capacity, o.mixed_width()}),
-      input_mean(dtype_of<Accum<T>>(), {capacity}),
-      input_rstd(dtype_of<Accum<T>>(), {capacity}),
-      attended_mean(dtype_of<Accum<T>>(), {capacity}),
-      attended_rstd(dtype_of<Accum<T>>(), {capacity}) {}
+AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, Device device)
+    : normed(dtype_of<T>(), {capacity, o.width}, device),
+      linear(dtype_of<T>(), {capacity, o.projection_width()}, device),
+      projected(dtype_of<T>(), {capacity, o.projection_width()}, device),
+      attended(dtype_of<T>(), {capacity, o.gate_width()}, device),
+      mixed(dtype_of<T>(), {capacity, o.mixed_width()}, device),
+      input_mean(dtype_of<Accum<T>>(), {capacity}, device),
+      input_rstd(dtype_of<Accum<T>>(), {capacity}, device),
+      attended_mean(dtype_of<Accum<T>>(), {capacity}, device),
+      attended_rstd(dtype_of<Accum<T>>(), {capacity}, device) {}
 
 template <class T>
 std::size_t AttentionSaved<T>::bytes() const {
@@ -60,11 +60,11 @@ std::size_t AttentionSaved<T>::bytes() const {
 }
 
 template <class T>
-AttentionScratch<T>::AttentionScratch(const ModelOptions& o, std::int64_t capacity)
-    : dmixed(dtype_of<T>(), {capacity, o.mixed_width()}),
-      dattended(dtype_of<T>(), {capacity, o.gate_width()}),
-      dprojected(dtype_of<T>(), {capacity, o.projection_width()}),
-      dnormed(dtype_of<T>(), {capacity, o.width}) {}
+AttentionScratch<T>::AttentionScratch(const ModelOptions& o, std::int64_t capacity, Device device)
+    : dmixed(dtype_of<T>(), {capacity, o.mixed_width()}, device),
+      dattended(dtype_of<T>(), {capacity, o.gate_width()}, device),
+      dprojected(dtype_of<T>(), {capacity, o.projection_width()}, device),
+      dnormed(dtype_of<T>(), {capacity, o.width}, device) {}
 
 template <class T>
 std::size_t AttentionScratch<T>::bytes() const {
@@ -186,14 +186,16 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
                            {.heads = options_.heads,
                             .alpha = options_.alpha,
                             .norm_length = options_.norm_length,
-                            .mask = mask(step)},
+                            .mask = mask(step),
+                            .plan = step.plan},
                            attended);
   } else {
     ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
                            {.heads = options_.heads,
                             .alpha = options_.alpha,
                             .norm_length = options_.norm_length,
-                            .mask = mask(step)},
+                            .mask = mask(step),
+                            .plan = step.plan},
                            attended);
   }
 
@@ -253,7 +255,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     {.heads = options_.heads,
                                      .alpha = options_.alpha,
                                      .norm_length = options_.norm_length,
-                                     .mask = mask(step)},
+                                     .mask = mask(step),
+                                     .plan = step.plan},
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   } else {
     ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
@@ -261,7 +264,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     {.heads = options_.heads,
                                      .alpha = options_.alpha,
                                      .norm_length = options_.norm_length,
-                                     .mask = mask(step)},
+                                     .mask = mask(step),
+                                     .plan = step.plan},
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   }
 
@@ -285,14 +289,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
 }
 
 template <class T>
-std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx, std::int64_t capacity) const {
-  const ops::AttentionShape shape = {.threads = ctx.threads(),
-                                     .tokens = capacity,
-                                     .batch = capacity,
-                                     .max_length = std::min(options_.max_length, capacity),
-                                     .heads = options_.heads,
-                                     .query_width = options_.dq,
-                                     .value_width = options_.dv};
+std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx,
+                                               const ops::AttentionShape& shape) const {
   const std::size_t attention =
       options_.kind == ModelKind::kHstu
           ? std::max(ops::hstu_attention_workspace_bytes<T>(shape),
@@ -301,8 +299,8 @@ std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx, std::int64_t 
                      ops::fuxi_attention_backward_workspace_bytes<T>(shape));
   return std::max({attention, ops::linear_workspace_bytes<T>(ctx, projection_.packed()),
                    ops::linear_workspace_bytes<T>(ctx, output_.packed()),
-                   ops::linear_backward_workspace_bytes<T>(ctx, projection_.packed(), capacity),
-                   ops::linear_backward_workspace_bytes<T>(ctx, output_.packed(), capacity),
+                   ops::linear_backward_workspace_bytes<T>(ctx, projection_.packed(), shape.tokens),
+                   ops::linear_backward_workspace_bytes<T>(ctx, output_.packed(), shape.tokens),
                    ops::norm_workspace_bytes<T>(ctx, options_.width),
                    ops::gated_norm_workspace_bytes<T>(ctx, options_.gate_width())});
 }

@@ -23,7 +23,7 @@ namespace turbogr::model {
 // What forward keeps for backward, room for `capacity` tokens.
 template <class T>
 struct AttentionSaved {
-  AttentionSaved(const ModelOptions& options, std::int64_t capacity);
+  AttentionSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu);
 
   Tensor normed;                                                // [N, D]
   Tensor linear;                                                // [N, P], before SiLU
@@ -38,7 +38,8 @@ struct AttentionSaved {
 // Gradients that live only inside one layer's backward pass; layers share them.
 template <class T>
 struct AttentionScratch {
-  AttentionScratch(const ModelOptions& options, std::int64_t capacity);
+  AttentionScratch(const ModelOptions& options, std::int64_t capacity,
+                   Device device = Device::kCpu);
 
   Tensor dmixed, dattended, dprojected, dnormed;
 
@@ -61,9 +62,8 @@ class AttentionBlock {
                 Rows<const T> x, const AttentionSaved<T>& saved, Rows<const T> dy,
                 AttentionScratch<T>& scratch, Rows<T> dx) const;
 
-  // Of the workspace, for steps of up to `capacity` tokens in sequences of up to
-  // options.max_length.
-  std::size_t workspace_bytes(const Context& ctx, std::int64_t capacity) const;
+  // Of the workspace, for steps of up to this shape.
+  std::size_t workspace_bytes(const Context& ctx, const ops::AttentionShape& shape) const;
 
  private:
   struct Affine {  // indices of a norm's weight and bias, or -1

@@ -11,11 +11,11 @@
 namespace turbogr::model {
 
 template <class T>
-FeedForwardSaved<T>::FeedForwardSaved(const ModelOptions& o, std::int64_t capacity)
-    : normed(dtype_of<T>(), {capacity, o.width}),
-      gates(dtype_of<T>(), {capacity, 2 * o.feed_forward}),
-      hidden(dtype_of<T>(), {capacity, o.feed_forward}),
-      rstd(dtype_of<Accum<T>>(), {capacity}) {}
+FeedForwardSaved<T>::FeedForwardSaved(const ModelOptions& o, std::int64_t capacity, Device device)
+    : normed(dtype_of<T>(), {capacity, o.width}, device),
+      gates(dtype_of<T>(), {capacity, 2 * o.feed_forward}, device),
+      hidden(dtype_of<T>(), {capacity, o.feed_forward}, device),
+      rstd(dtype_of<Accum<T>>(), {capacity}, device) {}
 
 template <class T>
 std::size_t FeedForwardSaved<T>::bytes() const {
@@ -23,10 +23,11 @@ std::size_t FeedForwardSaved<T>::bytes() const {
 }
 
 template <class T>
-FeedForwardScratch<T>::FeedForwardScratch(const ModelOptions& o, std::int64_t capacity)
-    : dhidden(dtype_of<T>(), {capacity, o.feed_forward}),
-      dgates(dtype_of<T>(), {capacity, 2 * o.feed_forward}),
-      dnormed(dtype_of<T>(), {capacity, o.width}) {}
+FeedForwardScratch<T>::FeedForwardScratch(const ModelOptions& o, std::int64_t capacity,
+                                          Device device)
+    : dhidden(dtype_of<T>(), {capacity, o.feed_forward}, device),
+      dgates(dtype_of<T>(), {capacity, 2 * o.feed_forward}, device),
+      dnormed(dtype_of<T>(), {capacity, o.width}, device) {}
 
 template <class T>
 std::size_t FeedForwardScratch<T>::bytes() const {

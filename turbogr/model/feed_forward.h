@@ -15,7 +15,8 @@ namespace turbogr::model {
 
 template <class T>
 struct FeedForwardSaved {
-  FeedForwardSaved(const ModelOptions& options, std::int64_t capacity);
+  FeedForwardSaved(const ModelOptions& options, std::int64_t capacity,
+                   Device device = Device::kCpu);
 
   Tensor normed;  // [N, D], r
   Tensor gates;   // [N, 2 F], r [W_1 | W_3]
@@ -27,7 +28,8 @@ struct FeedForwardSaved {
 
 template <class T>
 struct FeedForwardScratch {
-  FeedForwardScratch(const ModelOptions& options, std::int64_t capacity);
+  FeedForwardScratch(const ModelOptions& options, std::int64_t capacity,
+                     Device device = Device::kCpu);
 
   Tensor dhidden, dgates, dnormed;
 

@@ -14,19 +14,21 @@ template <class T>
 Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemory& memory)
     : options_((check_model_options(options), options)),
       memory_(memory),
-      attention_scratch_(options, memory.capacity),
-      gradient_(dtype_of<T>(), {memory.capacity, options.width}),
-      other_gradient_(dtype_of<T>(), {memory.capacity, options.width}) {
+      parameters_(ctx.device()),
+      attention_scratch_(options, memory.capacity, ctx.device()),
+      gradient_(dtype_of<T>(), {memory.capacity, options.width}, ctx.device()),
+      other_gradient_(dtype_of<T>(), {memory.capacity, options.width}, ctx.device()) {
   TGR_CHECK(memory.capacity > 0, "a model planned for ", memory.capacity,
             " tokens a step; give at least 1");
   const std::int64_t width = options_.width;
+  const Device device = ctx.device();
   position_ = parameters_.add({.name = "position",
                                .shape = {options_.max_length, width},
                                .init = Init::kTruncatedNormal,
                                .scale = std::sqrt(1.0 / static_cast<double>(width)),
                                .counted = false});
   if constexpr (!std::is_same_v<T, Accum<T>>) {
-    position_rounded_ = Tensor(dtype_of<T>(), {options_.max_length, width});
+    position_rounded_ = Tensor(dtype_of<T>(), {options_.max_length, width}, device);
   }
   if (options_.actions > 0) {
     actions_ = std::make_unique<ActionEmbedding<T>>(options_, memory.capacity, parameters_);
@@ -37,25 +39,30 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
     auto feed_forward =
         fuxi ? std::make_unique<FeedForward<T>>(options_, layer, parameters_) : nullptr;
     layers_.push_back({std::move(attention), std::move(feed_forward)});
-    inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width});
+    inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
     if (layer == 0 || !memory.recompute) {
       saved_.push_back(
-          {AttentionSaved<T>(options_, memory.capacity),
-           fuxi ? std::make_unique<FeedForwardSaved<T>>(options_, memory.capacity) : nullptr,
-           fuxi ? Tensor(dtype_of<T>(), {memory.capacity, width}) : Tensor()});
+          {AttentionSaved<T>(options_, memory.capacity, device),
+           fuxi ? std::make_unique<FeedForwardSaved<T>>(options_, memory.capacity, device)
+                : nullptr,
+           fuxi ? Tensor(dtype_of<T>(), {memory.capacity, width}, device) : Tensor()});
     }
   }
-  inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width});
+  inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
   if (fuxi) {
-    feed_forward_scratch_ = std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity);
+    feed_forward_scratch_ =
+        std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity, device);
   }
+  const std::size_t plan_bytes =
+      ops::attention_plan_bytes<T>(attention_kind(), attention_shape(ctx));
+  plan_memory_ = Tensor(DType::kU8, {static_cast<std::int64_t>(plan_bytes)}, device);
   refresh(ctx);
   ctx.workspace().reserve(workspace_bytes(ctx));
 }
 
 template <class T>
 void Model<T>::initialise(const Context& ctx, std::uint64_t seed) {
-  parameters_.initialise(seed);
+  parameters_.initialise(ctx, seed);
   refresh(ctx);
 }
 
@@ -82,14 +89,36 @@ View<const T, 2> Model<T>::position_rows() const {
 }
 
 template <class T>
+ops::AttentionKind Model<T>::attention_kind() const {
+  return options_.kind == ModelKind::kHstu ? ops::AttentionKind::kHstu : ops::AttentionKind::kFuxi;
+}
+
+template <class T>
+ops::AttentionShape Model<T>::attention_shape(const Context& ctx) const {
+  return {.device = ctx.device(),
+          .threads = ctx.threads(),
+          .tokens = memory_.capacity,
+          .batch = memory_.sequences > 0 ? memory_.sequences : memory_.capacity,
+          .max_length = std::min(options_.max_length, memory_.capacity),
+          .heads = options_.heads,
+          .query_width = options_.dq,
+          .value_width = options_.dv,
+          .tables = options_.position_bias() || options_.time_bias(),
+          .planned = true};
+}
+
+template <class T>
 void Model<T>::check_step(const StepInput& step, Rows<const T> rows) const {
   TGR_CHECK(rows.rows <= memory_.capacity, "a step of ", rows.rows,
             " tokens in a model planned for ", memory_.capacity,
             "; raise the token budget or make the batch smaller");
+  TGR_CHECK(memory_.sequences == 0 || step.batch() <= memory_.sequences, "a step of ", step.batch(),
+            " sequences in a model planned for ", memory_.sequences,
+            "; plan for more or make the batch smaller");
   TGR_CHECK(
-      step.offsets.data != nullptr && step.tokens() == rows.rows && rows.cols == options_.width,
-      "model: item rows are [", rows.rows, ", ", rows.cols, "]; wanted [",
-      step.offsets.data == nullptr ? 0 : step.tokens(), ", ", options_.width, "]");
+      step.offsets.data != nullptr && step.num_tokens == rows.rows && rows.cols == options_.width,
+      "model: item rows are [", rows.rows, ", ", rows.cols, "]; wanted [", step.num_tokens, ", ",
+      options_.width, "]");
 }
 
 template <class T>
@@ -107,9 +136,17 @@ void Model<T>::forward_layer(const Context& ctx, const StepInput& step, std::siz
 }
 
 template <class T>
-Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& step, Rows<const T> rows) {
-  check_step(step, rows);
+Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& input, Rows<const T> rows) {
+  check_step(input, rows);
   const std::int64_t n = rows.rows;
+  ops::AttentionShape shape = attention_shape(ctx);
+  shape.tokens = n;
+  shape.batch = input.batch();
+  plan_ = ops::make_attention_plan<T>(ctx, attention_kind(),
+                                      {input.offsets, input.key_times, input.query_times}, shape,
+                                      plan_memory_);
+  StepInput step = input;
+  step.plan = &plan_;
   ops::combine_input<T>(
       ctx, {rows, step.offsets}, position_rows(),
       {.scale = std::sqrt(static_cast<double>(options_.width)),
@@ -123,9 +160,11 @@ Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& step, Rows<
 }
 
 template <class T>
-void Model<T>::backward(const Context& ctx, const StepInput& step, Rows<const T> dout,
+void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T> dout,
                         Rows<T> drows) {
-  check_step(step, dout);
+  check_step(input, dout);
+  StepInput step = input;
+  step.plan = &plan_;
   const std::int64_t n = dout.rows;
   Rows<T> dy = first_rows<T>(gradient_, n);
   Rows<T> dx = first_rows<T>(other_gradient_, n);
@@ -160,7 +199,8 @@ void Model<T>::backward(const Context& ctx, const StepInput& step, Rows<const T>
 
 template <class T>
 std::size_t Model<T>::activation_bytes() const {
-  std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes();
+  std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes() +
+                      plan_memory_.bytes();
   if (feed_forward_scratch_) total += feed_forward_scratch_->bytes();
   if (actions_) total += actions_->bytes();
   for (const Saved& saved : saved_) {
@@ -175,7 +215,7 @@ template <class T>
 std::size_t Model<T>::workspace_bytes(const Context& ctx) const {
   std::size_t most = 0;
   for (const Layer& layer : layers_) {
-    most = std::max(most, layer.attention.workspace_bytes(ctx, memory_.capacity));
+    most = std::max(most, layer.attention.workspace_bytes(ctx, attention_shape(ctx)));
     if (layer.feed_forward) {
       most = std::max(most, layer.feed_forward->workspace_bytes(ctx, memory_.capacity));
     }

@@ -26,6 +26,8 @@ namespace turbogr::model {
 
 struct ModelMemory {
   std::int64_t capacity = 0;  // tokens of the largest step
+  std::int64_t sequences =
+      0;  // of the largest step; 0: as many as tokens, which costs a GPU memory
   // Keep only each layer's input and run its forward pass again inside backward: less memory, same
   // bits.
   bool recompute = false;
@@ -65,6 +67,9 @@ class Model {
   };
 
   void check_step(const StepInput& step, Rows<const T> rows) const;
+  // Of the largest step.
+  ops::AttentionShape attention_shape(const Context& ctx) const;
+  ops::AttentionKind attention_kind() const;
   void forward_layer(const Context& ctx, const StepInput& step, std::size_t layer, Rows<T> y);
   View<const T, 2> position_rows() const;
 
@@ -80,6 +85,8 @@ class Model {
   AttentionScratch<T> attention_scratch_;
   std::unique_ptr<FeedForwardScratch<T>> feed_forward_scratch_;
   Tensor gradient_, other_gradient_;  // [N, D], on the way down
+  Tensor plan_memory_;
+  ops::AttentionPlan plan_;  // of the last forward
 };
 
 }  // namespace turbogr::model

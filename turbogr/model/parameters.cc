@@ -1,10 +1,10 @@
 #include "turbogr/model/parameters.h"
 
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/philox.h"
 
 namespace turbogr::model {
@@ -47,27 +47,29 @@ int ParameterSet<T>::add(ParameterSpec spec) {
   for (const ParameterSpec& other : specs_) {
     TGR_CHECK(other.name != spec.name, "two parameters named '", spec.name, "'");
   }
-  values_.emplace_back(dtype_of<Accum<T>>(), spec.shape);
-  gradients_.emplace_back(dtype_of<Accum<T>>(), spec.shape);
+  values_.emplace_back(dtype_of<Accum<T>>(), spec.shape, device_);
+  gradients_.emplace_back(dtype_of<Accum<T>>(), spec.shape, device_);
   specs_.push_back(std::move(spec));
   return size() - 1;
 }
 
 template <class T>
-void ParameterSet<T>::initialise(std::uint64_t seed) {
+void ParameterSet<T>::initialise(const Context& ctx, std::uint64_t seed) {
   for (int i = 0; i < size(); ++i) {
     const ParameterSpec& s = spec(i);
     PhiloxStream random(seed, hash_of(s.name));
-    auto* values = reinterpret_cast<Accum<T>*>(value(i).data());
-    for (std::int64_t k = 0; k < value(i).size(); ++k) {
+    Tensor host(value(i).dtype(), s.shape);
+    auto* values = reinterpret_cast<Accum<T>*>(host.data());
+    for (std::int64_t k = 0; k < host.size(); ++k) {
       values[k] = static_cast<Accum<T>>(draw(s.init, s.scale, random));
     }
+    copy_tensor(ctx, value(i), host);
   }
 }
 
 template <class T>
-void ParameterSet<T>::zero_gradients() {
-  for (Tensor& gradient : gradients_) std::memset(gradient.data(), 0, gradient.bytes());
+void ParameterSet<T>::zero_gradients(const Context& ctx) {
+  for (Tensor& gradient : gradients_) zero_bytes(ctx, gradient.data(), gradient.bytes());
 }
 
 template <class T>

@@ -2,15 +2,16 @@
 // master copy and a gradient in Accum<T> (f32 when T is bf16); layers keep what they derive from
 // it.
 //
-//   ParameterSet<bf16> set;
+//   ParameterSet<bf16> set(ctx.device());
 //   const int w = set.add({.name = "layer0.w", .shape = {64, 256}, .init = Init::kNormal, .scale =
-//   0.02}); set.initialise(seed);
+//   0.02}); set.initialise(ctx, seed);
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/tensor.h"
 
@@ -30,11 +31,16 @@ struct ParameterSpec {
 template <class T>
 class ParameterSet {
  public:
+  explicit ParameterSet(Device device = Device::kCpu) : device_(device) {}
+
   int add(ParameterSpec spec);  // returns its index
 
-  // Every element a function of (seed, name, index): the same whatever else the model holds.
-  void initialise(std::uint64_t seed);
-  void zero_gradients();
+  // Every element a function of (seed, name, index): the same whatever else the model holds, and
+  // on every device.
+  void initialise(const Context& ctx, std::uint64_t seed);
+  void zero_gradients(const Context& ctx);
+
+  Device device() const { return device_; }
 
   int size() const { return static_cast<int>(specs_.size()); }
   const ParameterSpec& spec(int index) const { return specs_.at(static_cast<std::size_t>(index)); }
@@ -45,6 +51,7 @@ class ParameterSet {
   std::int64_t count() const;  // of the weights that published counts include
 
  private:
+  Device device_;
   std::vector<ParameterSpec> specs_;
   std::vector<Tensor> values_;
   std::vector<Tensor> gradients_;

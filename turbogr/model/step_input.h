@@ -4,13 +4,16 @@
 #include <cstdint>
 
 #include "turbogr/core/view.h"
+#include "turbogr/ops/attention_plan.h"
 #include "turbogr/ops/attention_types.h"
 #include "turbogr/ops/dropout.h"
 
 namespace turbogr::model {
 
+// All of it lies on the context's device.
 struct StepInput {
   Offsets offsets;                          // [B + 1]
+  std::int64_t num_tokens = 0;              // N, the last offset
   View<const std::int64_t, 1> key_times;    // [N], when each event happened
   View<const std::int64_t, 1> query_times;  // [N], when the next one did
   View<const std::uint32_t, 1> signals;     // [N], action bits; for models with actions
@@ -20,9 +23,9 @@ struct StepInput {
   bool training = false;                    // dropout only then
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
+  const ops::AttentionPlan* plan = nullptr;  // the model's own, shared by its layers
 
   std::int64_t batch() const { return offsets.shape[0] - 1; }
-  std::int64_t tokens() const { return offsets(batch()); }
 
   // Dropout `which` of layer `layer` (-1: the input) in this step. 2^24 steps of 2^14 layers fit.
   ops::DropoutOptions dropout(double rate, std::int64_t layer, int which) const {

@@ -3,13 +3,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "turbogr/ops/convert.h"
+
 namespace turbogr::model {
 
 template <class T>
 WeightMatrix<T>::WeightMatrix(ParameterSet<T>& parameters, ParameterSpec spec)
     : index_(parameters.add(std::move(spec))) {
   if constexpr (!std::is_same_v<T, Accum<T>>) {
-    rounded_ = Tensor(dtype_of<T>(), parameters.value(index_).shape());
+    rounded_ = Tensor(dtype_of<T>(), parameters.value(index_).shape(), parameters.device());
   }
 }
 
@@ -24,12 +26,8 @@ void WeightMatrix<T>::refresh(const Context& ctx, const ParameterSet<T>& paramet
     packed_->pack(ctx, master);
   } else {
     const View<T, 2> rounded = rounded_.template view<T, 2>();
-    parallel_ranges(ctx.pool(), master.size(), 1 << 16,
-                    [&](std::int64_t begin, std::int64_t end, int) {
-                      for (std::int64_t i = begin; i < end; ++i) {
-                        rounded.data[i] = T(master.data[i]);
-                      }
-                    });
+    ops::convert_values<T, Accum<T>>(ctx, {master.data, {master.size()}},
+                                     {rounded.data, {rounded.size()}});
     packed_->pack(ctx, rounded);
   }
 }

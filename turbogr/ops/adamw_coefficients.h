@@ -9,9 +9,13 @@
 namespace turbogr {
 
 struct AdamWSettings {
-  double rate, beta1, beta2, epsilon, decay;
-  double step;  // counted from 1: corrects the moments' start at zero
-  double gradient_scale;
+  double rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-8;
+  double decay = 0;
+  double step = 1;            // counted from 1: corrects the moments' start at zero
+  double gradient_scale = 1;  // applied to the gradient on the way in
 };
 
 inline AdamWCoefficients adamw_coefficients(const AdamWSettings& s) {

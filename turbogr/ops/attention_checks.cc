@@ -19,13 +19,21 @@ void check_head_width(const char* op, const char* name, std::int64_t width, int 
             " wide; wanted 1 to 256, so change the width or the number of heads");
 }
 
-void check_attention_mask(const char* op, const AttentionMask& mask, Offsets offsets) {
+void check_attention_offsets(const char* op, Device device, Offsets offsets, std::int64_t tokens) {
+  if (device == Device::kCpu) return check_offsets(op, offsets, tokens);
+  TGR_CHECK(offsets.data != nullptr && offsets.shape[0] >= 1, op,
+            ": offsets are empty; B sequences need B + 1 of them, and an empty batch needs [0]");
+}
+
+void check_attention_mask(const char* op, Device device, const AttentionMask& mask,
+                          Offsets offsets) {
   const std::int64_t batch = offsets.shape[0] - 1;
   TGR_CHECK(mask.window >= 0, op, ": window is ", mask.window,
             "; it must be 0 (unlimited) or the number of tokens to look back");
   const auto check_counts = [&](const char* name, View<const std::int64_t, 1> counts) {
     if (counts.data == nullptr && counts.shape[0] == 0) return;
     check_vector(op, name, counts, batch);
+    if (device != Device::kCpu) return;
     for (std::int64_t b = 0; b < batch; ++b) {
       TGR_CHECK(counts(b) >= 0, op, ": ", name, " of sequence ", b, " is ", counts(b),
                 "; it must not be negative");
@@ -33,6 +41,7 @@ void check_attention_mask(const char* op, const AttentionMask& mask, Offsets off
   };
   check_counts("num_prefix", mask.num_prefix);
   check_counts("num_targets", mask.num_targets);
+  if (device != Device::kCpu) return;
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t length = offsets(b + 1) - offsets(b);
     const std::int64_t prefix = mask.num_prefix.empty() ? 0 : mask.num_prefix(b);
@@ -44,9 +53,10 @@ void check_attention_mask(const char* op, const AttentionMask& mask, Offsets off
   }
 }
 
-void check_position_size(const char* op, std::int64_t size, Offsets offsets) {
+void check_position_size(const char* op, Device device, std::int64_t size, Offsets offsets) {
   TGR_CHECK(size % 2 == 1, op, ": the position table has ", size,
             " weights; sequences of up to S tokens need 2 * S - 1, an odd number");
+  if (device != Device::kCpu) return;
   const std::int64_t max_length = (size + 1) / 2;
   for (std::int64_t b = 0; b + 1 < offsets.shape[0]; ++b) {
     const std::int64_t length = offsets(b + 1) - offsets(b);

@@ -8,25 +8,28 @@
 namespace turbogr::ops {
 
 void check_attention_scalars(const char* op, int heads, double alpha, double norm_length);
-void check_attention_mask(const char* op, const AttentionMask& mask, Offsets offsets);
 void check_head_width(const char* op, const char* name, std::int64_t width, int heads);
-void check_position_size(const char* op, std::int64_t size, Offsets offsets);
+// What lies in a GPU's memory is not looked at: whoever made the batch has checked it.
+void check_attention_offsets(const char* op, Device device, Offsets offsets, std::int64_t tokens);
+void check_attention_mask(const char* op, Device device, const AttentionMask& mask,
+                          Offsets offsets);
+void check_position_size(const char* op, Device device, std::int64_t size, Offsets offsets);
 
 template <class T>
-void check_attention_inputs(const char* op, Jagged<const T> q, Rows<const T> k, Rows<const T> v,
-                            const AttentionBias<T>& bias, int heads, double alpha,
+void check_attention_inputs(const char* op, Device device, Jagged<const T> q, Rows<const T> k,
+                            Rows<const T> v, const AttentionBias<T>& bias, int heads, double alpha,
                             double norm_length, const AttentionMask& mask) {
   check_attention_scalars(op, heads, alpha, norm_length);
   const std::int64_t tokens = q.tokens();
   check_rows(op, "q", q.values, tokens, q.width());
-  check_offsets(op, q.offsets, tokens);
+  check_attention_offsets(op, device, q.offsets, tokens);
   check_head_width(op, "q", q.width(), heads);
   check_head_width(op, "v", v.cols, heads);
   check_rows(op, "k", k, tokens, q.width());
   check_rows(op, "v", v, tokens, v.cols);
-  check_attention_mask(op, mask, q.offsets);
+  check_attention_mask(op, device, mask, q.offsets);
   if (bias.position.shape[0] != 0) {
-    check_position_size(op, bias.position.shape[0], q.offsets);
+    check_position_size(op, device, bias.position.shape[0], q.offsets);
     check_vector(op, "the position table", bias.position, bias.position.shape[0]);
   }
   if (bias.time.shape[0] != 0) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "turbogr/core/context.h"
+#include "turbogr/ops/attention_plan.h"
 #include "turbogr/ops/attention_types.h"
 
 namespace turbogr::ops {
@@ -19,6 +20,7 @@ struct AttentionProblem {
   double alpha = 1;
   double norm_length = 1;
   AttentionMask mask;
+  const AttentionPlan* plan = nullptr;
 };
 
 template <class T>
@@ -42,6 +44,27 @@ void fuxi_attention(Cpu cpu, const AttentionProblem<T>& problem, Rows<T> out);
 template <class T>
 void fuxi_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients);
+
+template <class T>
+void hstu_attention(Cuda cuda, const AttentionProblem<T>& problem, Rows<T> out);
+template <class T>
+void hstu_attention_backward(Cuda cuda, const AttentionProblem<T>& problem, Rows<const T> dout,
+                             const AttentionGradients<T>& gradients);
+
+template <class T>
+void fuxi_attention(Cuda cuda, const AttentionProblem<T>& problem, Rows<T> out);
+template <class T>
+void fuxi_attention_backward(Cuda cuda, const AttentionProblem<T>& problem, Rows<const T> dout,
+                             const AttentionGradients<T>& gradients);
+
+// On a GPU. Scratch of one call, either direction; what a plan takes, 0 where the kernels that
+// will run need none; the plan itself.
+template <class T>
+std::size_t attention_workspace_bytes(AttentionKind kind, const AttentionShape& shape,
+                                      bool backward);
+template <class T>
+std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape);
+void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan);
 
 }  // namespace kernels
 }  // namespace turbogr::ops

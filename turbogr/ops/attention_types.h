@@ -4,10 +4,14 @@
 
 #include <cstdint>
 
+#include "turbogr/core/device.h"
 #include "turbogr/core/dtype.h"
+#include "turbogr/core/host_device.h"
 #include "turbogr/core/view.h"
 
 namespace turbogr::ops {
+
+enum class AttentionKind : std::uint8_t { kHstu, kFuxi };
 
 // A sequence is [prefix | history | targets]. A prefix token sees every token that is not a target;
 // a history token sees the prefix and the history up to itself; a target sees the prefix, the
@@ -40,6 +44,7 @@ struct AttentionBiasGradient {
 
 // What scratch memory depends on.
 struct AttentionShape {
+  Device device = Device::kCpu;
   int threads = 1;
   std::int64_t tokens = 0;
   std::int64_t batch = 0;
@@ -47,6 +52,8 @@ struct AttentionShape {
   int heads = 1;
   std::int64_t query_width = 0;  // of one head
   std::int64_t value_width = 0;  // of one head
+  bool tables = true;            // whether a position or time table is used
+  bool planned = false;          // whether calls are given an AttentionPlan
 };
 
 // The mask of one sequence.
@@ -56,16 +63,26 @@ struct SequenceMask {
   std::int64_t history_end = 0;  // where targets begin
   std::int64_t window = 0;
 
-  bool sees(std::int64_t query, std::int64_t key) const {
+  TGR_HD bool sees(std::int64_t query, std::int64_t key) const {
     if (key < prefix) return true;
     if (key >= history_end) return query == key;
     if (query < prefix) return true;
     if (query >= history_end) return window == 0 || key >= history_end - window;
     return key <= query && (window == 0 || key >= query - window);
   }
+
+  // False only where no query of [query, query + queries) sees a key of [key, key + keys).
+  TGR_HD bool may_see(std::int64_t query, std::int64_t queries, std::int64_t key,
+                      std::int64_t keys) const {
+    if (key < prefix || query < prefix) return true;
+    if (key >= query + queries) return false;
+    const std::int64_t last = query < history_end ? query : history_end;
+    return window == 0 || key + keys > last - window;
+  }
 };
 
-inline SequenceMask sequence_mask(const AttentionMask& mask, Offsets offsets, std::int64_t b) {
+TGR_HD inline SequenceMask sequence_mask(const AttentionMask& mask, Offsets offsets,
+                                         std::int64_t b) {
   const std::int64_t length = offsets(b + 1) - offsets(b);
   return {.length = length,
           .prefix = mask.num_prefix.empty() ? 0 : mask.num_prefix(b),

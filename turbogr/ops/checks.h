@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
 
 namespace turbogr::ops {
@@ -20,6 +21,14 @@ inline void check_offsets(const char* op, Offsets offsets, std::int64_t tokens) 
   }
   TGR_CHECK(offsets(batch) == tokens, op, ": offsets end at ", offsets(batch), " for ", tokens,
             " rows of values; the last offset must be the number of rows");
+}
+
+// A GPU's offsets are not read: whoever made the batch checked them on the host.
+inline void check_offsets(const Context& ctx, const char* op, Offsets offsets,
+                          std::int64_t tokens) {
+  if (ctx.device() == Device::kCpu) return check_offsets(op, offsets, tokens);
+  TGR_CHECK(offsets.data != nullptr && offsets.shape[0] >= 1, op,
+            ": offsets are empty; B sequences need B + 1 of them, and an empty batch needs [0]");
 }
 
 template <class T>

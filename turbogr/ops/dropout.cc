@@ -19,6 +19,7 @@ template <class T>
 void dropout(const Context& ctx, Rows<const T> x, const DropoutOptions& options, Rows<T> y) {
   check_rows("dropout", "y", y, x.rows, x.cols);
   check_dropout("dropout", options, x.rows);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::dropout<T>(device, x, options, y); });
 }
 
@@ -28,6 +29,7 @@ void dropout_backward(const Context& ctx, Rows<const T> dy, const DropoutOptions
   check_rows("dropout_backward", "dx", dx, dy.rows, dy.cols);
   check_dropout("dropout_backward", options, dy.rows);
   // The mask is linear: its transpose is itself.
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::dropout<T>(device, dy, options, dx); });
 }
 

@@ -7,5 +7,7 @@ namespace turbogr::ops::kernels {
 
 template <class T>
 void dropout(Cpu cpu, Rows<const T> x, const DropoutOptions& options, Rows<T> y);
+template <class T>
+void dropout(Cuda cuda, Rows<const T> x, const DropoutOptions& options, Rows<T> y);
 
 }  // namespace turbogr::ops::kernels

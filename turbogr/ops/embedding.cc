@@ -9,8 +9,8 @@
 namespace turbogr::ops {
 namespace {
 
-void check_groups(const char* op, const IdGroups& groups, std::int64_t rows) {
-  check_offsets(op, groups.offsets, rows);
+void check_groups(const Context& ctx, const char* op, const IdGroups& groups, std::int64_t rows) {
+  check_offsets(ctx, op, groups.offsets, rows);
   check_vector(op, "unique", groups.unique, groups.offsets.shape[0] - 1);
   check_vector(op, "positions", groups.positions, rows);
 }
@@ -28,8 +28,20 @@ std::int64_t dedup_ids(const Context& ctx, View<const std::int64_t, 1> ids,
   check_vector("dedup_ids", "positions", output.positions, count);
   check_vector("dedup_ids", "inverse", output.inverse, count);
   std::int64_t num_unique = 0;
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) { num_unique = kernels::dedup_ids(device, ids, output); });
   return num_unique;
+}
+
+std::size_t dedup_ids_workspace_bytes(const Context& ctx, std::int64_t num_ids) {
+  std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) { bytes = kernels::dedup_ids_workspace_bytes(device, num_ids); });
+  return bytes;
+}
+
+std::size_t kernels::dedup_ids_workspace_bytes(Cpu, std::int64_t num_ids) {
+  return ops::dedup_ids_workspace_bytes(num_ids);
 }
 
 std::size_t dedup_ids_workspace_bytes(std::int64_t num_ids) {
@@ -44,6 +56,7 @@ void gather_rows(const Context& ctx, Rows<const T> table,
   check_rows("gather_rows", "table", table, table.rows, table.cols);
   check_vector("gather_rows", "ids", ids, ids.shape[0]);
   check_rows("gather_rows", "out", out, ids.shape[0], table.cols);
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx,
             [&](auto device) { kernels::gather_rows<T, Out, Index>(device, table, ids, out); });
 }
@@ -51,8 +64,9 @@ void gather_rows(const Context& ctx, Rows<const T> table,
 template <class T>
 void sum_duplicate_rows(const Context& ctx, Rows<const T> drows, const IdGroups& groups,
                         Rows<Accum<T>> dunique) {
-  check_groups("sum_duplicate_rows", groups, drows.rows);
+  check_groups(ctx, "sum_duplicate_rows", groups, drows.rows);
   check_rows("sum_duplicate_rows", "dunique", dunique, groups.unique.shape[0], drows.cols);
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     kernels::sum_groups<T>(device, drows, groups, /*scatter=*/false, dunique);
   });
@@ -61,21 +75,34 @@ void sum_duplicate_rows(const Context& ctx, Rows<const T> drows, const IdGroups&
 template <class T>
 void scatter_add_rows(const Context& ctx, Rows<const T> drows, const IdGroups& groups,
                       Rows<Accum<T>> dtable) {
-  check_groups("scatter_add_rows", groups, drows.rows);
+  check_groups(ctx, "scatter_add_rows", groups, drows.rows);
   check_rows("scatter_add_rows", "dtable", dtable, dtable.rows, drows.cols);
   const std::int64_t num_unique = groups.unique.shape[0];
   // Ascending and not negative, so the last one speaks for all.
-  TGR_CHECK(num_unique == 0 || groups.unique(num_unique - 1) < dtable.rows, "scatter_add_rows: id ",
-            num_unique == 0 ? 0 : groups.unique(num_unique - 1), " for a table of ", dtable.rows,
-            " rows; ids must be below the table's size");
+  TGR_CHECK(ctx.device() != Device::kCpu || num_unique == 0 ||
+                groups.unique(num_unique - 1) < dtable.rows,
+            "scatter_add_rows: id ", num_unique == 0 ? 0 : groups.unique(num_unique - 1),
+            " for a table of ", dtable.rows, " rows; ids must be below the table's size");
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     kernels::sum_groups<T>(device, drows, groups, /*scatter=*/true, dtable);
   });
 }
 
-#define TGR_INSTANTIATE(T)                                                            \
-  template void sum_duplicate_rows<T>(const Context&, Rows<const T>, const IdGroups&, \
-                                      Rows<Accum<T>>);                                \
+template <class T>
+std::size_t sum_groups_workspace_bytes(const Context& ctx, std::int64_t rows, std::int64_t width) {
+  std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::sum_groups_workspace_bytes<T>(device, rows, width);
+  });
+  return bytes;
+}
+
+#define TGR_INSTANTIATE(T)                                                                        \
+  template std::size_t sum_groups_workspace_bytes<T>(const Context&, std::int64_t, std::int64_t); \
+  template void sum_duplicate_rows<T>(const Context&, Rows<const T>, const IdGroups&,             \
+                                      Rows<Accum<T>>);                                            \
   template void scatter_add_rows<T>(const Context&, Rows<const T>, const IdGroups&, Rows<Accum<T>>);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)

@@ -38,14 +38,17 @@ struct DedupOutput {
   }
 };
 
-// Returns U. Ids must not be negative; there may be at most 2^31 - 1 of them.
+// Returns U. Ids must not be negative; there may be at most 2^31 - 1 of them. On a GPU it waits for
+// the device, since U is a number of the host's; ids are not checked there.
 std::int64_t dedup_ids(const Context& ctx, View<const std::int64_t, 1> ids,
                        const DedupOutput& output);
-std::size_t dedup_ids_workspace_bytes(std::int64_t num_ids);
+std::size_t dedup_ids_workspace_bytes(const Context& ctx, std::int64_t num_ids);
+std::size_t dedup_ids_workspace_bytes(std::int64_t num_ids);  // on a CPU
 
 // out(i) = table(ids(i)), converted to Out: the table's own format, or bf16 from f32.
 //   table [V, D]    ids [N], int64 or int32 (an inverse)    out [N, D]
-// An id outside [0, V) is an Error naming the first such position, and nothing is written.
+// An id outside [0, V) is an Error naming the first such position, and nothing is written; a GPU
+// does not look and leaves that row of out as it was.
 template <class T, class Out = T, class Index = std::int64_t>
 void gather_rows(const Context& ctx, Rows<const T> table,
                  std::type_identity_t<View<const Index, 1>> ids,
@@ -62,5 +65,9 @@ void sum_duplicate_rows(const Context& ctx, Rows<const T> drows, const IdGroups&
 template <class T>
 void scatter_add_rows(const Context& ctx, Rows<const T> drows, const IdGroups& groups,
                       Rows<Accum<T>> dtable);
+
+// Of either of the two for N rows; nothing on a CPU.
+template <class T>
+std::size_t sum_groups_workspace_bytes(const Context& ctx, std::int64_t rows, std::int64_t width);
 
 }  // namespace turbogr::ops

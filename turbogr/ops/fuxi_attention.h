@@ -10,6 +10,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/attention_plan.h"
 #include "turbogr/ops/attention_types.h"
 
 namespace turbogr::ops {
@@ -19,6 +20,7 @@ struct FuxiAttentionOptions {
   double alpha = 1;        // scale of q . k
   double norm_length = 1;  // one constant for the run, above 0
   AttentionMask mask;
+  const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
 };
 
 // q, k [N, H * dq], v [N, H * dv], out [N, H * 3 * dv]; 1 <= dq, dv <= 256. The tables are the maps

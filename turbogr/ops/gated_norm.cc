@@ -29,6 +29,7 @@ void gated_norm(const Context& ctx, Rows<const T> x, Rows<const T> gate,
                 const NormStatistics<Accum<T>>& statistics) {
   check_gated_norm<T>("gated_norm", x, gate, options, {statistics.mean, statistics.rstd});
   check_rows("gated_norm", "y", y, x.rows, options.concat ? 3 * x.cols : x.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::norm<T>(device, x, gate, options, output_of(options), y, statistics);
   });
@@ -46,6 +47,7 @@ void gated_norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> gate
   check_rows(op, "dgate", gradients.dgate, x.rows, x.cols);
   if (gradients.dweight.data != nullptr) check_vector(op, "dweight", gradients.dweight, x.cols);
   if (gradients.dbias.data != nullptr) check_vector(op, "dbias", gradients.dbias, x.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::norm_backward<T>(device, x, gate, dy, {}, options, output_of(options), statistics,
                               gradients);
@@ -54,7 +56,10 @@ void gated_norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> gate
 
 template <class T>
 std::size_t gated_norm_workspace_bytes(const Context& ctx, std::int64_t cols) {
-  return kernels::norm_workspace_bytes<T>(cols, ctx.threads());
+  std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { bytes = kernels::norm_workspace_bytes<T>(device, cols); });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \

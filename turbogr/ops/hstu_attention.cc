@@ -12,7 +12,8 @@ namespace {
 template <class T>
 AttentionProblem<T> problem_of(Jagged<const T> q, Rows<const T> k, Rows<const T> v,
                                const AttentionBias<T>& bias, const HstuAttentionOptions& options) {
-  return {q, k, v, bias, options.heads, options.alpha, options.norm_length, options.mask};
+  return {q,           k, v, bias, options.heads, options.alpha, options.norm_length, options.mask,
+          options.plan};
 }
 
 }  // namespace
@@ -21,9 +22,10 @@ template <class T>
 void hstu_attention(const Context& ctx, Jagged<const T> q, Rows<const T> k, Rows<const T> v,
                     const AttentionBias<T>& bias, const HstuAttentionOptions& options,
                     Rows<T> out) {
-  check_attention_inputs("hstu_attention", q, k, v, bias, options.heads, options.alpha,
-                         options.norm_length, options.mask);
+  check_attention_inputs("hstu_attention", ctx.device(), q, k, v, bias, options.heads,
+                         options.alpha, options.norm_length, options.mask);
   check_rows("hstu_attention", "out", out, q.tokens(), v.cols);
+  const SectionScope section = section_scope(ctx, Section::kAttentionForward);
   on_device(ctx, [&](auto device) {
     kernels::hstu_attention<T>(device, problem_of(q, k, v, bias, options), out);
   });
@@ -35,10 +37,11 @@ void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T
                              const HstuAttentionOptions& options, Rows<const T> dout, Rows<T> dq,
                              Rows<T> dk, Rows<T> dv, const AttentionBiasGradient<T>& dbias) {
   constexpr const char* kOp = "hstu_attention_backward";
-  check_attention_inputs(kOp, q, k, v, bias, options.heads, options.alpha, options.norm_length,
-                         options.mask);
+  check_attention_inputs(kOp, ctx.device(), q, k, v, bias, options.heads, options.alpha,
+                         options.norm_length, options.mask);
   check_rows(kOp, "dout", dout, q.tokens(), v.cols);
   check_attention_gradients(kOp, q, v, bias, dq, dk, dv, dbias);
+  const SectionScope section = section_scope(ctx, Section::kAttentionBackward);
   on_device(ctx, [&](auto device) {
     kernels::hstu_attention_backward<T>(device, problem_of(q, k, v, bias, options), dout,
                                         {dq, dk, dv, dbias});
@@ -47,12 +50,22 @@ void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T
 
 template <class T>
 std::size_t hstu_attention_workspace_bytes(const AttentionShape& shape) {
+  if constexpr (kWithCuda) {
+    if (shape.device == Device::kCuda) {
+      return kernels::attention_workspace_bytes<T>(AttentionKind::kHstu, shape, false);
+    }
+  }
   if (std::is_same_v<T, double>) return 0;
   return attention_workspace_bytes(shape, TableRole::kBias);
 }
 
 template <class T>
 std::size_t hstu_attention_backward_workspace_bytes(const AttentionShape& shape) {
+  if constexpr (kWithCuda) {
+    if (shape.device == Device::kCuda) {
+      return kernels::attention_workspace_bytes<T>(AttentionKind::kHstu, shape, true);
+    }
+  }
   if (std::is_same_v<T, double>) return 0;
   return attention_backward_workspace_bytes(shape, TableRole::kBias);
 }

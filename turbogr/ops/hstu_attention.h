@@ -11,6 +11,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/attention_plan.h"
 #include "turbogr/ops/attention_types.h"
 
 namespace turbogr::ops {
@@ -20,6 +21,7 @@ struct HstuAttentionOptions {
   double alpha = 1;        // scale of q . k
   double norm_length = 1;  // one constant for the run, above 0
   AttentionMask mask;
+  const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
 };
 
 // q, k [N, H * dq], v, out [N, H * dv]; head h is columns h * d up to (h + 1) * d, 1 <= d <= 256.

@@ -9,22 +9,24 @@ namespace turbogr::ops {
 namespace {
 
 template <class T>
-void check_jagged(const char* op, const char* name, Jagged<T> x, std::int64_t batch,
-                  std::int64_t width) {
-  check_offsets(op, x.offsets, x.tokens());
+void check_jagged(const Context& ctx, const char* op, const char* name, Jagged<T> x,
+                  std::int64_t batch, std::int64_t width) {
+  check_offsets(ctx, op, x.offsets, x.tokens());
   TGR_CHECK(x.batch() == batch, op, ": ", name, " has ", x.batch(), " sequences; wanted ", batch);
   check_rows(op, name, x.values, x.tokens(), width);
 }
 
-void check_sum(const char* op, Offsets a, Offsets b, Offsets whole) {
+void check_sum(const Context& ctx, const char* op, Offsets a, Offsets b, Offsets whole) {
+  if (ctx.device() != Device::kCpu) return;
   for (std::int64_t s = 0; s < whole.shape[0]; ++s) {
     TGR_CHECK(whole(s) == a(s) + b(s), op, ": offset ", s, " of the joined batch is ", whole(s),
               " for parts at ", a(s), " and ", b(s), "; make it with concat_offsets");
   }
 }
 
-void check_last_k(const char* op, Offsets x, std::int64_t k, Offsets out) {
+void check_last_k(const Context& ctx, const char* op, Offsets x, std::int64_t k, Offsets out) {
   TGR_CHECK(k >= 0, op, ": k is ", k, "; it must not be negative");
+  if (ctx.device() != Device::kCpu) return;
   for (std::int64_t s = 0; s + 1 < x.shape[0]; ++s) {
     const std::int64_t wanted = std::min(k, x(s + 1) - x(s));
     TGR_CHECK(out(s + 1) - out(s) == wanted, op, ": sequence ", s, " keeps ", out(s + 1) - out(s),
@@ -33,10 +35,11 @@ void check_last_k(const char* op, Offsets x, std::int64_t k, Offsets out) {
 }
 
 template <class T, class U>
-void check_padded(const char* op, Jagged<T> x, View<U, 3> padded) {
-  check_jagged(op, "the jagged side", x, padded.shape[0], padded.shape[2]);
+void check_padded(const Context& ctx, const char* op, Jagged<T> x, View<U, 3> padded) {
+  check_jagged(ctx, op, "the jagged side", x, padded.shape[0], padded.shape[2]);
   TGR_CHECK(padded.data != nullptr || padded.size() == 0, op,
             ": the padded side has no memory; give it a buffer");
+  if (ctx.device() != Device::kCpu) return;
   for (std::int64_t s = 0; s < x.batch(); ++s) {
     const std::int64_t length = x.offsets(s + 1) - x.offsets(s);
     TGR_CHECK(length <= padded.shape[1], op, ": sequence ", s, " has ", length,
@@ -59,20 +62,21 @@ std::int64_t offsets_from_lengths(const Context&, View<const std::int64_t, 1> le
   return offsets(lengths.shape[0]);
 }
 
-std::int64_t concat_offsets(const Context&, Offsets a, Offsets b, View<std::int64_t, 1> offsets) {
+std::int64_t concat_offsets(const Context& ctx, Offsets a, Offsets b,
+                            View<std::int64_t, 1> offsets) {
   check_vector("concat_offsets", "b", b, a.shape[0]);
   check_vector("concat_offsets", "offsets", offsets, a.shape[0]);
-  check_offsets("concat_offsets", a, a.shape[0] > 0 ? a(a.shape[0] - 1) : 0);
-  check_offsets("concat_offsets", b, b(b.shape[0] - 1));
+  check_offsets(ctx, "concat_offsets", a, a.shape[0] > 0 ? a(a.shape[0] - 1) : 0);
+  check_offsets(ctx, "concat_offsets", b, b(b.shape[0] - 1));
   for (std::int64_t s = 0; s < a.shape[0]; ++s) offsets(s) = a(s) + b(s);
   return offsets(a.shape[0] - 1);
 }
 
-std::int64_t last_k_offsets(const Context&, Offsets x, std::int64_t k,
+std::int64_t last_k_offsets(const Context& ctx, Offsets x, std::int64_t k,
                             View<std::int64_t, 1> offsets) {
   TGR_CHECK(k >= 0, "last_k_offsets: k is ", k, "; it must not be negative");
   check_vector("last_k_offsets", "offsets", offsets, x.shape[0]);
-  check_offsets("last_k_offsets", x, x.shape[0] > 0 ? x(x.shape[0] - 1) : 0);
+  check_offsets(ctx, "last_k_offsets", x, x.shape[0] > 0 ? x(x.shape[0] - 1) : 0);
   offsets(0) = 0;
   for (std::int64_t s = 0; s + 1 < x.shape[0]; ++s) {
     offsets(s + 1) = offsets(s) + std::min(k, x(s + 1) - x(s));
@@ -82,47 +86,47 @@ std::int64_t last_k_offsets(const Context&, Offsets x, std::int64_t k,
 
 template <class T>
 void jagged_concat(const Context& ctx, Jagged<const T> a, Jagged<const T> b, Jagged<T> out) {
-  check_jagged("jagged_concat", "a", a, out.batch(), out.width());
-  check_jagged("jagged_concat", "b", b, out.batch(), out.width());
-  check_jagged("jagged_concat", "out", out, out.batch(), out.width());
-  check_sum("jagged_concat", a.offsets, b.offsets, out.offsets);
+  check_jagged(ctx, "jagged_concat", "a", a, out.batch(), out.width());
+  check_jagged(ctx, "jagged_concat", "b", b, out.batch(), out.width());
+  check_jagged(ctx, "jagged_concat", "out", out, out.batch(), out.width());
+  check_sum(ctx, "jagged_concat", a.offsets, b.offsets, out.offsets);
   on_device(ctx, [&](auto device) { kernels::jagged_concat<T>(device, a, b, out); });
 }
 
 template <class T>
 void jagged_split(const Context& ctx, Jagged<const T> x, Jagged<T> a, Jagged<T> b) {
-  check_jagged("jagged_split", "x", x, x.batch(), x.width());
-  check_jagged("jagged_split", "a", a, x.batch(), x.width());
-  check_jagged("jagged_split", "b", b, x.batch(), x.width());
-  check_sum("jagged_split", a.offsets, b.offsets, x.offsets);
+  check_jagged(ctx, "jagged_split", "x", x, x.batch(), x.width());
+  check_jagged(ctx, "jagged_split", "a", a, x.batch(), x.width());
+  check_jagged(ctx, "jagged_split", "b", b, x.batch(), x.width());
+  check_sum(ctx, "jagged_split", a.offsets, b.offsets, x.offsets);
   on_device(ctx, [&](auto device) { kernels::jagged_split<T>(device, x, a, b); });
 }
 
 template <class T>
 void last_k_rows(const Context& ctx, Jagged<const T> x, std::int64_t k, Jagged<T> out) {
-  check_jagged("last_k_rows", "x", x, x.batch(), x.width());
-  check_jagged("last_k_rows", "out", out, x.batch(), x.width());
-  check_last_k("last_k_rows", x.offsets, k, out.offsets);
+  check_jagged(ctx, "last_k_rows", "x", x, x.batch(), x.width());
+  check_jagged(ctx, "last_k_rows", "out", out, x.batch(), x.width());
+  check_last_k(ctx, "last_k_rows", x.offsets, k, out.offsets);
   on_device(ctx, [&](auto device) { kernels::last_k_rows<T>(device, x, out); });
 }
 
 template <class T>
 void last_k_rows_backward(const Context& ctx, Jagged<const T> dout, std::int64_t k, Jagged<T> dx) {
-  check_jagged("last_k_rows_backward", "dx", dx, dx.batch(), dx.width());
-  check_jagged("last_k_rows_backward", "dout", dout, dx.batch(), dx.width());
-  check_last_k("last_k_rows_backward", dx.offsets, k, dout.offsets);
+  check_jagged(ctx, "last_k_rows_backward", "dx", dx, dx.batch(), dx.width());
+  check_jagged(ctx, "last_k_rows_backward", "dout", dout, dx.batch(), dx.width());
+  check_last_k(ctx, "last_k_rows_backward", dx.offsets, k, dout.offsets);
   on_device(ctx, [&](auto device) { kernels::last_k_rows_backward<T>(device, dout, dx); });
 }
 
 template <class T>
 void to_padded(const Context& ctx, Jagged<const T> x, View<T, 3> out) {
-  check_padded("to_padded", x, out);
+  check_padded(ctx, "to_padded", x, out);
   on_device(ctx, [&](auto device) { kernels::to_padded<T>(device, x, out); });
 }
 
 template <class T>
 void from_padded(const Context& ctx, View<const T, 3> x, Jagged<T> out) {
-  check_padded("from_padded", out, x);
+  check_padded(ctx, "from_padded", out, x);
   on_device(ctx, [&](auto device) { kernels::from_padded<T>(device, x, out); });
 }
 

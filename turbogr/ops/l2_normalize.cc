@@ -19,6 +19,7 @@ void l2_normalize(const Context& ctx, Rows<const T> x, const L2NormalizeOptions&
   check_rows("l2_normalize", "x", x, x.rows, x.cols);
   check_rows("l2_normalize", "y", y, x.rows, x.cols);
   check_vector("l2_normalize", "inverse", inverse, x.rows);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::l2_normalize<T>(device, x, options, y, inverse); });
 }
 
@@ -31,6 +32,7 @@ void l2_normalize_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy
   check_rows("l2_normalize_backward", "dy", dy, x.rows, x.cols);
   check_rows("l2_normalize_backward", "dx", dx, x.rows, x.cols);
   check_vector("l2_normalize_backward", "inverse", inverse, x.rows);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::l2_normalize_backward<T>(device, x, dy, inverse, options, dx);
   });

@@ -15,9 +15,12 @@ PackedWeight<T>::PackedWeight(const Context& ctx, std::int64_t inputs, std::int6
   state.inputs = inputs;
   state.outputs = outputs;
   state.simd = ctx.simd();
-  if constexpr (std::is_same_v<T, double>) {
-    state.forward = Tensor(DType::kF64, {inputs, outputs});
-  } else {
+  state.device = ctx.device();
+  if (std::is_same_v<T, double> || ctx.device() == Device::kCuda) {
+    state.forward = Tensor(dtype_of<T>(), {inputs, outputs}, ctx.device());
+    return;
+  }
+  if constexpr (!std::is_same_v<T, double>) {
     const bool widened = std::is_same_v<T, bf16> && ctx.simd() < SimdLevel::kAvx512Bf16;
     state.compute = widened ? DType::kF32 : dtype_of<T>();
     state.forward_product.emplace(dtype_of<T>(), state.compute, inputs, outputs, outputs, 1);
@@ -63,6 +66,9 @@ namespace {
 template <class T>
 void check_weight(const char* op, const Context& ctx, const PackedWeight<T>& weight) {
   TGR_CHECK(weight.state().packed, op, ": the weight holds no values yet; call pack first");
+  TGR_CHECK(weight.state().device == ctx.device(), op, ": the weight is on ",
+            name_of(weight.state().device), " and the context runs on ", name_of(ctx.device()),
+            "; make both from one context");
   TGR_CHECK(weight.state().simd == ctx.simd(), op, ": the weight was packed for ",
             name_of(weight.state().simd), " and the context runs ", name_of(ctx.simd()),
             "; make both from one context");
@@ -84,12 +90,18 @@ void linear(const Context& ctx, Rows<const T> x, const PackedWeight<T>& weight,
   }
   if (z.data != nullptr) check_rows("linear", "z", z, x.rows, weight.outputs());
   if (x.rows == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kGemm);
   on_device(ctx,
             [&](auto device) { kernels::linear<T>(device, x, weight.state(), options, y, z); });
 }
 
 template <class T>
 std::size_t linear_workspace_bytes(const Context& ctx, const PackedWeight<T>& weight) {
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) {
+      return kernels::linear_workspace_bytes_cuda<T>(weight.outputs());
+    }
+  }
   return kernels::linear_workspace_bytes<T>(weight.state(), ctx.threads());
 }
 
@@ -114,6 +126,7 @@ void linear_backward(const Context& ctx, Rows<const T> x, const PackedWeight<T>&
     check_vector("linear_backward", "db", gradients.db, weight.outputs());
   }
   if (x.rows == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kGemm);
   on_device(ctx, [&](auto device) {
     kernels::linear_backward<T>(device, x, weight.state(), dy, options, gradients);
   });
@@ -122,6 +135,11 @@ void linear_backward(const Context& ctx, Rows<const T> x, const PackedWeight<T>&
 template <class T>
 std::size_t linear_backward_workspace_bytes(const Context& ctx, const PackedWeight<T>& weight,
                                             std::int64_t rows) {
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) {
+      return kernels::linear_backward_workspace_bytes_cuda<T>(weight.outputs(), rows);
+    }
+  }
   return kernels::linear_backward_workspace_bytes<T>(weight.state(), rows, ctx.threads());
 }
 

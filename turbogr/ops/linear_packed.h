@@ -5,7 +5,7 @@
 
 #include "turbogr/core/tensor.h"
 #include "turbogr/ops/linear.h"
-#include "turbogr/ops/linear_dnnl.h"
+#include "turbogr/ops/linear_products.h"
 
 namespace turbogr::ops {
 
@@ -14,8 +14,9 @@ struct PackedWeight<T>::State {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
   SimdLevel simd = SimdLevel::kPortable;
+  Device device = Device::kCpu;
   bool packed = false;
-  Tensor forward;     // of x W; f64: W itself, and nothing else is used
+  Tensor forward;     // of x W; in f64 and on a GPU W itself, and nothing else is used
   Tensor transposed;  // of dz W^T
   DType compute = DType::kF32;
   std::optional<PackedProduct> forward_product;

@@ -23,6 +23,7 @@ void norm(const Context& ctx, Rows<const T> x, const NormOptions<T>& options, Ro
   check_rows("norm", "x", x, x.rows, x.cols);
   check_rows("norm", "y", y, x.rows, x.cols);
   check_norm<T>("norm", options, {statistics.mean, statistics.rstd}, x.rows, x.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::norm<T>(device, x, {}, {.norm = options}, kernels::NormOutput::kPlain, y, statistics);
   });
@@ -45,6 +46,7 @@ void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
   if (gradients.dbias.data != nullptr) {
     check_vector("norm_backward", "dbias", gradients.dbias, x.cols);
   }
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::norm_backward<T>(
         device, x, {}, dy, gradients.residual, {.norm = options}, kernels::NormOutput::kPlain,
@@ -54,7 +56,10 @@ void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
 
 template <class T>
 std::size_t norm_workspace_bytes(const Context& ctx, std::int64_t cols) {
-  return kernels::norm_workspace_bytes<T>(cols, ctx.threads());
+  std::size_t bytes = 0;
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { bytes = kernels::norm_workspace_bytes<T>(device, cols); });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                        \

@@ -201,7 +201,8 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
 }
 
 template <class T>
-std::size_t norm_workspace_bytes(std::int64_t cols, int threads) {
+std::size_t norm_workspace_bytes(Cpu cpu, std::int64_t cols) {
+  const std::int64_t threads = cpu.pool.size();
   return workspace_bytes_of<float>(threads * factor_count(cols)) +
          workspace_bytes_of<Accum<T>>(threads * cols) + ParameterSums<Accum<T>>::bytes(cols);
 }
@@ -212,10 +213,10 @@ std::size_t norm_workspace_bytes(std::int64_t cols, int threads) {
   template void norm_backward<T>(                                                                  \
       Cpu, Rows<const T>, Rows<const T>, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, \
       NormOutput, const NormStatistics<const Accum<T>>&, const GatedNormGradients<T>&);            \
-  template std::size_t norm_workspace_bytes<T>(std::int64_t, int);
+  template std::size_t norm_workspace_bytes<T>(Cpu, std::int64_t);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE
-template std::size_t norm_workspace_bytes<double>(std::int64_t, int);
+template std::size_t norm_workspace_bytes<double>(Cpu, std::int64_t);
 
 }  // namespace turbogr::ops::kernels

@@ -12,6 +12,9 @@ enum class NormOutput : std::uint8_t { kPlain, kGated, kConcat };
 template <class T>
 void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
           NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
+template <class T>
+void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
+          NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
 
 // The residual is empty unless plain.
 template <class T>
@@ -19,8 +22,15 @@ void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> d
                    Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
                    const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients);
+template <class T>
+void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
+                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
+                   const NormStatistics<const Accum<T>>& statistics,
+                   const GatedNormGradients<T>& gradients);
 
 template <class T>
-std::size_t norm_workspace_bytes(std::int64_t cols, int threads);
+std::size_t norm_workspace_bytes(Cpu cpu, std::int64_t cols);
+template <class T>
+std::size_t norm_workspace_bytes(Cuda cuda, std::int64_t cols);
 
 }  // namespace turbogr::ops::kernels

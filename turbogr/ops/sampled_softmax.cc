@@ -67,6 +67,7 @@ void forward(const Context& ctx, const char* op, const SoftmaxProblem<T>& proble
   check_vector(op, "loss", output.loss, problem.tokens());
   check_vector(op, "log_sum_exp", output.log_sum_exp, problem.tokens());
   if (problem.tokens() == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) { kernels::softmax<T>(device, problem, output); });
 }
 
@@ -80,6 +81,7 @@ void backward(const Context& ctx, const char* op, const SoftmaxProblem<T>& probl
   check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
   check_rows(op, "ditems", ditems, problem.inputs.items.rows, problem.width());
   if (problem.tokens() == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) {
     kernels::softmax_backward<T>(device, problem, log_sum_exp, dloss, dquery, ditems);
   });

@@ -34,9 +34,15 @@ struct SoftmaxProblem {
 
 template <class T>
 void softmax(Cpu cpu, const SoftmaxProblem<T>& problem, const SoftmaxOutput<T>& output);
+template <class T>
+void softmax(Cuda cuda, const SoftmaxProblem<T>& problem, const SoftmaxOutput<T>& output);
 
 template <class T>
 void softmax_backward(Cpu cpu, const SoftmaxProblem<T>& problem,
+                      View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
+                      Rows<T> dquery, Rows<Accum<T>> ditems);
+template <class T>
+void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                       View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                       Rows<T> dquery, Rows<Accum<T>> ditems);
 

@@ -9,6 +9,7 @@ template <class T>
 void silu(const Context& ctx, Rows<const T> x, Rows<T> y) {
   check_rows("silu", "x", x, x.rows, x.cols);
   check_rows("silu", "y", y, x.rows, x.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::silu<T>(device, x, y); });
 }
 
@@ -17,6 +18,7 @@ void silu_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy, Rows<T
   check_rows("silu_backward", "x", x, x.rows, x.cols);
   check_rows("silu_backward", "dy", dy, x.rows, x.cols);
   check_rows("silu_backward", "dx", dx, x.rows, x.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::silu_backward<T>(device, x, dy, dx); });
 }
 

@@ -10,6 +10,7 @@ void swiglu(const Context& ctx, Rows<const T> a, Rows<const T> b, Rows<T> y) {
   check_rows("swiglu", "a", a, a.rows, a.cols);
   check_rows("swiglu", "b", b, a.rows, a.cols);
   check_rows("swiglu", "y", y, a.rows, a.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::swiglu<T>(device, a, b, y); });
 }
 
@@ -21,6 +22,7 @@ void swiglu_backward(const Context& ctx, Rows<const T> a, Rows<const T> b, Rows<
   check_rows("swiglu_backward", "dy", dy, a.rows, a.cols);
   check_rows("swiglu_backward", "da", da, a.rows, a.cols);
   check_rows("swiglu_backward", "db", db, a.rows, a.cols);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) { kernels::swiglu_backward<T>(device, a, b, dy, da, db); });
 }
 

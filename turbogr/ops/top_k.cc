@@ -28,7 +28,7 @@ void check_inputs(const Context& ctx, const char* op, const RetrievalInputs<T>& 
   }
   if (in.excluded_offsets.data != nullptr) {
     check_vector(op, "excluded_offsets", in.excluded_offsets, queries + 1);
-    check_offsets(op, in.excluded_offsets, in.excluded.shape[0]);
+    check_offsets(ctx, op, in.excluded_offsets, in.excluded.shape[0]);
     check_ids(ctx, op, "excluded", in.excluded, in.table.rows);
   }
   if (in.target.data != nullptr) {

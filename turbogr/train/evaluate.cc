@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
+#include "turbogr/ops/convert.h"
 #include "turbogr/ops/top_k.h"
 
 namespace turbogr::train {
@@ -16,19 +17,30 @@ namespace {
 using data::Batch;
 using model::first_rows;
 
-// 1 / max(|row|, eps) of every row.
+constexpr double kShortest = 1e-6;  // of a vector that is scaled to length one
+
+// Device memory for an evaluation batch, and the host's side of it.
 template <class T>
-void fill_inverse_norms(const Context& ctx, Rows<const T> rows, View<float, 1> inverse) {
-  parallel_ranges(ctx.pool(), rows.rows, 256, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      double squares = 0;
-      for (std::int64_t c = 0; c < rows.cols; ++c) {
-        const double value = convert<float>(rows(r, c));
-        squares += value * value;
-      }
-      inverse(r) = static_cast<float>(1 / std::max(std::sqrt(squares), 1e-6));
-    }
-  });
+struct Query {
+  Tensor vectors, inverse, targets, excluded, offsets, ranks;
+
+  // Grows to hold the batch; host data is copied in.
+  void fit(const Context& ctx, std::int64_t users, std::int64_t width) {
+    if (inverse.size() >= users) return;
+    vectors = Tensor(dtype_of<T>(), {users, width}, ctx.device());
+    inverse = Tensor(DType::kF32, {users}, ctx.device());
+    ranks = Tensor(DType::kI64, {users}, ctx.device());
+  }
+};
+
+// The values where the context's device can read them.
+View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
+                                       Tensor& memory) {
+  if (ctx.device() == Device::kCpu) return data::view_of(values);
+  const auto count = static_cast<std::int64_t>(values.size());
+  if (memory.size() < count) memory = Tensor(DType::kI64, {count}, ctx.device());
+  if (count > 0) copy_bytes(ctx, memory.data(), values.data(), values.size() * sizeof(values[0]));
+  return {memory.view<std::int64_t, 1>().data, {count}};
 }
 
 }  // namespace
@@ -59,20 +71,17 @@ std::vector<std::pair<std::string, double>> RankingMetrics::figures() const {
 
 template <class T>
 ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& table)
-    : inverse_norms_(DType::kF32, {table.rows()}) {
+    : inverse_norms_(DType::kF32, {table.rows()}, ctx.device()) {
   if constexpr (std::is_same_v<T, float>) {
     rows_ = table.weights();
   } else {
-    rounded_ = Tensor(dtype_of<T>(), {table.rows(), table.width()});
-    rows_ = rounded_.view<T, 2>();
+    rounded_ = Tensor(dtype_of<T>(), {table.rows(), table.width()}, ctx.device());
     const View<T, 2> out = rounded_.view<T, 2>();
     const View<const float, 2> from = table.weights();
-    parallel_ranges(ctx.pool(), out.size(), 1 << 16,
-                    [&](std::int64_t begin, std::int64_t end, int) {
-                      for (std::int64_t i = begin; i < end; ++i) out.data[i] = T(from.data[i]);
-                    });
+    ops::convert_values<T, float>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
+    rows_ = out;
   }
-  fill_inverse_norms<T>(ctx, rows_, inverse_norms_.view<float, 1>());
+  ops::inverse_norms<T>(ctx, rows_, kShortest, inverse_norms_.view<float, 1>());
 }
 
 template <class T>
@@ -81,34 +90,35 @@ RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::
   const ItemVectors<T> items(ctx, trainer.table());
   RankingMetrics metrics(cutoffs);
   Batch batch;
-  Tensor vectors, inverse;
+  Query<T> query;
   std::vector<std::int64_t> targets, ranks;
   while (loader.next(batch)) {
     const std::int64_t users = batch.num_sequences();
-    if (vectors.size() < users * trainer.table().width()) {
-      vectors = Tensor(dtype_of<T>(), {users, trainer.table().width()});
-      inverse = Tensor(DType::kF32, {users});
-    }
-    trainer.last_vectors(ctx, batch, first_rows<T>(vectors, users));
+    query.fit(ctx, users, trainer.table().width());
+    const Rows<T> vectors = first_rows<T>(query.vectors, users);
+    trainer.last_vectors(ctx, batch, vectors);
     targets.resize(static_cast<std::size_t>(users));
     ranks.resize(static_cast<std::size_t>(users));
     for (std::size_t b = 0; b < targets.size(); ++b) {
       targets[b] = batch.targets[static_cast<std::size_t>(batch.offsets[b + 1] - 1)];
     }
-    const View<float, 1> inverse_norms = model::first_values<float>(inverse, users);
-    fill_inverse_norms<T>(ctx, first_rows<T>(std::as_const(vectors), users), inverse_norms);
+    const View<float, 1> inverse_norms = model::first_values<float>(query.inverse, users);
+    ops::inverse_norms<T>(ctx, vectors, kShortest, inverse_norms);
     ctx.workspace().reserve(
         ops::top_k_workspace_bytes(ctx, users, trainer.table().width(),
                                    static_cast<std::int64_t>(batch.seen_items.size()), 0));
+    const View<std::int64_t, 1> found = model::first_values<std::int64_t>(query.ranks, users);
     ops::rank_of_target<T>(ctx,
-                           {.query = first_rows<T>(std::as_const(vectors), users),
+                           {.query = vectors,
                             .table = items.rows(),
                             .query_inverse_norms = inverse_norms,
                             .table_inverse_norms = items.inverse_norms(),
-                            .excluded = data::view_of(batch.seen_items),
-                            .excluded_offsets = data::view_of(batch.seen_offsets),
-                            .target = data::view_of(targets)},
-                           {ranks.data(), {users}});
+                            .excluded = on_context(ctx, batch.seen_items, query.excluded),
+                            .excluded_offsets = on_context(ctx, batch.seen_offsets, query.offsets),
+                            .target = on_context(ctx, targets, query.targets)},
+                           found);
+    copy_bytes(ctx, ranks.data(), found.data, ranks.size() * sizeof(ranks[0]));
+    synchronize(ctx);
     for (const std::int64_t rank : ranks) {
       if (max_users == 0 || metrics.users() < max_users) metrics.add(rank);
     }

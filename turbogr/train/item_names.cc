@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 
 namespace turbogr::train {
 namespace {
@@ -57,8 +58,11 @@ void check_item_names(const Checkpoint& saved, const data::Store& store) {
   }
 }
 
-std::int64_t read_known_rows(const Checkpoint& saved, const data::Store& store,
-                             View<float, 2> rows) {
+std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
+                             Tensor& all_rows) {
+  const bool here = all_rows.device() == Device::kCpu;
+  Tensor staged = here ? Tensor() : to_host(ctx, all_rows);
+  const View<float, 2> rows = (here ? all_rows : staged).view<float, 2>();
   const SavedNames names(saved);
   const View<const float, 2> table = saved.view<float, 2>("items");
   TGR_CHECK(table.shape[0] == names.size() && table.shape[1] == rows.shape[1], "checkpoint '",
@@ -72,6 +76,7 @@ std::int64_t read_known_rows(const Checkpoint& saved, const data::Store& store,
                 rows.data + *index * rows.shape[1]);
     ++known;
   }
+  if (!here) copy_tensor(ctx, all_rows, staged);
   return known;
 }
 

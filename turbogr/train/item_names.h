@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/data/store.h"
 #include "turbogr/train/checkpoint.h"
@@ -25,9 +26,9 @@ class ItemNames {
 // Throws unless the checkpoint's items are the store's, in the same order.
 void check_item_names(const Checkpoint& saved, const data::Store& store);
 
-// Copies the rows of items that the checkpoint knows into `rows` [V, D]; returns how many those
-// are.
-std::int64_t read_known_rows(const Checkpoint& saved, const data::Store& store,
-                             View<float, 2> rows);
+// Copies the rows of items that the checkpoint knows into `rows` [V, D], on the context's device;
+// returns how many those are.
+std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
+                             Tensor& rows);
 
 }  // namespace turbogr::train

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
+#include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/sampled_softmax.h"
 #include "turbogr/train/negative_sampler.h"
@@ -23,6 +24,10 @@ float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); 
 // The softmax's options are the same forward and backward.
 ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
   return {.temperature = options.temperature, .normalize = true};
+}
+
+std::int64_t negatives_a_batch(const RetrievalOptions& options) {
+  return options.shared_negatives ? options.negatives : options.memory.capacity * options.negatives;
 }
 
 double largest_magnitude(const Tensor& tensor) {
@@ -42,48 +47,67 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                                       std::int64_t num_items)
     : options_(options),
       model_(ctx, options.model, options.memory),
-      table_(num_items, options.model.width, options.table_optimiser),
-      touched_(num_items) {
+      table_(num_items, options.model.width, options.table_optimiser, ctx.device()),
+      touched_(num_items),
+      // Every token touches its item, its target and its negatives, and no more rows than there
+      // are.
+      touched_capacity_(std::min(num_items, options.accumulate * (2 * options.memory.capacity +
+                                                                  negatives_a_batch(options)))),
+      feed_(ctx, feed_bytes()),
+      queue_length_(ctx.device() == Device::kCuda ? 2 : 1) {
+  const Device device = ctx.device();
   const std::int64_t n = options.memory.capacity;
   const std::int64_t width = options.model.width;
-  const std::int64_t r = options.negatives;
-  TGR_CHECK(r >= 1, "a loss over ", r, " negatives; give at least 1");
+  TGR_CHECK(options.negatives >= 1, "a loss over ", options.negatives,
+            " negatives; give at least 1");
+  std::vector<ops::UpdateSlice> slices;
   for (int i = 0; i < model_.parameters().size(); ++i) {
     Tensor& value = model_.parameters().value(i);
-    first_moments_.emplace_back(DType::kF32, value.shape());
-    second_moments_.emplace_back(DType::kF32, value.shape());
+    first_moments_.emplace_back(DType::kF32, value.shape(), device);
+    second_moments_.emplace_back(DType::kF32, value.shape(), device);
     const bool decays = options.decay_vectors || model_.parameters().spec(i).decay;
-    slices_.push_back({floats(value), floats(model_.parameters().gradient(i)),
-                       floats(first_moments_.back()), floats(second_moments_.back()), value.size(),
-                       decays ? 1.0 : 0.0});
+    slices.push_back({floats(value), floats(model_.parameters().gradient(i)),
+                      floats(first_moments_.back()), floats(second_moments_.back()), value.size(),
+                      decays ? 1.0 : 0.0});
   }
-  const std::int64_t per_batch = options.shared_negatives ? r : n * r;
-  const std::int64_t places = options.shared_negatives ? r : n * r;
+  slices_ = ops::UpdateSlices(ctx, std::move(slices));
   for (std::int64_t batch = 0; batch < options.accumulate; ++batch) {
-    negative_ids_.emplace_back(DType::kI64, std::vector{per_batch});
+    negative_ids_.emplace_back(DType::kI64, std::vector{negatives_a_batch(options)});
   }
-  // Every token touches its item, its target and its negatives, and no more rows than there are.
-  const std::int64_t rows = std::min(num_items, options.accumulate * (2 * n + per_batch));
-  positive_places_ = Tensor(DType::kI32, {n});
-  negative_places_ = Tensor(DType::kI32, {places});
-  input_places_ = Tensor(DType::kI64, {n});
-  rows_ = Tensor(dtype_of<T>(), {n, width});
-  compact_ = Tensor(dtype_of<T>(), {rows, width});
-  compact_gradient_ = Tensor(DType::kF32, {rows, width});
-  dquery_ = Tensor(dtype_of<T>(), {n, width});
-  loss_ = Tensor(DType::kF32, {n});
-  log_sum_exp_ = Tensor(DType::kF32, {n});
-  dloss_ = Tensor(DType::kF32, {n});
-  group_unique_ = Tensor(DType::kI64, {n});
-  group_offsets_ = Tensor(DType::kI64, {n + 1});
-  group_positions_ = Tensor(DType::kI32, {n});
-  group_inverse_ = Tensor(DType::kI32, {n});
+  rows_ = Tensor(dtype_of<T>(), {n, width}, device);
+  compact_ = Tensor(dtype_of<T>(), {touched_capacity_, width}, device);
+  compact_gradient_ = Tensor(DType::kF32, {touched_capacity_, width}, device);
+  dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
+  loss_ = Tensor(DType::kF32, {n}, device);
+  log_sum_exp_ = Tensor(DType::kF32, {n}, device);
+  dloss_ = Tensor(DType::kF32, {n}, device);
+  squares_ = Tensor(DType::kF64, {2}, device);
+  loss_sums_ = Tensor(DType::kF64, {options.accumulate}, device);
+  scale_ = Tensor(DType::kF64, {4}, device);
+  results_ = Tensor(DType::kF64, {queue_length_, 4},
+                    device == Device::kCuda ? Device::kPinned : Device::kCpu);
+  for (std::int64_t i = 0; i < queue_length_; ++i) {
+    result_events_.push_back(std::make_unique<Event>(ctx));
+  }
 
-  const optim::AdamWSlice touched_gradients = {.count = rows * width};
-  ctx.workspace().reserve(
-      std::max({ops::softmax_workspace_bytes(ctx, n, rows, width, options.shared_negatives ? 0 : r),
-                ops::dedup_ids_workspace_bytes(n), optim::squared_norm_workspace_bytes(slices_),
-                optim::squared_norm_workspace_bytes({&touched_gradients, 1})}));
+  const std::int64_t own = options.shared_negatives ? 0 : options.negatives;
+  ctx.workspace().reserve(std::max(
+      {ops::softmax_workspace_bytes(ctx, n, touched_capacity_, width, own),
+       ops::sum_values_workspace_bytes(ctx, n), ops::squared_sum_workspace_bytes(ctx, slices_),
+       ops::squared_sum_workspace_bytes(ctx, touched_capacity_ * width)}));
+  ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(n));
+}
+
+// What feed() and submit() take for one step.
+template <class T>
+std::size_t RetrievalTrainer<T>::feed_bytes() const {
+  const auto n = static_cast<std::size_t>(options_.memory.capacity);
+  const auto negatives = static_cast<std::size_t>(negatives_a_batch(options_));
+  // Of a token: item, two times, row key, offset, unique place, group offset; signals, place,
+  // position, inverse; its input place.
+  const std::size_t a_batch = (n + 1) * (8 * 8 + 4 * 4) + negatives * 4 + 16 * 256;
+  return a_batch * static_cast<std::size_t>(options_.accumulate) +
+         static_cast<std::size_t>(touched_capacity_) * 8 + 256;
 }
 
 template <class T>
@@ -93,13 +117,15 @@ void RetrievalTrainer<T>::initialise(const Context& ctx) {
 }
 
 template <class T>
-model::StepInput RetrievalTrainer<T>::input_of(const Batch& batch, bool training) const {
+model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& batch,
+                                               bool training) {
   model::StepInput input;
-  input.offsets = batch.offsets_view();
-  input.key_times = data::view_of(batch.key_times);
-  input.query_times = data::view_of(batch.query_times);
-  input.signals = data::view_of(batch.signals);
-  input.row_keys = data::view_of(batch.row_keys);
+  input.offsets = feed_.put(ctx, batch.offsets_view());
+  input.num_tokens = batch.num_tokens();
+  input.key_times = feed_.put(ctx, data::view_of(batch.key_times));
+  input.query_times = feed_.put(ctx, data::view_of(batch.query_times));
+  input.signals = feed_.put(ctx, data::view_of(batch.signals));
+  input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
   input.training = training;
   input.seed = options_.seed;
   input.step = static_cast<std::uint64_t>(steps_done_);
@@ -113,139 +139,170 @@ View<std::int64_t, 2> RetrievalTrainer<T>::own_negatives(std::size_t batch, std:
 
 // All batches of an update share one set of touched rows, so that their gradients meet there.
 template <class T>
-void RetrievalTrainer<T>::draw_and_mark(const Context& ctx, std::span<const Batch> batches) {
+void RetrievalTrainer<T>::draw_and_mark(const Context& host, std::span<const Batch> batches) {
   const NegativeKey key = {options_.seed, static_cast<std::uint64_t>(steps_done_)};
   touched_.clear();
   for (std::size_t b = 0; b < batches.size(); ++b) {
     const View<std::int64_t, 1> all = negative_ids_[b].template view<std::int64_t, 1>();
     if (options_.shared_negatives) {
       draw_shared_negatives({key.seed, key.step * batches.size() + b}, table_.rows(), all);
-      touched_.mark(ctx, all);
+      touched_.mark(host, all);
     } else {
       const auto own = own_negatives(b, batches[b].num_tokens());
-      draw_own_negatives(ctx, key, table_.rows(), data::view_of(batches[b].row_keys), own);
-      touched_.mark(ctx, {own.data, {own.size()}});
+      draw_own_negatives(host, key, table_.rows(), data::view_of(batches[b].row_keys), own);
+      touched_.mark(host, {own.data, {own.size()}});
     }
-    touched_.mark(ctx, data::view_of(batches[b].items));
-    touched_.mark(ctx, data::view_of(batches[b].targets));
+    touched_.mark(host, data::view_of(batches[b].items));
+    touched_.mark(host, data::view_of(batches[b].targets));
   }
-  touched_.number(ctx);
+  touched_.number(host);
 }
 
-// Adds the batch's gradients, each token's loss weighed by `weight`; returns the sum of the losses.
 template <class T>
-double RetrievalTrainer<T>::forward_backward(const Context& ctx, const Batch& batch,
-                                             std::size_t index, double weight) {
+typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, const Batch& batch,
+                                                            std::size_t index,
+                                                            std::int64_t touched) {
+  const Context& host = ctx.host();
   const std::int64_t n = batch.num_tokens();
-  const std::int64_t touched = touched_.ids().shape[0];
-  const model::StepInput input = input_of(batch, /*training=*/true);
+  Fed fed;
+  fed.input = input_of(ctx, batch, /*training=*/true);
+  fed.items = feed_.put(ctx, data::view_of(batch.items));
+
+  const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
+  touched_.places_of(host, data::view_of(batch.targets), positive);
+  fed.candidates.items = first_rows<T>(std::as_const(compact_), touched);
+  fed.candidates.positive = feed_.send(ctx, positive);
+  const std::int64_t drawn =
+      options_.shared_negatives ? options_.negatives : n * options_.negatives;
+  const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(drawn);
+  touched_.places_of(host, {negative_ids_[index].template view<std::int64_t, 1>().data, {drawn}},
+                     places);
+  const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
+  if (options_.shared_negatives) {
+    fed.candidates.shared_negatives = negatives;
+  } else {
+    fed.candidates.negatives = {negatives.data, {n, options_.negatives}};
+  }
+
+  // The inputs' gradients join those of the candidates, duplicates in order.
+  const View<std::int64_t, 1> input_places = feed_.template take<std::int64_t>(n);
+  touched_.places_of(host, data::view_of(batch.items), input_places);
+  const ops::DedupOutput groups = {
+      feed_.template take<std::int64_t>(n), feed_.template take<std::int64_t>(n + 1),
+      feed_.template take<std::int32_t>(n), feed_.template take<std::int32_t>(n)};
+  const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
+  fed.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
+                feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
+                feed_.send(ctx, groups.positions)};
+  return fed;
+}
+
+// Adds the batch's gradients, each token's loss weighed by `weight`; *loss_sum becomes the sum of
+// the losses.
+template <class T>
+void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, double weight,
+                                           double* loss_sum) {
+  const std::int64_t n = fed.input.num_tokens;
+  const std::int64_t touched = fed.candidates.items.rows;
   const Rows<T> rows = first_rows<T>(rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
 
-  ops::gather_rows<float, T>(ctx, table_.weights(), data::view_of(batch.items), rows);
-  const Rows<const T> query = model_.forward(ctx, input, rows);
+  ops::gather_rows<float, T>(ctx, table_.weights(), fed.items, rows);
+  ops::SampledSoftmaxInputs<T> candidates = fed.candidates;
+  candidates.query = model_.forward(ctx, fed.input, rows);
 
-  ops::SampledSoftmaxInputs<T> candidates;
-  candidates.query = query;
-  candidates.items = first_rows<T>(std::as_const(compact_), touched);
-  const View<std::int32_t, 1> positive = first_values<std::int32_t>(positive_places_, n);
-  touched_.places_of(ctx, data::view_of(batch.targets), positive);
-  candidates.positive = positive;
-  const std::int64_t drawn =
-      options_.shared_negatives ? options_.negatives : n * options_.negatives;
-  const View<std::int32_t, 1> places = first_values<std::int32_t>(negative_places_, drawn);
-  touched_.places_of(ctx, {negative_ids_[index].template view<std::int64_t, 1>().data, {drawn}},
-                     places);
-  if (options_.shared_negatives) {
-    candidates.shared_negatives = places;
-  } else {
-    candidates.negatives = {places.data, {n, options_.negatives}};
-  }
   const View<float, 1> loss = first_values<float>(loss_, n);
   const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
   ops::sampled_softmax<T>(ctx, candidates, softmax_options(options_), {loss, log_sum_exp});
+  ops::sum_values<float>(ctx, loss, loss_sum);
 
   const View<float, 1> dloss = first_values<float>(dloss_, n);
-  std::fill_n(dloss.data, n, static_cast<float>(weight));
+  ops::fill<float>(ctx, static_cast<float>(weight), dloss);
   const Rows<float> ditems = first_rows<float>(compact_gradient_, touched);
   ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
                                    dquery, ditems);
-  model_.backward(ctx, input, dquery, rows);
-
-  // The inputs' gradients join those of the candidates, duplicates in order.
-  const View<std::int64_t, 1> input_places = first_values<std::int64_t>(input_places_, n);
-  touched_.places_of(ctx, data::view_of(batch.items), positive);
-  std::copy_n(positive.data, n, input_places.data);
-  const ops::DedupOutput groups = {first_values<std::int64_t>(group_unique_, n),
-                                   first_values<std::int64_t>(group_offsets_, n + 1),
-                                   first_values<std::int32_t>(group_positions_, n),
-                                   first_values<std::int32_t>(group_inverse_, n)};
-  const std::int64_t unique = ops::dedup_ids(ctx, input_places, groups);
-  ops::scatter_add_rows<T>(ctx, rows, groups.first(unique), ditems);
-
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += loss(i);
-  return sum;
+  model_.backward(ctx, fed.input, dquery, rows);
+  ops::scatter_add_rows<T>(ctx, rows, fed.groups, ditems);
 }
 
+// Returns the learning rate. A loss or gradient that is not finite changes nothing.
 template <class T>
-void RetrievalTrainer<T>::update(const Context& ctx, StepResult& result) {
-  const View<const std::int64_t, 1> ids = touched_.ids();
+double RetrievalTrainer<T>::update(const Context& ctx, View<const std::int64_t, 1> ids,
+                                   std::int64_t batches, double weight) {
   const Rows<const float> gradient =
       first_rows<float>(std::as_const(compact_gradient_), ids.shape[0]);
-  const optim::AdamWSlice sparse = {.gradient = gradient.data,
-                                    .count = gradient.rows * gradient.cols};
-  const double squares = optim::squared_norm(ctx, slices_) + optim::squared_norm(ctx, {&sparse, 1});
-  result.gradient_norm = std::sqrt(squares);
-  result.finite = std::isfinite(result.loss) && std::isfinite(squares);
-  if (!result.finite) return;
+  double* squares = squares_.template view<double, 1>().data;
+  auto* scale = reinterpret_cast<ops::StepScale*>(scale_.data());
+  ops::squared_sum(ctx, slices_, squares);
+  ops::squared_sum(ctx, {gradient.data, {gradient.rows * gradient.cols}}, squares + 1);
+  ops::make_step_scale(ctx, {squares, {2}}, {loss_sums_.template view<double, 1>().data, {batches}},
+                       {.clip = options_.clip, .loss_weight = weight}, scale);
 
   const double factor = options_.schedule.factor(steps_done_);
-  const double scale = options_.clip > 0 && result.gradient_norm > options_.clip
-                           ? options_.clip / result.gradient_norm
-                           : 1.0;
-  optim::AdamWOptions dense = options_.dense;
+  AdamWSettings dense = options_.dense;
   dense.rate *= factor;
-  dense.step = steps_done_ + 1;
-  dense.gradient_scale = scale;
-  optim::adamw(ctx, slices_, dense);
-  embedding::SparseUpdateOptions sparse_options = options_.table;
-  sparse_options.rate *= factor;
-  sparse_options.step = steps_done_ + 1;
-  sparse_options.gradient_scale = scale;
-  table_.update(ctx, ids, gradient, sparse_options);
+  dense.step = static_cast<double>(steps_done_ + 1);
+  ops::adamw(ctx, slices_, dense, scale);
+  AdamWSettings sparse = options_.table;
+  sparse.rate *= factor;
+  sparse.step = static_cast<double>(steps_done_ + 1);
+  table_.update(ctx, ids, gradient, sparse, scale);
   model_.refresh(ctx);
-  result.rate = dense.rate;
+  return dense.rate;
 }
 
 template <class T>
-StepResult RetrievalTrainer<T>::step(const Context& ctx, std::span<const Batch> batches) {
+void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batches) {
   TGR_CHECK(!batches.empty() && static_cast<std::int64_t>(batches.size()) <= options_.accumulate,
             "a step of ", batches.size(), " batches; planned for 1 to ", options_.accumulate);
-  StepResult result;
+  TGR_CHECK(pending() < queue_length_, "a step was submitted while ", pending(),
+            " are on their way; finish one first");
+  Pending step;
   for (const Batch& batch : batches) {
     TGR_CHECK(batch.num_tokens() <= options_.memory.capacity, "a batch of ", batch.num_tokens(),
               " tokens where ", options_.memory.capacity,
               " were planned for; raise train.tokens or lower train.batch");
-    result.tokens += batch.num_tokens();
+    step.result.tokens += batch.num_tokens();
   }
-  TGR_CHECK(result.tokens > 0, "a step without tokens; the batch is empty");
+  TGR_CHECK(step.result.tokens > 0, "a step without tokens; the batch is empty");
 
-  draw_and_mark(ctx, batches);
-  const std::int64_t touched = touched_.ids().shape[0];
-  ops::gather_rows<float, T>(ctx, table_.weights(), touched_.ids(),
-                             first_rows<T>(compact_, touched));
-  std::memset(compact_gradient_.data(), 0,
-              static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
-  model_.parameters().zero_gradients();
+  feed_.begin();
+  draw_and_mark(ctx.host(), batches);
+  const View<const std::int64_t, 1> ids = feed_.put(ctx, touched_.ids());
+  const std::int64_t touched = ids.shape[0];
+  ops::gather_rows<float, T>(ctx, table_.weights(), ids, first_rows<T>(compact_, touched));
+  zero_bytes(ctx, compact_gradient_.data(),
+             static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
+  model_.parameters().zero_gradients(ctx);
 
-  const double weight = 1.0 / static_cast<double>(result.tokens);
+  const double weight = 1.0 / static_cast<double>(step.result.tokens);
   for (std::size_t b = 0; b < batches.size(); ++b) {
-    result.loss += forward_backward(ctx, batches[b], b, weight);
+    const Fed fed = feed(ctx, batches[b], b, touched);
+    forward_backward(ctx, fed, weight, loss_sums_.template view<double, 1>().data + b);
   }
-  result.loss *= weight;
-  update(ctx, result);
-  ++steps_done_;
+  feed_.end(ctx);
+  step.result.rate = update(ctx, ids, static_cast<std::int64_t>(batches.size()), weight);
+
+  step.slot = static_cast<std::size_t>(steps_done_ % queue_length_);
+  copy_bytes(ctx, results_.data() + step.slot * sizeof(ops::StepScale), scale_.data(),
+             sizeof(ops::StepScale));
+  result_events_[step.slot]->record(ctx);
+  step.result.step = ++steps_done_;
+  pending_.push_back(step);
+}
+
+template <class T>
+StepResult RetrievalTrainer<T>::finish() {
+  TGR_CHECK(!pending_.empty(), "no step was submitted; there is nothing to finish");
+  const Pending step = pending_.front();
+  result_events_[step.slot]->wait();
+  pending_.pop_front();
+  const auto& scale = reinterpret_cast<const ops::StepScale*>(results_.data())[step.slot];
+  StepResult result = step.result;
+  result.loss = scale.loss;
+  result.gradient_norm = scale.norm;
+  result.finite = scale.finite != 0;
+  if (!result.finite) result.rate = 0;
   return result;
 }
 
@@ -254,13 +311,18 @@ void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, R
   const std::int64_t n = batch.num_tokens();
   TGR_CHECK(n <= options_.memory.capacity, "an evaluation batch of ", n, " tokens where ",
             options_.memory.capacity, " were planned for; lower eval.batch");
-  const Rows<T> rows = first_rows<T>(rows_, n);
-  ops::gather_rows<float, T>(ctx, table_.weights(), data::view_of(batch.items), rows);
-  const Rows<const T> vectors = model_.forward(ctx, input_of(batch, /*training=*/false), rows);
-  for (std::int64_t b = 0; b < batch.num_sequences(); ++b) {
-    const std::int64_t last = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
-    std::copy_n(vectors.row(last), vectors.cols, out.row(b));
+  feed_.begin();
+  const model::StepInput input = input_of(ctx, batch, /*training=*/false);
+  const View<std::int64_t, 1> last = feed_.template take<std::int64_t>(batch.num_sequences());
+  for (std::int64_t b = 0; b < last.shape[0]; ++b) {
+    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
   }
+  const View<const std::int64_t, 1> last_rows = feed_.send(ctx, last);
+  const View<const std::int64_t, 1> items = feed_.put(ctx, data::view_of(batch.items));
+  feed_.end(ctx);
+  const Rows<T> rows = first_rows<T>(rows_, n);
+  ops::gather_rows<float, T>(ctx, table_.weights(), items, rows);
+  ops::gather_rows<T>(ctx, model_.forward(ctx, input, rows), last_rows, out);
 }
 
 template <class T>
@@ -291,13 +353,14 @@ std::vector<NamedTensor> RetrievalTrainer<T>::optimiser_tensors() {
 }
 
 template <class T>
-std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::largest_tensors()
-    const {
+std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::largest_tensors(
+    const Context& ctx) const {
   std::vector<LargestTensor> all;
   for (int i = 0; i < model_.parameters().size(); ++i) {
     const std::string& name = model_.parameters().spec(i).name;
-    all.push_back({name, largest_magnitude(model_.parameters().value(i))});
-    all.push_back({"gradient of " + name, largest_magnitude(model_.parameters().gradient(i))});
+    all.push_back({name, largest_magnitude(to_host(ctx, model_.parameters().value(i)))});
+    all.push_back(
+        {"gradient of " + name, largest_magnitude(to_host(ctx, model_.parameters().gradient(i)))});
   }
   // Not finite first, then by size.
   std::sort(all.begin(), all.end(), [](const LargestTensor& a, const LargestTensor& b) {
@@ -312,7 +375,7 @@ template <class T>
 std::size_t RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
   std::size_t total = ctx.workspace().capacity() + model_.activation_bytes() + rows_.bytes() +
                       compact_.bytes() + compact_gradient_.bytes() + dquery_.bytes() +
-                      negative_places_.bytes();
+                      feed_.device_bytes();
   for (const Tensor& ids : negative_ids_) total += ids.bytes();
   for (const Tensor& moment : first_moments_)
     total += 4 * moment.bytes();  // and weights, gradients

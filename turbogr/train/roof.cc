@@ -1,7 +1,11 @@
 #include "turbogr/train/roof.h"
 
 #include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
 
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/trace.h"
 #include "turbogr/ops/linear.h"
@@ -19,29 +23,52 @@ Tensor random_matrix(std::int64_t rows, std::int64_t cols) {
   return matrix;
 }
 
-}  // namespace
+// Data sheets, dense, without sparsity.
+double published_tflops(const std::string& gpu) {
+  if (gpu.find("H200") != std::string::npos || gpu.find("H100 80GB HBM3") != std::string::npos) {
+    return 989;
+  }
+  return gpu.find("A100") != std::string::npos ? 312 : 0;
+}
 
 template <class T>
-double measure_roof_tflops(const Context& ctx) {
-  constexpr std::int64_t kRows = 2048;
-  constexpr std::int64_t kWidth = 1024;
-  const Tensor x = random_matrix<T>(kRows, kWidth);
-  const Tensor w = random_matrix<T>(kWidth, kWidth);
-  Tensor y(dtype_of<T>(), {kRows, kWidth});
-  ops::PackedWeight<T> packed(ctx, kWidth, kWidth);
+double measured_tflops(const Context& ctx) {
+  const bool gpu = ctx.device() == Device::kCuda;
+  const std::int64_t rows = gpu ? 8192 : 2048;
+  const std::int64_t width = gpu ? 8192 : 1024;
+  Tensor x(dtype_of<T>(), {rows, width}, ctx.device());
+  Tensor w(dtype_of<T>(), {width, width}, ctx.device());
+  Tensor y(dtype_of<T>(), {rows, width}, ctx.device());
+  copy_tensor(ctx, x, random_matrix<T>(rows, width));
+  copy_tensor(ctx, w, random_matrix<T>(width, width));
+  ops::PackedWeight<T> packed(ctx, width, width);
   ctx.workspace().reserve(ops::linear_workspace_bytes<T>(ctx, packed));
-  packed.pack(ctx, w.view<T, 2>());
+  packed.pack(ctx, std::as_const(w).template view<T, 2>());
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
+    synchronize(ctx);
     const std::int64_t begin = Trace::now_ns();
-    ops::linear<T>(ctx, x.view<T, 2>(), packed, {}, y.view<T, 2>());
+    ops::linear<T>(ctx, std::as_const(x).template view<T, 2>(), packed, {},
+                   y.template view<T, 2>());
+    synchronize(ctx);
     const auto ns = static_cast<double>(Trace::now_ns() - begin);
-    best = std::max(best, 2e-3 * kRows * kWidth * kWidth / ns);
+    best = std::max(best, 2e-3 * static_cast<double>(rows * width * width) / ns);
   }
   return best;
 }
 
-template double measure_roof_tflops<float>(const Context& ctx);
-template double measure_roof_tflops<bf16>(const Context& ctx);
+}  // namespace
+
+template <class T>
+double peak_tflops(const Context& ctx) {
+  if (std::is_same_v<T, bf16> && ctx.device() == Device::kCuda) {
+    const double published = published_tflops(device_name());
+    if (published > 0) return published;
+  }
+  return measured_tflops<T>(ctx);
+}
+
+template double peak_tflops<float>(const Context& ctx);
+template double peak_tflops<bf16>(const Context& ctx);
 
 }  // namespace turbogr::train

@@ -1,13 +1,13 @@
-// What MFU is measured against when the config names no peak: the best of a few large products on
-// this machine.
+// What MFU is measured against when the config names no peak.
 #pragma once
 
 #include "turbogr/core/context.h"
 
 namespace turbogr::train {
 
-// TFLOP/s of a 2048 x 1024 x 1024 product in T with all of the context's threads.
+// TFLOP/s: a GPU's published dense bf16 peak where it is known, else the best of a few large
+// products in T on the context's device.
 template <class T>
-double measure_roof_tflops(const Context& ctx);
+double peak_tflops(const Context& ctx);
 
 }  // namespace turbogr::train

@@ -25,7 +25,15 @@ data::CollateOptions collate_options(const Config& config, const data::Store& st
 
 }  // namespace
 
-model::ModelOptions model_options(const Config& config, const data::Store& store) {
+Device device_of(const Config& config) {
+  return config.train.device == "cuda" ? Device::kCuda : Device::kCpu;
+}
+
+std::int64_t num_signals(const data::Store& store) {
+  return static_cast<std::int64_t>(store.manifest().signals.size());
+}
+
+model::ModelOptions model_options(const Config& config, std::int64_t signals) {
   const ModelConfig& m = config.model;
   model::ModelOptions options;
   options.kind = model::model_kind_from_name(m.kind);
@@ -48,14 +56,14 @@ model::ModelOptions model_options(const Config& config, const data::Store& store
   options.affine_norms = m.affine;
   options.concat = m.concat;
   options.window = m.window;
-  if (m.actions) options.actions = static_cast<std::int64_t>(store.manifest().signals.size());
+  if (m.actions) options.actions = signals;
   return options;
 }
 
-RetrievalOptions retrieval_options(const Config& config, const data::Store& store,
+RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                                    std::int64_t total_steps, std::int64_t capacity) {
   RetrievalOptions options;
-  options.model = model_options(config, store);
+  options.model = model_options(config, signals);
   options.memory = {.capacity = capacity, .recompute = config.train.recompute};
   options.temperature = config.model.temperature;
   options.negatives = config.negatives.count;
@@ -144,13 +152,15 @@ void check_evaluation(const Config& config, const data::Store& store) {
 }
 
 void check_run(const Config& config, const data::Store& store) {
-  TGR_CHECK(config.train.device == "cpu",
-            "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\"");
+  TGR_CHECK(
+      config.train.device == "cpu" || kWithCuda,
+      "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\", or build "
+      "with `make cuda`");
   TGR_CHECK(config.train.schedule == "serial", "train.schedule is \"", config.train.schedule,
             "\"; this build has serial only");
   TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
             store.folder().string(), "' has no action signals; leave it out");
-  const model::ModelOptions model = model_options(config, store);
+  const model::ModelOptions model = model_options(config, num_signals(store));
   TGR_CHECK(!model.time_bias() || store.has_times(), "model.bias is \"", config.model.bias,
             "\" but the store '", store.folder().string(),
             "' has no times (order only); use model.bias = \"position\" or \"none\"");

@@ -11,11 +11,13 @@
 
 namespace turbogr::train {
 
-// The store says how many action signals there are.
-model::ModelOptions model_options(const Config& config, const data::Store& store);
+Device device_of(const Config& config);
+
+std::int64_t num_signals(const data::Store& store);  // kinds of action
+model::ModelOptions model_options(const Config& config, std::int64_t num_signals);
 
 // `total_steps` is where a decaying learning rate ends; `capacity` the tokens of the largest batch.
-RetrievalOptions retrieval_options(const Config& config, const data::Store& store,
+RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signals,
                                    std::int64_t total_steps, std::int64_t capacity);
 
 data::LoaderOptions train_loader_options(const Config& config, const data::Store& store);

@@ -46,13 +46,19 @@ void TouchedRows::number(const Context&) {
   }
 }
 
+template <class Place>
 void TouchedRows::places_of(const Context& ctx, View<const std::int64_t, 1> ids,
-                            View<std::int32_t, 1> places) const {
+                            View<Place, 1> places) const {
   parallel_ranges(ctx.pool(), ids.shape[0], kPiece, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      places(i) = place_[static_cast<std::size_t>(ids(i))];
+      places(i) = static_cast<Place>(place_[static_cast<std::size_t>(ids(i))]);
     }
   });
 }
+
+template void TouchedRows::places_of<std::int32_t>(const Context&, View<const std::int64_t, 1>,
+                                                   View<std::int32_t, 1>) const;
+template void TouchedRows::places_of<std::int64_t>(const Context&, View<const std::int64_t, 1>,
+                                                   View<std::int64_t, 1>) const;
 
 }  // namespace turbogr::train

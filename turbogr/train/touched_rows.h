@@ -28,8 +28,8 @@ class TouchedRows {
     return {ids_.data(), {static_cast<std::int64_t>(ids_.size())}};
   }
   // All of them marked before.
-  void places_of(const Context& ctx, View<const std::int64_t, 1> ids,
-                 View<std::int32_t, 1> places) const;
+  template <class Place>  // int32 or int64
+  void places_of(const Context& ctx, View<const std::int64_t, 1> ids, View<Place, 1> places) const;
 
  private:
   std::vector<std::uint8_t> marked_;

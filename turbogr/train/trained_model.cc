@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/l2_normalize.h"
 #include "turbogr/ops/top_k.h"
+#include "turbogr/train/device_tensors.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/item_names.h"
 #include "turbogr/train/run_options.h"
@@ -62,7 +64,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
 
   ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
            std::int64_t tokens, int threads, Weights weights)
-      : ctx({.threads = threads}),
+      : ctx({.device = device_of(config), .threads = threads}),
         trainer(ctx, options_of(config, store, tokens), store.num_items()),
         items((load(checkpoint, store, weights), ctx), trainer.table()) {
     capacity = tokens;
@@ -71,7 +73,8 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   // Only forward runs: one layer's buffers serve all layers.
   static RetrievalOptions options_of(const Config& config, const data::Store& store,
                                      std::int64_t tokens) {
-    RetrievalOptions options = retrieval_options(config, store, /*total_steps=*/0, tokens);
+    RetrievalOptions options =
+        retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens);
     options.memory.recompute = true;
     options.negatives = 1;
     options.accumulate = 1;
@@ -84,20 +87,20 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     if (weights == Weights::kFresh) return;
     std::vector<NamedTensor> dense = trainer.model_tensors();
     dense.erase(dense.begin());
-    for (const NamedTensor& tensor : dense) checkpoint.read(tensor);
-    const std::int64_t known = read_known_rows(
-        checkpoint, store, trainer.table().weight_tensor().template view<float, 2>());
+    read_tensors(ctx, checkpoint, dense);
+    const std::int64_t known =
+        read_known_rows(ctx, checkpoint, store, trainer.table().weight_tensor());
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
               store.num_items(), " items of the store '", store.folder().string(),
               "'; use the store it was trained on, or one with the same item ids");
     trainer.refresh(ctx);
   }
 
-  // Vectors of length one, [B, D].
+  // Vectors of length one, [B, D], on the context's device.
   Tensor unit_vectors(const Batch& batch) {
-    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), trainer.table().width()});
+    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), trainer.table().width()}, ctx.device());
     trainer.last_vectors(ctx, batch, vectors.template view<T, 2>());
-    Tensor inverse(DType::kF32, {batch.num_sequences()});
+    Tensor inverse(DType::kF32, {batch.num_sequences()}, ctx.device());
     ops::l2_normalize<T>(ctx, std::as_const(vectors).template view<T, 2>(), {},
                          vectors.template view<T, 2>(), inverse.template view<float, 1>());
     return vectors;
@@ -106,8 +109,10 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k) override {
     const std::int64_t users = batch.num_sequences();
     const Tensor vectors = unit_vectors(batch);
-    Tensor ids(DType::kI64, {users, k}), scores(DType::kF32, {users, k}),
-        count(DType::kI64, {users});
+    Tensor ids(DType::kI64, {users, k}, ctx.device()),
+        scores(DType::kF32, {users, k}, ctx.device()), count(DType::kI64, {users}, ctx.device());
+    const Tensor excluded = on_device_of(batch.seen_items);
+    const Tensor offsets = on_device_of(batch.seen_offsets);
     ctx.workspace().reserve(ops::top_k_workspace_bytes(
         ctx, users, vectors.shape()[1], static_cast<std::int64_t>(batch.seen_items.size()), k));
     ops::RetrievalInputs<T> inputs;
@@ -115,12 +120,15 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     inputs.table = items.rows();
     inputs.table_inverse_norms = items.inverse_norms();
     if (!batch.seen_offsets.empty()) {
-      inputs.excluded = data::view_of(batch.seen_items);
-      inputs.excluded_offsets = data::view_of(batch.seen_offsets);
+      inputs.excluded = excluded.view<std::int64_t, 1>();
+      inputs.excluded_offsets = offsets.view<std::int64_t, 1>();
     }
     ops::top_k<T>(
         ctx, inputs,
         {ids.view<std::int64_t, 2>(), scores.view<float, 2>(), count.view<std::int64_t, 1>()});
+    ids = to_host(ctx, ids);
+    scores = to_host(ctx, scores);
+    count = to_host(ctx, count);
     std::vector<std::vector<Recommendation>> lists(static_cast<std::size_t>(users));
     for (std::int64_t user = 0; user < users; ++user) {
       for (std::int64_t place = 0; place < count.view<std::int64_t, 1>()(user); ++place) {
@@ -135,7 +143,15 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     return train::evaluate(ctx, trainer, loader, cutoffs);
   }
 
-  Tensor in_f32(const Tensor& from) const {
+  Tensor on_device_of(const std::vector<std::int64_t>& values) const {
+    Tensor copy(DType::kI64, {std::ssize(values)}, ctx.device());
+    copy_bytes(ctx, copy.data(), values.data(), copy.bytes());
+    synchronize(ctx);
+    return copy;
+  }
+
+  Tensor in_f32(const Tensor& there) const {
+    const Tensor from = to_host(ctx, there);
     Tensor to(DType::kF32, from.shape());
     for (std::int64_t i = 0; i < from.size(); ++i) {
       reinterpret_cast<float*>(to.data())[i] =
@@ -148,13 +164,11 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
 
   Tensor item_vectors() override {
     const Rows<const T> rows = items.rows();
-    Tensor vectors(DType::kF32, {rows.rows, rows.cols});
-    for (std::int64_t r = 0; r < rows.rows; ++r) {
-      for (std::int64_t c = 0; c < rows.cols; ++c) {
-        vectors.view<float, 2>()(r, c) = convert<float>(rows(r, c)) * items.inverse_norms()(r);
-      }
-    }
-    return vectors;
+    Tensor unit(dtype_of<T>(), {rows.rows, rows.cols}, ctx.device());
+    Tensor inverse(DType::kF32, {rows.rows}, ctx.device());
+    ops::l2_normalize<T>(ctx, rows, {}, unit.template view<T, 2>(),
+                         inverse.template view<float, 1>());
+    return in_f32(unit);
   }
 };
 
@@ -163,6 +177,7 @@ TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& stor
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
   config_.train.threads = threads;
+  if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
   check_run(config_, store);
   const std::int64_t tokens = std::max(kTokensAtOnce, config_.data.max_length);
   if (config_.train.dtype == "bf16") {

@@ -27,7 +27,8 @@ class TrainedModel {
  public:
   enum class Weights { kTrained, kFresh };  // fresh: as a run starts, to compare with
 
-  // Reads the weights; items are matched to the store's by id. `threads` 0: one a core.
+  // Reads the weights; items are matched to the store's by id. `threads` 0: one a core. Runs on the
+  // device it was trained on, or on the CPU where there is no such device.
   TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
                Weights weights = Weights::kTrained);
   ~TrainedModel();

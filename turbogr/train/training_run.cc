@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,12 +12,14 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
 #include "turbogr/model/flops.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/checkpoint_writer.h"
+#include "turbogr/train/device_tensors.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/item_names.h"
 #include "turbogr/train/lengths.h"
@@ -33,7 +36,15 @@ namespace {
 using data::Batch;
 using data::Split;
 
+constexpr std::ptrdiff_t kUsersNamed = 5;
+
 double seconds_now() { return static_cast<double>(Trace::now_ns()) * 1e-9; }
+
+// What the host remembers of a step until its result is read.
+struct Submitted {
+  model::Flops flops;
+  std::vector<std::int64_t> users;  // the first few
+};
 
 // What has been done since the last line of figures.
 struct Window {
@@ -50,14 +61,17 @@ class TrainingRun {
       : config_(config),
         command_(command),
         store_(config.data.store),
-        ctx_({.threads = static_cast<int>(config.train.threads), .trace = trace_of(config)}),
-        loader_((check_run(config, store_), store_), train_loader_options(config, store_)) {
+        ctx_({.device = (check_run(config, store_), device_of(config)),
+              .threads = static_cast<int>(config.train.threads),
+              .trace = trace_of(config)}),
+        loader_(store_, train_loader_options(config, store_)) {
     for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
     steps_per_epoch_ = count_steps();
     total_steps_ = total_steps();
     const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
     trainer_ = std::make_unique<RetrievalTrainer<T>>(
-        ctx_, retrieval_options(config, store_, total_steps_, capacity), store_.num_items());
+        ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
+        store_.num_items());
     capacity_ = capacity;
   }
 
@@ -77,13 +91,12 @@ class TrainingRun {
       events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
     }
     writer_ = std::make_unique<CheckpointWriter>(
-        folder_.checkpoints(),
-        CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
-                                .keep_best = config_.checkpoint.keep_best,
-                                .background = config_.checkpoint.background});
+        folder_.checkpoints(), CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
+                                                       .keep_best = config_.checkpoint.keep_best,
+                                                       .background = config_.checkpoint.background,
+                                                       .copy = copy_of(ctx_)});
     write_lengths(folder_.lengths(), length_histogram(window_lengths()));
-    peak_tflops_ =
-        config_.train.peak_tflops > 0 ? config_.train.peak_tflops : measure_roof_tflops<T>(ctx_);
+    peak_tflops_ = config_.train.peak_tflops > 0 ? config_.train.peak_tflops : peak_tflops<T>(ctx_);
     train();
     if (config_.run.trace) trace_->write(folder_.trace());
   }
@@ -141,8 +154,14 @@ class TrainingRun {
         "its state\n",
         mib(trainer_->planned_bytes(ctx_)), mib(trainer_->model().activation_bytes()),
         mib(ctx_.workspace().capacity()), mib(trainer_->table().bytes()));
-    fmt::print("compute  {} {}, {} threads, {} kernels\n", config_.train.device,
-               config_.train.dtype, ctx_.threads(), name_of(ctx_.simd()));
+    if (ctx_.device() == Device::kCuda) {
+      const DeviceMemory memory = device_memory();
+      fmt::print("compute  cuda {}; {:.1f} of {:.1f} MiB of the GPU free after planning\n",
+                 config_.train.dtype, mib(memory.free), mib(memory.total));
+    } else {
+      fmt::print("compute  {} {}, {} threads, {} kernels\n", config_.train.device,
+                 config_.train.dtype, ctx_.threads(), name_of(ctx_.simd()));
+    }
     std::fflush(stdout);
   }
 
@@ -159,8 +178,8 @@ class TrainingRun {
                 "': ", differences.front(), "; a resumed run keeps its model and data");
     }
     check_item_names(saved, store_);
-    saved.read_all(trainer_->model_tensors(), {"model"});
-    saved.read_all(trainer_->optimiser_tensors(), {"optimiser"});
+    read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
+    read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
     trainer_->set_steps_done(saved.step());
     trainer_->refresh(ctx_);
     loader_.restore(data::LoaderState::from_json(saved.state().at("loader").get<std::string>()));
@@ -178,9 +197,9 @@ class TrainingRun {
               "': ", differences.front(), "; use its model");
     std::vector<NamedTensor> dense = trainer_->model_tensors();
     dense.erase(dense.begin());  // the item table is matched by item below
-    for (const NamedTensor& tensor : dense) saved.read(tensor);
+    read_tensors(ctx_, saved, dense);
     const std::int64_t known =
-        read_known_rows(saved, store_, trainer_->table().weight_tensor().template view<float, 2>());
+        read_known_rows(ctx_, saved, store_, trainer_->table().weight_tensor());
     trainer_->refresh(ctx_);
     log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
               store_.num_items());
@@ -194,13 +213,17 @@ class TrainingRun {
       const double begin = seconds_now();
       const std::size_t parts = next_batches();
       if (parts == 0) {
+        finish_steps(0);
         end_epoch();
         continue;
       }
-      const StepResult result = trainer_->step(ctx_, {batches_.data(), parts});
-      account(result, parts, seconds_now() - begin);
-      after_step(result);
+      trainer_->submit(ctx_, {batches_.data(), parts});
+      remember(parts);
+      finish_steps(trainer_->queue_length() - 1);
+      window_.seconds += seconds_now() - begin;
+      after_step();
     }
+    finish_steps(0);
     progress_ = nullptr;
     if (window_.tokens > 0) log_window(last_);
     save(std::nullopt);
@@ -236,10 +259,8 @@ class TrainingRun {
     return parts;
   }
 
-  void account(const StepResult& result, std::size_t parts, double seconds) {
-    window_.loss_sum += result.loss * static_cast<double>(result.tokens);
-    window_.tokens += result.tokens;
-    window_.seconds += seconds;
+  void remember(std::size_t parts) {
+    Submitted step;
     for (std::size_t part = 0; part < parts; ++part) {
       const Batch& batch = batches_[part];
       lengths_.clear();
@@ -247,40 +268,60 @@ class TrainingRun {
         lengths_.push_back(batch.offsets[b + 1] - batch.offsets[b]);
       }
       const model::Flops flops = model::step_flops(trainer_->model().options(), lengths_);
-      window_.flops.causal += flops.causal;
-      window_.flops.paper += flops.paper;
+      step.flops.causal += flops.causal;
+      step.flops.paper += flops.paper;
     }
-    last_ = result;
+    const std::vector<std::int64_t>& users = batches_[0].users;
+    step.users.assign(users.begin(),
+                      users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kUsersNamed));
+    submitted_.push_back(std::move(step));
   }
 
-  void after_step(const StepResult& result) {
+  // Reads results until no more than `left` steps are on their way.
+  void finish_steps(std::int64_t left) {
+    while (trainer_->pending() > left) {
+      const StepResult result = trainer_->finish();
+      const Submitted step = std::move(submitted_.front());
+      submitted_.pop_front();
+      window_.loss_sum += result.loss * static_cast<double>(result.tokens);
+      window_.tokens += result.tokens;
+      window_.flops.causal += step.flops.causal;
+      window_.flops.paper += step.flops.paper;
+      last_ = result;
+      bad_steps_ = result.finite ? 0 : bad_steps_ + 1;
+      if (!result.finite) report_bad_step(result, step);
+      if (result.step % config_.log.every == 0) log_window(result);
+    }
+  }
+
+  // What waits for the device happens only where it must.
+  void after_step() {
     const std::int64_t step = trainer_->steps_done();
-    bad_steps_ = result.finite ? 0 : bad_steps_ + 1;
-    if (!result.finite) report_bad_step();
-    if (step % config_.log.every == 0) log_window(result);
     const CheckpointConfig& checkpoint = config_.checkpoint;
-    if (checkpoint.every > 0 && step % checkpoint.every == 0) save(std::nullopt);
-    if (config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 && !finished()) {
-      save_if_scored(evaluate_all());
-    }
+    const bool save_now = checkpoint.every > 0 && step % checkpoint.every == 0;
+    const bool evaluate_now =
+        config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 && !finished();
+    if (save_now || evaluate_now) finish_steps(0);
+    if (save_now) save(std::nullopt);
+    if (evaluate_now) save_if_scored(evaluate_all());
   }
 
-  void report_bad_step() {
+  void report_bad_step(const StepResult& result, const Submitted& step) {
     ++skipped_steps_;
     log::warn("step {}: loss or gradient is not finite; the step was skipped ({} so far)",
-              trainer_->steps_done(), skipped_steps_);
+              result.step, skipped_steps_);
     if (bad_steps_ < config_.train.max_bad_steps) return;
     std::string users;
-    for (std::size_t b = 0; b < std::min<std::size_t>(batches_[0].users.size(), 5); ++b) {
-      users += (b == 0 ? "" : ", ") + store_.user_ids().text(batches_[0].users[b]);
+    for (const std::int64_t user : step.users) {
+      users += (users.empty() ? "" : ", ") + store_.user_ids().text(user);
     }
     std::string tensors;
-    const auto largest = trainer_->largest_tensors();
+    const auto largest = trainer_->largest_tensors(ctx_);
     for (std::size_t i = 0; i < std::min<std::size_t>(largest.size(), 3); ++i) {
       tensors +=
           fmt::format("{}{} ({:.3g})", i == 0 ? "" : ", ", largest[i].name, largest[i].largest);
     }
-    detail::throw_error("training stopped at step ", trainer_->steps_done(), ": ", bad_steps_,
+    detail::throw_error("training stopped at step ", result.step, ": ", bad_steps_,
                         " steps in a row had a loss or gradient that is not finite; the last batch "
                         "began with users ",
                         users, "; largest tensors: ", tensors,
@@ -298,7 +339,7 @@ class TrainingRun {
     const double seconds = std::max(window_.seconds, 1e-9);
     const double peak = peak_tflops_ * 1e12 * seconds;
     MetricRecord record;
-    record.step = trainer_->steps_done();
+    record.step = result.step;
     record.epoch = epochs_done();
     const double loss =
         window_.loss_sum / static_cast<double>(std::max<std::int64_t>(window_.tokens, 1));
@@ -402,6 +443,7 @@ class TrainingRun {
   std::unique_ptr<RetrievalTrainer<T>> trainer_;
   std::vector<Batch> batches_;
   std::vector<std::int64_t> lengths_;
+  std::deque<Submitted> submitted_;
   std::int64_t steps_per_epoch_ = 0;
   std::int64_t total_steps_ = 0;
   std::int64_t capacity_ = 0;

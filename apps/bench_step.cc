@@ -1,0 +1,122 @@
+// `turbogr bench step`: whole training steps of a config on made-up users.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/commands.h"
+#include "apps/config_usage.h"
+#include "bench/lengths.h"
+#include "bench/step_bench.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/version.h"
+
+namespace turbogr::apps {
+namespace {
+
+struct BenchStepOptions {
+  std::string device;
+  std::string lengths = "kuairand";
+  std::string json;
+  std::int64_t items = 1'000'000;
+  std::int64_t steps = 20;
+  std::uint64_t seed = 1;
+};
+
+nlohmann::json row_of(const std::string& config, const Config& resolved,
+                      const bench::StepFigures& f) {
+  nlohmann::json sections;
+  for (std::size_t s = 0; s < kSections; ++s) {
+    sections[std::string(name_of(static_cast<Section>(s)))] = f.section_ms[s];
+  }
+  return {{"config", config},
+          {"version", version()},
+          {"commit", commit()},
+          {"device", resolved.train.device},
+          {"device_name", device_name()},
+          {"dtype", resolved.train.dtype},
+          {"bias", resolved.model.bias},
+          {"dropout", resolved.model.dropout},
+          {"negatives", resolved.negatives.count},
+          {"negative_set", resolved.negatives.set},
+          {"tokens", f.tokens},
+          {"ms", f.ms},
+          {"tokens_per_s", static_cast<double>(f.tokens) / f.ms * 1e3},
+          {"mfu_causal", f.mfu_causal},
+          {"mfu_paper", f.mfu_paper},
+          {"peak_tflops", f.peak_tflops},
+          {"peak_bytes", f.memory_bytes},
+          {"loss", f.loss},
+          {"small_loss", f.small_loss},
+          {"small_loss_cpu", f.small_loss_cpu},
+          {"section_ms", sections}};
+}
+
+void run_bench_step(const BenchStepOptions& options, const std::vector<std::string>& rest) {
+  const ConfigArguments arguments = split_config_arguments(rest);
+  bench::StepProblem problem;
+  problem.config = load_config(arguments.path, arguments.overrides);
+  if (!options.device.empty()) problem.config.train.device = options.device;
+  problem.config.train.accumulate = 1;
+  const std::int64_t tokens =
+      problem.config.train.tokens > 0 ? problem.config.train.tokens : 65'536;
+  problem.lengths = std::filesystem::is_regular_file(options.lengths)
+                        ? bench::read_lengths(options.lengths)
+                        : bench::make_lengths(options.lengths, tokens,
+                                              problem.config.data.max_length, options.seed);
+  for (const std::int64_t length : problem.lengths) {
+    TGR_CHECK(length <= problem.config.data.max_length, "a sequence of ", length, " tokens in '",
+              options.lengths, "' where data.max_length is ", problem.config.data.max_length);
+  }
+  problem.items = options.items;
+  problem.steps = options.steps;
+  problem.seed = options.seed;
+  const bench::StepFigures f = bench::measure_step(problem);
+
+  fmt::print("{} on {}: {} tokens in {:.2f} ms, {:.0f} tokens/s\n", arguments.path,
+             problem.config.train.device, f.tokens, f.ms,
+             static_cast<double>(f.tokens) / f.ms * 1e3);
+  fmt::print("MFU {:.1f} % causal, {:.1f} % paper, of {:.0f} TFLOP/s; {:.1f} GiB; loss {:.4f}\n",
+             100 * f.mfu_causal, 100 * f.mfu_paper, f.peak_tflops,
+             static_cast<double>(f.memory_bytes) / (1 << 30), f.loss);
+  for (std::size_t s = 0; s < kSections; ++s) {
+    if (f.section_ms[s] == 0) continue;
+    fmt::print("  {:<20}{:9.2f} ms\n", name_of(static_cast<Section>(s)), f.section_ms[s]);
+  }
+  if (options.json.empty()) return;
+  std::ofstream file(options.json);
+  file << row_of(arguments.path, problem.config, f).dump(2) << "\n";
+  TGR_CHECK(file.good(), "cannot write '", options.json, "'");
+}
+
+}  // namespace
+
+void add_bench_step(CLI::App& bench) {
+  auto options = std::make_shared<BenchStepOptions>();
+  CLI::App* command =
+      bench.add_subcommand("step", "Whole training steps of a config on made-up users");
+  command->allow_extras();
+  command->add_option("--device", options->device, "cpu or cuda; default: the config's")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command->add_option("--lengths", options->lengths,
+                      "kuairand, uniform:L, lognormal:MEAN:MAX, or a file with one length a line");
+  command->add_option("--items", options->items, "rows of the item table")
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "steps to time")
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "of lengths, users and weights")
+      ->capture_default_str();
+  command->add_option("--json", options->json, "write the figures there");
+  command->footer("Usage: turbogr bench step CONFIG.toml [--a.b=c ...] [OPTIONS]");
+  command->callback([options, command] { run_bench_step(*options, command->remaining()); });
+}
+
+}  // namespace turbogr::apps

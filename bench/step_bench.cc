@@ -1,0 +1,158 @@
+#include "bench/step_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "bench/timing.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/data/batch.h"
+#include "turbogr/model/flops.h"
+#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/roof.h"
+#include "turbogr/train/run_options.h"
+
+namespace turbogr::bench {
+namespace {
+
+using data::Batch;
+using train::RetrievalTrainer;
+
+constexpr int kBatches = 4;
+constexpr int kWarmUp = 4;
+constexpr int kProfiled = 3;
+
+// Items are drawn as people choose them: some much more often than others. Gaps in time are zero
+// (events of one page) or anything from a second to two days.
+Batch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t items, std::uint64_t seed,
+                 std::uint64_t first_key) {
+  PhiloxStream random(seed);
+  Batch batch;
+  batch.offsets = {0};
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    std::int64_t time = 1'700'000'000;
+    std::int64_t next = 0;
+    for (std::int64_t i = 0; i <= lengths[b]; ++i) {
+      const double u = random.uniform();
+      const auto item = static_cast<std::int64_t>(static_cast<double>(items) * u * u);
+      const bool together = random.uniform() < 0.4;
+      const auto gap = static_cast<std::int64_t>(std::exp(random.uniform() * std::log(172'800.0)));
+      if (i > 0) {
+        time += together ? 0 : gap;
+        batch.items.push_back(next);
+        batch.targets.push_back(item);
+        batch.query_times.push_back(time);
+        batch.row_keys.push_back(((first_key + b) << 20) | static_cast<std::uint64_t>(i - 1));
+      }
+      if (i < lengths[b]) batch.key_times.push_back(time);
+      next = item;
+    }
+    batch.offsets.push_back(batch.offsets.back() + lengths[b]);
+    batch.users.push_back(static_cast<std::int64_t>(b));
+    batch.windows.push_back(static_cast<std::int64_t>(b));
+  }
+  return batch;
+}
+
+train::RetrievalOptions options_of(const Config& config, std::int64_t tokens) {
+  return train::retrieval_options(config, /*num_signals=*/0, /*total_steps=*/10'000, tokens);
+}
+
+// The second loss has seen one update, so backward and the optimisers count too.
+template <class T>
+double small_loss(Config config, Device device, const Batch& batch, std::int64_t items) {
+  config.model.dropout = 0;
+  config.negatives.count = std::min<std::int64_t>(config.negatives.count, 256);
+  Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
+  RetrievalTrainer<T> trainer(ctx, options_of(config, batch.num_tokens()), items);
+  trainer.initialise(ctx);
+  trainer.step(ctx, {&batch, 1});
+  return trainer.step(ctx, {&batch, 1}).loss;
+}
+
+template <class T>
+void check_small(const StepProblem& problem, StepFigures& figures) {
+  constexpr std::int64_t kItems = 2000;
+  const std::int64_t longest = std::min<std::int64_t>(160, problem.config.data.max_length);
+  const Batch batch = make_batch({longest, 1, longest / 2}, kItems, problem.seed + 99, 0);
+  figures.small_loss = small_loss<T>(problem.config, Device::kCuda, batch, kItems);
+  figures.small_loss_cpu = small_loss<float>(problem.config, Device::kCpu, batch, kItems);
+  TGR_CHECK(std::abs(figures.small_loss - figures.small_loss_cpu) <=
+                0.01 * std::abs(figures.small_loss_cpu),
+            "bench step: the GPU's second loss on a small batch is ", figures.small_loss,
+            " and the CPU's ", figures.small_loss_cpu,
+            "; a timing of wrong answers is worth nothing");
+}
+
+template <class T>
+StepFigures measure(const StepProblem& problem) {
+  const Config& config = problem.config;
+  StepFigures figures;
+  for (const std::int64_t length : problem.lengths) figures.tokens += length;
+  const Device device = train::device_of(config);
+  if (device == Device::kCuda) check_small<T>(problem, figures);
+
+  Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
+  RetrievalTrainer<T> trainer(ctx, options_of(config, figures.tokens), problem.items);
+  trainer.initialise(ctx);
+  std::vector<Batch> batches;
+  for (std::uint64_t b = 0; b < kBatches; ++b) {
+    batches.push_back(
+        make_batch(problem.lengths, problem.items, problem.seed + b, b * problem.lengths.size()));
+  }
+  const auto batch_of = [&](std::int64_t step) {
+    return std::span<const Batch>(&batches[static_cast<std::size_t>(step % kBatches)], 1);
+  };
+  for (int step = 0; step < kWarmUp; ++step) trainer.step(ctx, batch_of(step));
+
+  std::vector<std::unique_ptr<Event>> ends;
+  std::vector<double> host_ends;
+  for (std::int64_t step = 0; step <= problem.steps; ++step) {
+    trainer.submit(ctx, batch_of(step));
+    ends.push_back(std::make_unique<Event>(ctx, /*timed=*/true));
+    ends.back()->record(ctx);
+    if (trainer.pending() == trainer.queue_length()) figures.loss = trainer.finish().loss;
+    host_ends.push_back(static_cast<double>(Trace::now_ns()) * 1e-6);
+  }
+  while (trainer.pending() > 0) figures.loss = trainer.finish().loss;
+  synchronize(ctx);
+  std::vector<double> samples;
+  for (std::size_t i = 1; i < ends.size(); ++i) {
+    samples.push_back(device == Device::kCuda ? ends[i]->ms_since(*ends[i - 1])
+                                              : host_ends[i] - host_ends[i - 1]);
+  }
+  figures.ms = summary_of(samples).ms;
+
+  if (device == Device::kCuda) {
+    SectionTimer timer;
+    ctx.set_sections(&timer);
+    for (std::int64_t step = 0; step < kProfiled; ++step) {
+      trainer.step(ctx, batch_of(step));
+      timer.finish(ctx);
+    }
+    for (std::size_t s = 0; s < kSections; ++s) {
+      figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / kProfiled;
+    }
+    const DeviceMemory memory = device_memory();
+    figures.memory_bytes = memory.total - memory.free;
+  } else {
+    figures.memory_bytes = trainer.planned_bytes(ctx);
+  }
+  const model::Flops flops = model::step_flops(trainer.model().options(), problem.lengths);
+  figures.peak_tflops =
+      config.train.peak_tflops > 0 ? config.train.peak_tflops : train::peak_tflops<T>(ctx);
+  const double peak = figures.peak_tflops * 1e12 * figures.ms * 1e-3;
+  figures.mfu_causal = flops.causal / peak;
+  figures.mfu_paper = flops.paper / peak;
+  return figures;
+}
+
+}  // namespace
+
+StepFigures measure_step(const StepProblem& problem) {
+  return problem.config.train.dtype == "bf16" ? measure<bf16>(problem) : measure<float>(problem);
+}
+
+}  // namespace turbogr::bench

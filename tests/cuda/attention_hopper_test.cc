@@ -1,0 +1,128 @@
+#include "turbogr/ops/attention_hopper.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/cuda_attention.h"
+#include "tests/support/rounded_attention.h"
+
+namespace turbogr::test {
+namespace {
+
+class GpuHopperAttention : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    TGR_NEEDS_GPU();
+    const ops::AttentionShape shape = {
+        .device = Device::kCuda, .tokens = 1, .batch = 1, .query_width = 64, .value_width = 64};
+    if (!ops::hopper_serves<bf16>(kind(), shape)) {
+      GTEST_SKIP() << "no Hopper GPU, or no kernel of this model for it";
+    }
+  }
+  static ops::AttentionKind kind() {
+    return GetParam() ? ops::AttentionKind::kFuxi : ops::AttentionKind::kHstu;
+  }
+
+  // Errors in the root of the mean square: the largest is a matter of luck in bf16.
+  static double root_mean_square(const Tensor& a, const Tensor& b) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < a.size(); ++i) {
+      sum += (element(a, i) - element(b, i)) * (element(a, i) - element(b, i));
+    }
+    return a.size() == 0 ? 0 : std::sqrt(sum / static_cast<double>(a.size()));
+  }
+
+  static void check(AttentionCase shape, const GpuRun& run = {.aligned = true}) {
+    shape.fuxi = GetParam();
+    const AttentionInputs<bf16> in = attention_inputs<bf16>(shape);
+    const Context ctx({.device = Device::kCuda});
+    GpuAttention<bf16> gpu(ctx, in, run);
+    const Cuda cuda{ctx.stream(), ctx.workspace()};
+    // Straight to the kernels, so that the portable ones cannot stand in for them.
+    ASSERT_TRUE(ops::hopper_attention(cuda, kind(), gpu.problem(), gpu.out()));
+    ASSERT_TRUE(
+        ops::hopper_attention_backward(cuda, kind(), gpu.problem(), gpu.dout(), gpu.gradients()));
+    const AttentionResults fast = gpu.results(ctx);
+    const AttentionResults plain = run_rounded_attention(in);
+    const AttentionResults exact = run_attention_reference(converted_inputs<double>(in));
+    for (const AttentionPart& part : kAttentionParts) {
+      const Tensor& reference = exact.*part.tensor;
+      const double floor =
+          0x1p-9 * root_mean_square(reference, Tensor(DType::kF64, reference.shape()));
+      EXPECT_LE(root_mean_square(fast.*part.tensor, reference),
+                2 * root_mean_square(plain.*part.tensor, reference) + floor)
+          << part.name;
+    }
+  }
+};
+
+TEST_P(GpuHopperAttention, MatchesTheReferenceAtEveryHeadWidth) {
+  const std::pair<std::int64_t, std::int64_t> widths[] = {
+      {8, 8}, {32, 32}, {40, 24}, {64, 64}, {128, 128}, {96, 128}, {256, 256}, {256, 64}};
+  for (const auto& [dq, dv] : widths) {
+    SCOPED_TRACE(std::to_string(dq) + " " + std::to_string(dv));
+    check({.lengths = {150, 0, 1, 65, 300}, .heads = 2, .dq = dq, .dv = dv, .norm_length = 100});
+  }
+}
+
+TEST_P(GpuHopperAttention, MatchesTheReferenceAtEveryLength) {
+  for (const std::int64_t length : {1, 63, 64, 65, 127, 128, 129, 191, 192, 193, 257, 513}) {
+    SCOPED_TRACE(length);
+    check({.lengths = {length}, .heads = 1, .dq = 64, .dv = 64, .norm_length = 100});
+  }
+}
+
+TEST_P(GpuHopperAttention, UsesTheTablesItIsGiven) {
+  for (const bool position : {false, true}) {
+    for (const bool time : {false, true}) {
+      SCOPED_TRACE(std::to_string(position) + std::to_string(time));
+      check({.lengths = {290, 20},
+             .heads = 2,
+             .dq = 64,
+             .dv = 64,
+             .position = position,
+             .time = time,
+             .norm_length = 100});
+    }
+  }
+}
+
+TEST_P(GpuHopperAttention, TakesTimesOfAnyOrderAndSize) {
+  for (const Times times : {Times::kSorted, Times::kEqual, Times::kBackwards, Times::kShuffled,
+                            Times::kMilliseconds, Times::kHuge}) {
+    SCOPED_TRACE(static_cast<int>(times));
+    check({.lengths = {250, 9}, .dq = 64, .dv = 64, .times = times, .norm_length = 100});
+  }
+}
+
+TEST_P(GpuHopperAttention, GivesTheSameWithAPlanMadeBeforehand) {
+  AttentionCase shape = {
+      .fuxi = GetParam(), .lengths = {150, 0, 300}, .heads = 2, .dq = 64, .dv = 64};
+  const AttentionInputs<bf16> in = attention_inputs<bf16>(shape);
+  const AttentionResults own = run_attention_on_gpu(in, {.aligned = true});
+  const AttentionResults planned = run_attention_on_gpu(in, {.aligned = true, .planned = true});
+  EXPECT_EQ(max_error(own.out, planned.out), 0);
+  check(shape, {.aligned = true, .planned = true});
+}
+
+TEST_P(GpuHopperAttention, RefusesAPlanOfAnotherBatch) {
+  AttentionCase shape = {.fuxi = GetParam(), .lengths = {150}, .dq = 64, .dv = 64};
+  const AttentionInputs<bf16> in = attention_inputs<bf16>(shape);
+  const Context ctx({.device = Device::kCuda});
+  GpuAttention<bf16> gpu(ctx, in, {.aligned = true, .planned = true});
+  ops::AttentionProblem<bf16> p = gpu.problem();
+  ops::AttentionPlan other = *p.plan;
+  other.shape.tokens = 149;
+  p.plan = &other;
+  const Cuda cuda{ctx.stream(), ctx.workspace()};
+  EXPECT_THROW(ops::hopper_attention(cuda, kind(), p, gpu.out()), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuHopperAttention, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Fuxi" : "Hstu"; });
+
+}  // namespace
+}  // namespace turbogr::test

@@ -1,0 +1,41 @@
+#include "turbogr/core/section_timer.h"
+
+#include "turbogr/core/device_memory.h"
+
+namespace turbogr {
+
+std::string_view name_of(Section section) {
+  constexpr std::array<std::string_view, kSections> kNames = {
+      "idle", "attention_forward", "attention_backward", "gemm", "elementwise", "embedding",
+      "loss", "optimiser"};
+  return kNames[static_cast<std::size_t>(section)];
+}
+
+SectionTimer::SectionTimer() = default;
+SectionTimer::~SectionTimer() = default;
+
+void SectionTimer::mark(void* stream, Section section) {
+  if (marks_.size() == events_.size()) events_.push_back(std::make_unique<Event>(true));
+  events_[marks_.size()]->record(stream);
+  marks_.push_back(section);
+}
+
+void SectionTimer::enter(void* stream, Section section) {
+  open_.push_back(section);
+  mark(stream, section);
+}
+
+void SectionTimer::leave(void* stream) {
+  open_.pop_back();
+  mark(stream, open_.empty() ? Section::kIdle : open_.back());
+}
+
+void SectionTimer::finish(const Context& ctx) {
+  synchronize(ctx);
+  for (std::size_t i = 0; i + 1 < marks_.size(); ++i) {
+    totals_[static_cast<std::size_t>(marks_[i])] += events_[i + 1]->ms_since(*events_[i]);
+  }
+  marks_.clear();
+}
+
+}  // namespace turbogr

@@ -1,0 +1,184 @@
+#include <type_traits>
+
+#include "turbogr/core/cuda_call.h"
+#include "turbogr/cuda/attention.h"
+#include "turbogr/ops/attention_hopper.h"
+
+namespace turbogr::ops {
+namespace {
+
+bool on_hopper() {
+  int device = 0;
+  int major = 0;
+  TGR_CUDA_CALL(cudaGetDevice(&device));
+  TGR_CUDA_CALL(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major == 9;
+}
+
+// What a plan and the size of scratch depend on.
+cuda::AttentionParams params_of(const AttentionShape& shape) {
+  static const float some_table = 0;
+  cuda::AttentionParams params;
+  params.tokens = shape.tokens;
+  params.batch = static_cast<int>(shape.batch);
+  params.heads = shape.heads;
+  params.query_width = static_cast<int>(shape.query_width);
+  params.value_width = static_cast<int>(shape.value_width);
+  if (shape.tables) params.position = &some_table;
+  return params;
+}
+
+template <class T>
+AttentionShape shape_of(const AttentionProblem<T>& p) {
+  return {.device = Device::kCuda,
+          .tokens = p.q.tokens(),
+          .batch = p.q.batch(),
+          .heads = p.heads,
+          .query_width = p.q.width() / p.heads,
+          .value_width = p.v.cols / p.heads,
+          .tables = !p.bias.position.empty() || !p.bias.time.empty()};
+}
+
+template <class T>
+bool aligned(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
+template <class T>
+bool aligned(Rows<T> matrix) {
+  return aligned(matrix.data) && matrix.stride % 8 == 0;
+}
+
+template <class T>
+bool takes(AttentionKind kind, const AttentionProblem<T>& p) {
+  const AttentionShape shape = shape_of(p);
+  return hopper_serves<T>(kind, shape) && aligned(p.q.values) && aligned(p.k) && aligned(p.v) &&
+         aligned(p.bias.position.data) && (p.alpha != 0 || !shape.tables) && p.mask.window == 0 &&
+         p.mask.num_prefix.empty() && p.mask.num_targets.empty();
+}
+
+void check_plan(const AttentionPlan& plan, AttentionKind kind, const AttentionShape& shape) {
+  const AttentionShape& made = plan.shape;
+  TGR_CHECK(plan.kind == kind && made.tokens == shape.tokens && made.batch == shape.batch &&
+                made.heads == shape.heads && made.query_width == shape.query_width &&
+                made.value_width == shape.value_width && made.tables == shape.tables,
+            "attention: the plan was made for another batch (", made.tokens, " tokens, ",
+            made.batch, " sequences, ", made.heads, " heads; here ", shape.tokens, ", ",
+            shape.batch, ", ", shape.heads, "); make one for each batch");
+}
+
+// Fills params.workspace, with a plan in it.
+void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
+                   const AttentionBatch& batch, const AttentionPlan* given, WorkspaceScope& scratch,
+                   cuda::AttentionParams& params) {
+  if (given != nullptr && given->bytes > 0) {
+    check_plan(*given, kind, shape);
+    params.workspace = given->memory;
+    params.workspace_bytes = given->bytes;
+    return;
+  }
+  const std::size_t bytes = hopper_bytes(kind, shape);
+  const AttentionPlan own = {kind, shape,
+                             scratch.take<std::byte>(static_cast<std::int64_t>(bytes)).data, bytes};
+  make_hopper_plan(cuda, batch, own);
+  params.workspace = own.memory;
+  params.workspace_bytes = own.bytes;
+}
+
+template <class T>
+cuda::AttentionParams params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
+                                WorkspaceScope& scratch) {
+  const AttentionShape shape = shape_of(p);
+  cuda::AttentionParams params = params_of(shape);
+  params.q = p.q.values.data;
+  params.k = p.k.data;
+  params.v = p.v.data;
+  params.q_stride = p.q.values.stride;
+  params.k_stride = p.k.stride;
+  params.v_stride = p.v.stride;
+  params.offsets = p.q.offsets.data;
+  params.alpha = p.alpha;
+  params.norm_length = p.norm_length;
+  if constexpr (std::is_same_v<T, bf16>) {
+    params.position = p.bias.position.data;
+    params.time = p.bias.time.data;
+  }
+  params.position_length = (p.bias.position.shape[0] + 1) / 2;
+  params.key_times = p.bias.key_times.data;
+  params.query_times = p.bias.query_times.data;
+  params.stream = cuda.stream;
+  set_workspace(cuda, kind, shape, {p.q.offsets, p.bias.key_times, p.bias.query_times}, p.plan,
+                scratch, params);
+  return params;
+}
+
+}  // namespace
+
+template <class T>
+bool hopper_serves(AttentionKind kind, const AttentionShape& shape) {
+  return std::is_same_v<T, bf16> && kind == AttentionKind::kHstu && shape.query_width % 8 == 0 &&
+         shape.value_width % 8 == 0 && on_hopper();
+}
+
+std::size_t hopper_bytes(AttentionKind, const AttentionShape& shape) {
+  return cuda::attention_backward_workspace_bytes(params_of(shape));
+}
+
+void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {
+  cuda::AttentionParams params = params_of(plan.shape);
+  params.offsets = batch.offsets.data;
+  params.key_times = batch.key_times.data;
+  params.query_times = batch.query_times.data;
+  params.workspace = plan.memory;
+  params.workspace_bytes = plan.bytes;
+  params.stream = cuda.stream;
+  cuda::plan_attention(params);
+}
+
+template <class T>
+bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& problem,
+                      Rows<T> out) {
+  if (!takes(kind, problem) || !aligned(out)) return false;
+  WorkspaceScope scratch(cuda.workspace);
+  cuda::AttentionParams params = params_of(cuda, kind, problem, scratch);
+  params.out = out.data;
+  params.out_stride = out.stride;
+  cuda::attention_forward(params);
+  return true;
+}
+
+template <class T>
+bool hopper_attention_backward(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& problem,
+                               Rows<const T> dout, const AttentionGradients<T>& gradients) {
+  if (!takes(kind, problem) || !aligned(dout) || !aligned(gradients.dq) || !aligned(gradients.dk) ||
+      !aligned(gradients.dv)) {
+    return false;
+  }
+  WorkspaceScope scratch(cuda.workspace);
+  cuda::AttentionParams params = params_of(cuda, kind, problem, scratch);
+  params.dout = dout.data;
+  params.dout_stride = dout.stride;
+  params.dq = gradients.dq.data;
+  params.dk = gradients.dk.data;
+  params.dv = gradients.dv.data;
+  params.dq_stride = gradients.dq.stride;
+  params.dk_stride = gradients.dk.stride;
+  params.dv_stride = gradients.dv.stride;
+  if constexpr (std::is_same_v<T, bf16>) {
+    params.dposition = gradients.dbias.position.data;
+    params.dtime = gradients.dbias.time.data;
+  }
+  cuda::attention_backward(params);
+  return true;
+}
+
+#define TGR_INSTANTIATE(T)                                                                     \
+  template bool hopper_serves<T>(AttentionKind, const AttentionShape&);                        \
+  template bool hopper_attention<T>(Cuda, AttentionKind, const AttentionProblem<T>&, Rows<T>); \
+  template bool hopper_attention_backward<T>(Cuda, AttentionKind, const AttentionProblem<T>&,  \
+                                             Rows<const T>, const AttentionGradients<T>&);
+TGR_INSTANTIATE(double)
+TGR_INSTANTIATE(float)
+TGR_INSTANTIATE(bf16)
+#undef TGR_INSTANTIATE
+
+}  // namespace turbogr::ops

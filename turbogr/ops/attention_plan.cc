@@ -1,0 +1,39 @@
+#include "turbogr/ops/attention_plan.h"
+
+#include "turbogr/ops/attention_kernels.h"
+
+namespace turbogr::ops {
+
+template <class T>
+std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape) {
+  if constexpr (kWithCuda) {
+    if (shape.device == Device::kCuda) return kernels::attention_plan_bytes<T>(kind, shape);
+  }
+  return 0;
+}
+
+template <class T>
+AttentionPlan make_attention_plan(const Context& ctx, AttentionKind kind,
+                                  const AttentionBatch& batch, const AttentionShape& shape,
+                                  Tensor& memory) {
+  AttentionPlan plan = {kind, shape, memory.data(), attention_plan_bytes<T>(kind, shape)};
+  TGR_CHECK(plan.bytes <= memory.bytes(), "make_attention_plan: ", memory.bytes(),
+            " bytes of memory; this batch needs ", plan.bytes);
+  if constexpr (kWithCuda) {
+    if (plan.bytes > 0) {
+      kernels::make_attention_plan(Cuda{ctx.stream(), ctx.workspace()}, batch, plan);
+    }
+  }
+  return plan;
+}
+
+#define TGR_INSTANTIATE(T)                                                            \
+  template std::size_t attention_plan_bytes<T>(AttentionKind, const AttentionShape&); \
+  template AttentionPlan make_attention_plan<T>(                                      \
+      const Context&, AttentionKind, const AttentionBatch&, const AttentionShape&, Tensor&);
+TGR_INSTANTIATE(double)
+TGR_INSTANTIATE(float)
+TGR_INSTANTIATE(bf16)
+#undef TGR_INSTANTIATE
+
+}  // namespace turbogr::ops

@@ -1,0 +1,245 @@
+#include "turbogr/ops/matmul_cuda.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "turbogr/core/cuda_call.h"
+#include "turbogr/core/workspace.h"
+
+namespace turbogr::ops {
+namespace {
+
+constexpr std::int64_t kWorkspaceBytes = 64 << 20;
+constexpr int kCandidates = 8;
+
+void check_blas(cublasStatus_t status, const char* what) {
+  TGR_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublasLtGetStatusString(status), " in ",
+            what);
+}
+
+cudaDataType_t cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return CUDA_R_64F;
+    case DType::kF32:
+      return CUDA_R_32F;
+    default:
+      TGR_ASSERT(dtype == DType::kBf16);
+      return CUDA_R_16BF;
+  }
+}
+
+// The largest power of two, up to 256, that divides an address and a row's bytes.
+std::uint32_t alignment(const void* data, std::int64_t stride, DType dtype) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) |
+                    static_cast<std::uintptr_t>(stride * static_cast<std::int64_t>(size_of(dtype)));
+  return bits == 0 ? 256u
+                   : static_cast<std::uint32_t>(std::min<std::uintptr_t>(bits & (~bits + 1), 256));
+}
+
+struct Descriptions {
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, third = nullptr, result = nullptr;
+
+  // cuBLASLt counts by columns: a row-major product is the transposed one with its operands
+  // swapped.
+  explicit Descriptions(const Matmul& p) {
+    const bool f64 = p.in == DType::kF64;
+    const cudaDataType_t scale = f64 ? CUDA_R_64F : CUDA_R_32F;
+    check_blas(
+        cublasLtMatmulDescCreate(&product, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, scale),
+        "describing a product");
+    const cublasOperation_t first_op = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second_op = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, first_op);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, second_op);
+    if (p.bias != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    }
+    make(first, p.in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride);
+    make(second, p.in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride);
+    make(third, p.out, p.n, p.m, p.c == nullptr ? p.d_stride : p.c_stride);
+    make(result, p.out, p.n, p.m, p.d_stride);
+  }
+  ~Descriptions() {
+    cublasLtMatrixLayoutDestroy(first);
+    cublasLtMatrixLayoutDestroy(second);
+    cublasLtMatrixLayoutDestroy(third);
+    cublasLtMatrixLayoutDestroy(result);
+    cublasLtMatmulDescDestroy(product);
+  }
+  Descriptions(const Descriptions&) = delete;
+  Descriptions& operator=(const Descriptions&) = delete;
+
+ private:
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check_blas(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
+               "describing a product");
+  }
+  static void make(cublasLtMatrixLayout_t& layout, DType dtype, std::int64_t rows,
+                   std::int64_t cols, std::int64_t stride) {
+    check_blas(
+        cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(cols), stride),
+        "describing a matrix");
+  }
+};
+
+using Key = std::array<std::int64_t, 12>;
+
+// Sizes in one eighth of a power of two are of one kind.
+std::int64_t size_class(std::int64_t size) {
+  const int shift =
+      std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size))) - 4);
+  return ((size + (std::int64_t{1} << shift) - 1) >> shift) << shift;
+}
+
+Key key_of(const Matmul& p) {
+  return {static_cast<std::int64_t>(p.in),
+          static_cast<std::int64_t>(p.out),
+          size_class(p.m),
+          size_class(p.n),
+          size_class(p.k),
+          p.transpose_a,
+          p.transpose_b,
+          p.bias != nullptr,
+          p.beta != 0,
+          alignment(p.a, p.a_stride, p.in) * 512 + alignment(p.b, p.b_stride, p.in),
+          alignment(p.d, p.d_stride, p.out),
+          p.c == nullptr ? 0 : alignment(p.c, p.c_stride, p.out)};
+}
+
+struct Library {
+  cublasLtHandle_t handle = nullptr;
+  std::mutex mutex;
+  std::map<Key, cublasLtMatmulAlgo_t> chosen;
+
+  Library() { check_blas(cublasLtCreate(&handle), "starting"); }
+  static Library& get() {
+    static Library library;
+    return library;
+  }
+};
+
+cublasStatus_t run(const Library& library, const Descriptions& d, const Matmul& p, void* result,
+                   const cublasLtMatmulAlgo_t& algorithm, void* scratch, cudaStream_t stream) {
+  const float one = 1, beta = static_cast<float>(p.beta);
+  const double one64 = 1;
+  const bool f64 = p.in == DType::kF64;
+  const void* third = p.c == nullptr ? p.d : p.c;
+  return cublasLtMatmul(library.handle, d.product, f64 ? static_cast<const void*>(&one64) : &one,
+                        p.b, d.first, p.a, d.second,
+                        f64 ? static_cast<const void*>(&p.beta) : &beta, third, d.third, result,
+                        d.result, &algorithm, scratch, kWorkspaceBytes, stream);
+}
+
+std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Library& library,
+                                                        const Descriptions& d, const Matmul& p) {
+  cublasLtMatmulPreference_t preference;
+  check_blas(cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm");
+  const std::uint64_t bytes = kWorkspaceBytes;
+  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                       sizeof bytes);
+  const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::uint32_t value) {
+    cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+  };
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.b, p.b_stride, p.in));
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.a, p.a_stride, p.in));
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        p.c == nullptr ? alignment(p.d, p.d_stride, p.out) : alignment(p.c, p.c_stride, p.out));
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.d, p.d_stride, p.out));
+  std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(library.handle, d.product, d.first, d.second, d.third,
+                                     d.result, preference, kCandidates, found.data(), &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  TGR_CHECK(status == CUBLAS_STATUS_SUCCESS && count > 0,
+            "cuBLASLt has no algorithm for a product of [", p.m, ", ", p.k, "] and [", p.k, ", ",
+            p.n, "] in ", name_of(p.in), ": ", cublasLtGetStatusString(status));
+  found.resize(static_cast<std::size_t>(count));
+  return found;
+}
+
+// Times each candidate into memory of its own: d may be an operand too.
+cublasLtMatmulAlgo_t fastest(const Library& library, const Descriptions& d, const Matmul& p,
+                             void* scratch, cudaStream_t stream) {
+  const auto found = candidates(library, d, p);
+  if (found.size() == 1) return found[0].algo;
+  void* result = nullptr;
+  const auto bytes = static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
+  if (cudaMalloc(&result, bytes) != cudaSuccess) {
+    cudaGetLastError();  // no room to try: the library's first guess
+    return found[0].algo;
+  }
+  cudaEvent_t begin, end;
+  TGR_CUDA_CALL(cudaEventCreate(&begin));
+  TGR_CUDA_CALL(cudaEventCreate(&end));
+  std::size_t best = 0;
+  float best_ms = std::numeric_limits<float>::max();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (run(library, d, p, result, found[i].algo, scratch, stream) != CUBLAS_STATUS_SUCCESS)
+      continue;
+    float ms = std::numeric_limits<float>::max();
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      TGR_CUDA_CALL(cudaEventRecord(begin, stream));
+      run(library, d, p, result, found[i].algo, scratch, stream);
+      TGR_CUDA_CALL(cudaEventRecord(end, stream));
+      TGR_CUDA_CALL(cudaEventSynchronize(end));
+      float one = 0;
+      TGR_CUDA_CALL(cudaEventElapsedTime(&one, begin, end));
+      ms = std::min(ms, one);
+    }
+    if (ms < best_ms) {
+      best_ms = ms;
+      best = i;
+    }
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  cudaFree(result);
+  return found[best].algo;
+}
+
+}  // namespace
+
+std::size_t matmul_workspace_bytes() { return workspace_bytes_of<std::byte>(kWorkspaceBytes); }
+
+void matmul(Cuda cuda, const Matmul& p) {
+  if (p.m == 0 || p.n == 0) return;
+  Library& library = Library::get();
+  WorkspaceScope scope(cuda.workspace);
+  void* scratch = scope.take<std::byte>(kWorkspaceBytes).data;
+  const auto stream = static_cast<cudaStream_t>(cuda.stream);
+  const Descriptions descriptions(p);
+  cublasLtMatmulAlgo_t algorithm;
+  {
+    const std::lock_guard lock(library.mutex);
+    const Key key = key_of(p);
+    auto known = library.chosen.find(key);
+    if (known == library.chosen.end()) {
+      known = library.chosen.emplace(key, fastest(library, descriptions, p, scratch, stream)).first;
+    }
+    algorithm = known->second;
+  }
+  cublasStatus_t status = run(library, descriptions, p, p.d, algorithm, scratch, stream);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    // Chosen for another size of the same class, and not for this one.
+    status = run(library, descriptions, p, p.d, candidates(library, descriptions, p)[0].algo,
+                 scratch, stream);
+  }
+  check_blas(status, "a product");
+}
+
+}  // namespace turbogr::ops

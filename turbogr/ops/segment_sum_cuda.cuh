@@ -1,0 +1,130 @@
+// Sums over runs of equal keys in a sorted list, without atomics: the list is cut into pieces of
+// one length, a block walks over a piece and finishes the runs that lie inside it; of a run that
+// crosses pieces it leaves a partial row, and a second launch adds those in order. The result's
+// bits depend on the list alone.
+//
+//   Source  __device__ Eight<A> operator()(std::int64_t entry, std::int64_t column) const
+//           the term of an entry of the list, columns past the width being zero
+//   Finish  __device__ void operator()(std::uint32_t key, std::int64_t column, Eight<A>& sum, A*
+//           shared) const: called by all threads of a block with a run's sum
+#pragma once
+
+#include "turbogr/core/workspace.h"
+#include "turbogr/cuda/columns.cuh"
+
+namespace turbogr::ops {
+
+// Long lists have longer pieces, which bounds the partial rows.
+inline std::int64_t segment_piece(std::int64_t count) { return count > (1 << 20) ? 512 : 64; }
+
+template <class A>
+std::size_t segment_workspace_bytes(std::int64_t count, std::int64_t width) {
+  return 2 * workspace_bytes_of<A>(cuda::divide_up(count, segment_piece(count)) * width);
+}
+
+struct SegmentList {
+  const std::uint32_t* keys;  // [count], ascending; kNoSegment: the entry counts for nothing
+  std::int64_t count;
+  std::int64_t piece;
+  std::int64_t width;
+
+  __device__ bool ends(std::int64_t entry) const {
+    return entry + 1 == count || keys[entry + 1] != keys[entry];
+  }
+  __device__ bool starts(std::int64_t entry) const {
+    return entry == 0 || keys[entry - 1] != keys[entry];
+  }
+};
+inline constexpr std::uint32_t kNoSegment = 0xffffffffu;
+
+// heads: of the run that a piece begins inside of; tails: of the run that goes on after it.
+template <class A, class Source, class Finish>
+__global__ void __launch_bounds__(cuda::kMaxTeam)
+    segment_pieces_kernel(SegmentList list, Source source, Finish finish, A* heads, A* tails) {
+  constexpr int kAhead = 4;  // rows on their way before the first is added
+  __shared__ A shared[32];
+  const std::int64_t c = std::int64_t{threadIdx.x} * cuda::kColumns;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * list.piece;
+  const std::int64_t end = min(begin + list.piece, list.count);
+  bool whole = list.starts(begin);
+  cuda::Eight<A> sum = {};
+  for (std::int64_t first = begin; first < end; first += kAhead) {
+    cuda::Eight<A> terms[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      if (first + j < end && c < list.width) {
+        terms[j] = source(first + j, c);
+      } else {
+        terms[j] = {};
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const std::int64_t entry = first + j;
+      if (entry >= end) break;
+#pragma unroll
+      for (int i = 0; i < cuda::kColumns; ++i) sum[i] += terms[j][i];
+      const bool last = list.ends(entry);
+      if (!last && entry + 1 < end) continue;
+      if (last && whole) {
+        finish(list.keys[entry], c, sum, shared);
+      } else {
+        // A run over a whole piece is that piece's head.
+        A* parts = (whole ? tails : heads) + std::int64_t{blockIdx.x} * list.width;
+#pragma unroll
+        for (int i = 0; i < cuda::kColumns; ++i) {
+          if (c + i < list.width) parts[c + i] = sum[i];
+        }
+      }
+      sum = {};
+      whole = true;
+    }
+  }
+}
+
+// The block of the piece in which a run that crosses pieces starts adds up its parts.
+template <class A, class Source, class Finish>
+__global__ void __launch_bounds__(cuda::kMaxTeam)
+    segment_joins_kernel(SegmentList list, Finish finish, const A* heads, const A* tails) {
+  __shared__ A shared[32];
+  const std::int64_t c = std::int64_t{threadIdx.x} * cuda::kColumns;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * list.piece;
+  const std::int64_t end = min(begin + list.piece, list.count);
+  if (list.ends(end - 1)) return;  // nothing goes on
+  const std::uint32_t key = list.keys[end - 1];
+  if (key == list.keys[begin] && !list.starts(begin)) return;  // it began before
+  cuda::Eight<A> sum = {};
+  const auto add = [&](const A* parts) {
+#pragma unroll
+    for (int i = 0; i < cuda::kColumns; ++i) {
+      if (c + i < list.width) sum[i] += parts[c + i];
+    }
+  };
+  add(tails + std::int64_t{blockIdx.x} * list.width);
+  // The pieces it covers whole, and the one it ends in.
+  std::int64_t piece = blockIdx.x + 1;
+  while ((piece + 1) * list.piece < list.count && list.keys[(piece + 1) * list.piece] == key) {
+    add(heads + piece * list.width);
+    ++piece;
+  }
+  add(heads + piece * list.width);
+  finish(key, c, sum, shared);
+}
+
+template <class A, class Source, class Finish>
+void segment_sum(cudaStream_t stream, Workspace& workspace, const std::uint32_t* keys,
+                 std::int64_t count, std::int64_t width, const Source& source,
+                 const Finish& finish) {
+  if (count == 0 || width == 0) return;
+  const SegmentList list = {keys, count, segment_piece(count), width};
+  const std::int64_t pieces = cuda::divide_up(count, list.piece);
+  WorkspaceScope scope(workspace);
+  A* heads = scope.take<A, 2>({pieces, width}).data;
+  A* tails = scope.take<A, 2>({pieces, width}).data;
+  const unsigned threads = cuda::team_block(width).x;
+  const auto blocks = static_cast<unsigned>(pieces);
+  segment_pieces_kernel<A><<<blocks, threads, 0, stream>>>(list, source, finish, heads, tails);
+  segment_joins_kernel<A, Source><<<blocks, threads, 0, stream>>>(list, finish, heads, tails);
+}
+
+}  // namespace turbogr::ops

@@ -1,0 +1,192 @@
+#include <algorithm>
+
+#include "turbogr/ops/step_scale.h"
+#include "turbogr/ops/sum_cuda.cuh"
+#include "turbogr/ops/update_kernels.h"
+
+namespace turbogr::ops::kernels {
+namespace {
+
+constexpr std::int64_t kPiece = UpdateSlices::kPiece;
+constexpr unsigned kRowWarps = 8;  // rows of a block of update_rows
+
+__device__ double squares_of(const float* values, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kSumThreads) {
+    sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  return block_sum(sum);
+}
+
+__global__ void square_slices_kernel(const UpdateSlice* slices, const UpdateSlices::Piece* pieces,
+                                     double* parts) {
+  const UpdateSlices::Piece piece = pieces[blockIdx.x];
+  const UpdateSlice slice = slices[piece.slice];
+  const double sum =
+      squares_of(slice.gradient + piece.begin, min(kPiece, slice.count - piece.begin));
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+__global__ void square_values_kernel(const float* values, std::int64_t count, double* parts) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kPiece;
+  const double sum = squares_of(values + begin, min(kPiece, count - begin));
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+__global__ void step_scale_kernel(View<const double, 1> squares, View<const double, 1> losses,
+                                  StepScaleOptions options, StepScale* scale) {
+  *scale = step_scale(squares, losses, options);
+}
+
+__device__ void adamw_one(const AdamWCoefficients& k, float g, float& w, float& m, float& v) {
+  g *= k.gradient_scale;
+  m = m * k.beta1 + g * (1.0f - k.beta1);
+  v = v * k.beta2 + g * g * (1.0f - k.beta2);
+  w = w - w * k.decay - m * k.step_size / (sqrtf(v * k.second_scale) + k.epsilon);
+}
+
+// Weights [0, count), by `threads` threads of which this is number `thread`.
+__device__ void adamw_run(const AdamWCoefficients& k, const float* gradient, std::int64_t count,
+                          float* weight, float* first, float* second, unsigned thread,
+                          unsigned threads) {
+  const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  std::int64_t done = 0;
+  if (aligned(gradient) && aligned(weight) && aligned(first) && aligned(second)) {
+    done = count / 4 * 4;
+    for (std::int64_t i = std::int64_t{thread} * 4; i < done; i += std::int64_t{threads} * 4) {
+      const float4 g = *reinterpret_cast<const float4*>(gradient + i);
+      float4 w = *reinterpret_cast<const float4*>(weight + i);
+      float4 m = *reinterpret_cast<const float4*>(first + i);
+      float4 v = *reinterpret_cast<const float4*>(second + i);
+      adamw_one(k, g.x, w.x, m.x, v.x);
+      adamw_one(k, g.y, w.y, m.y, v.y);
+      adamw_one(k, g.z, w.z, m.z, v.z);
+      adamw_one(k, g.w, w.w, m.w, v.w);
+      *reinterpret_cast<float4*>(weight + i) = w;
+      *reinterpret_cast<float4*>(first + i) = m;
+      *reinterpret_cast<float4*>(second + i) = v;
+    }
+  }
+  for (std::int64_t i = done + thread; i < count; i += threads) {
+    adamw_one(k, gradient[i], weight[i], first[i], second[i]);
+  }
+}
+
+__global__ void adamw_kernel(const UpdateSlice* slices, const UpdateSlices::Piece* pieces,
+                             AdamWCoefficients k, const StepScale* scale) {
+  if (scale != nullptr) {
+    if (scale->finite == 0) return;
+    k.gradient_scale *= static_cast<float>(scale->scale);
+  }
+  const UpdateSlices::Piece piece = pieces[blockIdx.x];
+  const UpdateSlice slice = slices[piece.slice];
+  k.decay *= static_cast<float>(slice.decay_factor);
+  adamw_run(k, slice.gradient + piece.begin, min(kPiece, slice.count - piece.begin),
+            slice.weight + piece.begin, slice.first_moment + piece.begin,
+            slice.second_moment + piece.begin, threadIdx.x, blockDim.x);
+}
+
+struct RowStep {
+  AdamWCoefficients adamw;
+  double factor, rate, epsilon;  // of AdaGrad and SGD
+  float keep;
+};
+
+// A warp a row.
+__global__ void update_rows_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
+                                   Rows<const float> gradient, RowStep step,
+                                   const StepScale* scale) {
+  if (scale != nullptr) {
+    if (scale->finite == 0) return;
+    step.adamw.gradient_scale *= static_cast<float>(scale->scale);
+    step.factor *= scale->scale;
+  }
+  const std::int64_t i = std::int64_t{blockIdx.x} * kRowWarps + threadIdx.y;
+  if (i >= gradient.rows) return;
+  const std::int64_t id = ids[i];
+  const std::int64_t width = gradient.cols;
+  if (id < 0 || id >= table.weight.shape[0]) return;
+  const float* g = gradient.row(i);
+  float* w = table.weight.data + id * width;
+  if (optimiser == RowOptimiser::kAdamW) {
+    adamw_run(step.adamw, g, width, w, table.first_moment.data + id * width,
+              table.second_moment.data + id * width, threadIdx.x, 32);
+    return;
+  }
+  double size = step.rate * step.factor;
+  if (optimiser == RowOptimiser::kAdaGrad) {
+    double squares = 0;
+    for (std::int64_t c = threadIdx.x; c < width; c += 32) {
+      squares += static_cast<double>(g[c]) * static_cast<double>(g[c]);
+    }
+    squares = cuda::warp_sum(squares);
+    const float before = table.second_moment.data[id];
+    __syncwarp();
+    const float second = before + static_cast<float>(step.factor * step.factor * squares /
+                                                     static_cast<double>(width));
+    if (threadIdx.x == 0) table.second_moment.data[id] = second;
+    size /= sqrt(second + step.epsilon);
+  }
+  const auto stride = static_cast<float>(size);
+  for (std::int64_t c = threadIdx.x; c < width; c += 32) w[c] = w[c] * step.keep - g[c] * stride;
+}
+
+void sum_parts(cudaStream_t stream, View<const double, 1> parts, double* sum) {
+  sum_parts_kernel<<<1, kSumThreads, 0, stream>>>(parts.data, parts.shape[0], sum);
+}
+
+}  // namespace
+
+void squared_sum(Cuda cuda, const UpdateSlices& slices, double* sum) {
+  cudaStream_t stream = cuda::stream_of(cuda.stream);
+  WorkspaceScope scratch(cuda.workspace);
+  const View<double, 1> parts = scratch.take<double>(slices.num_pieces());
+  if (slices.num_pieces() > 0) {
+    square_slices_kernel<<<static_cast<unsigned>(slices.num_pieces()), kSumThreads, 0, stream>>>(
+        slices.device_slices(), slices.device_pieces(), parts.data);
+  }
+  sum_parts(stream, parts, sum);
+  cuda::check_launch("squared_sum");
+}
+
+void squared_sum(Cuda cuda, View<const float, 1> values, double* sum) {
+  cudaStream_t stream = cuda::stream_of(cuda.stream);
+  WorkspaceScope scratch(cuda.workspace);
+  const std::int64_t count = values.shape[0];
+  const View<double, 1> parts = scratch.take<double>(cuda::divide_up(count, kPiece));
+  if (count > 0) {
+    square_values_kernel<<<static_cast<unsigned>(parts.shape[0]), kSumThreads, 0, stream>>>(
+        values.data, count, parts.data);
+  }
+  sum_parts(stream, parts, sum);
+  cuda::check_launch("squared_sum");
+}
+
+void make_step_scale(Cuda cuda, View<const double, 1> squares, View<const double, 1> losses,
+                     const StepScaleOptions& options, StepScale* scale) {
+  step_scale_kernel<<<1, 1, 0, cuda::stream_of(cuda.stream)>>>(squares, losses, options, scale);
+  cuda::check_launch("make_step_scale");
+}
+
+void adamw(Cuda cuda, const UpdateSlices& slices, const AdamWSettings& settings,
+           const StepScale* scale) {
+  if (slices.num_pieces() == 0) return;
+  adamw_kernel<<<static_cast<unsigned>(slices.num_pieces()), 256, 0,
+                 cuda::stream_of(cuda.stream)>>>(slices.device_slices(), slices.device_pieces(),
+                                                 adamw_coefficients(settings), scale);
+  cuda::check_launch("adamw");
+}
+
+void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale) {
+  if (gradient.rows == 0 || gradient.cols == 0) return;
+  const RowStep step = {adamw_coefficients(settings), settings.gradient_scale, settings.rate,
+                        settings.epsilon, static_cast<float>(1 - settings.rate * settings.decay)};
+  const auto blocks = static_cast<unsigned>(cuda::divide_up(gradient.rows, kRowWarps));
+  update_rows_kernel<<<blocks, dim3(32, kRowWarps), 0, cuda::stream_of(cuda.stream)>>>(
+      optimiser, table, ids.data, gradient, step, scale);
+  cuda::check_launch("update_rows");
+}
+
+}  // namespace turbogr::ops::kernels
