@@ -372,19 +372,18 @@ void ShardedTable::gather_whole(const Circles& circles, const Tensor& part, int 
   const bool receives = root < 0 || root == group.rank();
   TGR_CHECK(!receives || whole.size() == sharding_.rows() * width, "a whole of ", whole.size(),
             " elements for ", sharding_.rows(), " rows of ", width);
-  std::vector<std::int64_t> out(static_cast<std::size_t>(group.size()), 0), in(out);
+  std::vector<std::int64_t> in;
   for (int peer = 0; peer < group.size(); ++peer) {
-    const auto at = static_cast<std::size_t>(peer);
-    if (root < 0 || root == peer) out[at] = part.size() * static_cast<std::int64_t>(sizeof(float));
-    if (receives) in[at] = sharding_.rows_of(peer) * row_bytes;
-  }
-  // The same bytes for everybody who receives: a copy each, since parts stand end to end.
-  std::vector<std::byte> sending(static_cast<std::size_t>(sum_of(out)));
-  for (std::size_t at = 0; at < sending.size(); at += part.bytes()) {
-    std::memcpy(sending.data() + at, part.data(), part.bytes());
+    in.push_back(receives ? sharding_.rows_of(peer) * row_bytes : 0);
   }
   std::vector<std::byte> received(static_cast<std::size_t>(sum_of(in)));
-  group.all_to_all({sending.data(), out}, {received.data(), in});
+  if (root < 0) {
+    group.all_gather(part.data(), {received.data(), in});
+  } else {
+    std::vector<std::int64_t> out(in.size(), 0);
+    out[static_cast<std::size_t>(root)] = static_cast<std::int64_t>(part.bytes());
+    group.all_to_all({part.data(), out}, {received.data(), in});
+  }
   if (!receives) return;
   const std::byte* next = received.data();
   for (int shard = 0; shard < group.size(); ++shard) {

@@ -30,6 +30,12 @@ std::int64_t negatives_a_batch(const RetrievalOptions& options) {
   return options.shared_negatives ? options.negatives : options.memory.capacity * options.negatives;
 }
 
+// Every token touches its item, its target and its negatives, and no more rows than there are.
+std::int64_t touched_capacity(const RetrievalOptions& options, std::int64_t num_items) {
+  return std::min(num_items,
+                  options.accumulate * (2 * options.memory.capacity + negatives_a_batch(options)));
+}
+
 double largest_magnitude(const Tensor& tensor) {
   const auto* values = reinterpret_cast<const float*>(tensor.data());
   double largest = 0;
@@ -43,16 +49,33 @@ double largest_magnitude(const Tensor& tensor) {
 }  // namespace
 
 template <class T>
+StepSlot<T>::StepSlot(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items)
+    : touched(num_items) {
+  for (std::int64_t batch = 0; batch < options.accumulate; ++batch) {
+    negative_ids.emplace_back(DType::kI64, std::vector{negatives_a_batch(options)});
+  }
+  const std::vector<std::int64_t> shape = {touched_capacity(options, num_items),
+                                           options.model.width};
+  compact = Tensor(dtype_of<T>(), shape, ctx.device());
+  gradient = Tensor(DType::kF32, shape, ctx.device());
+}
+
+template <class T>
+std::size_t StepSlot<T>::bytes() const {
+  std::size_t total = compact.bytes() + gradient.bytes();
+  for (const Tensor& ids : negative_ids) total += ids.bytes();
+  return total;
+}
+
+template <class T>
 RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
                                       std::int64_t num_items)
     : options_(options),
       model_(ctx, options.model, options.memory),
-      table_(num_items, options.model.width, options.table_optimiser, ctx.device()),
-      touched_(num_items),
-      // Every token touches its item, its target and its negatives, and no more rows than there
-      // are.
-      touched_capacity_(std::min(num_items, options.accumulate * (2 * options.memory.capacity +
-                                                                  negatives_a_batch(options)))),
+      table_(options.holds_table ? num_items : 0, options.model.width, options.table_optimiser,
+             ctx.device()),
+      num_items_(num_items),
+      slot_(options.holds_table ? std::make_unique<StepSlot<T>>(ctx, options, num_items) : nullptr),
       feed_(ctx, feed_bytes()),
       queue_length_(ctx.device() == Device::kCuda ? 2 : 1) {
   const Device device = ctx.device();
@@ -71,12 +94,7 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                       decays ? 1.0 : 0.0});
   }
   slices_ = ops::UpdateSlices(ctx, std::move(slices));
-  for (std::int64_t batch = 0; batch < options.accumulate; ++batch) {
-    negative_ids_.emplace_back(DType::kI64, std::vector{negatives_a_batch(options)});
-  }
   rows_ = Tensor(dtype_of<T>(), {n, width}, device);
-  compact_ = Tensor(dtype_of<T>(), {touched_capacity_, width}, device);
-  compact_gradient_ = Tensor(DType::kF32, {touched_capacity_, width}, device);
   dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
   loss_ = Tensor(DType::kF32, {n}, device);
   log_sum_exp_ = Tensor(DType::kF32, {n}, device);
@@ -90,11 +108,12 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
     result_events_.push_back(std::make_unique<Event>(ctx));
   }
 
+  const std::int64_t touched = touched_capacity(options, num_items);
   const std::int64_t own = options.shared_negatives ? 0 : options.negatives;
-  ctx.workspace().reserve(std::max(
-      {ops::softmax_workspace_bytes(ctx, n, touched_capacity_, width, own),
-       ops::sum_values_workspace_bytes(ctx, n), ops::squared_sum_workspace_bytes(ctx, slices_),
-       ops::squared_sum_workspace_bytes(ctx, touched_capacity_ * width)}));
+  ctx.workspace().reserve(std::max({ops::softmax_workspace_bytes(ctx, n, touched, width, own),
+                                    ops::sum_values_workspace_bytes(ctx, n),
+                                    ops::squared_sum_workspace_bytes(ctx, slices_),
+                                    ops::squared_sum_workspace_bytes(ctx, touched * width)}));
   ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(n));
 }
 
@@ -107,7 +126,7 @@ std::size_t RetrievalTrainer<T>::feed_bytes() const {
   // position, inverse; its input place.
   const std::size_t a_batch = (n + 1) * (8 * 8 + 4 * 4) + negatives * 4 + 16 * 256;
   return a_batch * static_cast<std::size_t>(options_.accumulate) +
-         static_cast<std::size_t>(touched_capacity_) * 8 + 256;
+         static_cast<std::size_t>(touched_capacity(options_, num_items_)) * 8 + 256;
 }
 
 template <class T>
@@ -118,7 +137,7 @@ void RetrievalTrainer<T>::initialise(const Context& ctx) {
 
 template <class T>
 model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& batch,
-                                               bool training) {
+                                               std::int64_t step, bool training) {
   model::StepInput input;
   input.offsets = feed_.put(ctx, batch.offsets_view());
   input.num_tokens = batch.num_tokens();
@@ -128,55 +147,51 @@ model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& 
   input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
   input.training = training;
   input.seed = options_.seed;
-  input.step = static_cast<std::uint64_t>(steps_done_);
+  input.step = static_cast<std::uint64_t>(step);
   return input;
-}
-
-template <class T>
-View<std::int64_t, 2> RetrievalTrainer<T>::own_negatives(std::size_t batch, std::int64_t tokens) {
-  return {negative_ids_[batch].template view<std::int64_t, 1>().data, {tokens, options_.negatives}};
 }
 
 // All batches of an update share one set of touched rows, so that their gradients meet there.
 template <class T>
-void RetrievalTrainer<T>::draw_and_mark(const Context& host, std::span<const Batch> batches) {
-  const NegativeKey key = {options_.seed, static_cast<std::uint64_t>(steps_done_)};
-  touched_.clear();
+void RetrievalTrainer<T>::draw(const Context& host, std::span<const Batch> batches,
+                               std::int64_t step, StepSlot<T>& slot) const {
+  const NegativeKey key = {options_.seed, static_cast<std::uint64_t>(step)};
+  slot.touched.clear();
   for (std::size_t b = 0; b < batches.size(); ++b) {
-    const View<std::int64_t, 1> all = negative_ids_[b].template view<std::int64_t, 1>();
+    const View<std::int64_t, 1> all = slot.negative_ids[b].template view<std::int64_t, 1>();
     if (options_.shared_negatives) {
-      draw_shared_negatives({key.seed, key.step * batches.size() + b}, table_.rows(), all);
-      touched_.mark(host, all);
+      draw_shared_negatives({key.seed, key.step * batches.size() + b}, num_items_, all);
+      slot.touched.mark(host, all);
     } else {
-      const auto own = own_negatives(b, batches[b].num_tokens());
-      draw_own_negatives(host, key, table_.rows(), data::view_of(batches[b].row_keys), own);
-      touched_.mark(host, {own.data, {own.size()}});
+      const View<std::int64_t, 2> own = {all.data, {batches[b].num_tokens(), options_.negatives}};
+      draw_own_negatives(host, key, num_items_, data::view_of(batches[b].row_keys), own);
+      slot.touched.mark(host, {own.data, {own.size()}});
     }
-    touched_.mark(host, data::view_of(batches[b].items));
-    touched_.mark(host, data::view_of(batches[b].targets));
+    slot.touched.mark(host, data::view_of(batches[b].items));
+    slot.touched.mark(host, data::view_of(batches[b].targets));
   }
-  touched_.number(host);
+  slot.touched.number(host);
 }
 
 template <class T>
 typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, const Batch& batch,
-                                                            std::size_t index,
-                                                            std::int64_t touched) {
+                                                            std::size_t index, std::int64_t step,
+                                                            const StepSlot<T>& slot) {
   const Context& host = ctx.host();
+  const std::int64_t touched = slot.touched.ids().shape[0];
   const std::int64_t n = batch.num_tokens();
   Fed fed;
-  fed.input = input_of(ctx, batch, /*training=*/true);
-  fed.items = feed_.put(ctx, data::view_of(batch.items));
+  fed.input = input_of(ctx, batch, step, /*training=*/true);
 
   const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
-  touched_.places_of(host, data::view_of(batch.targets), positive);
-  fed.candidates.items = first_rows<T>(std::as_const(compact_), touched);
+  slot.touched.places_of(host, data::view_of(batch.targets), positive);
+  fed.candidates.items = first_rows<T>(slot.compact, touched);
   fed.candidates.positive = feed_.send(ctx, positive);
   const std::int64_t drawn =
       options_.shared_negatives ? options_.negatives : n * options_.negatives;
   const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(drawn);
-  touched_.places_of(host, {negative_ids_[index].template view<std::int64_t, 1>().data, {drawn}},
-                     places);
+  slot.touched.places_of(
+      host, {slot.negative_ids[index].template view<std::int64_t, 1>().data, {drawn}}, places);
   const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
   if (options_.shared_negatives) {
     fed.candidates.shared_negatives = negatives;
@@ -186,11 +201,12 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, 
 
   // The inputs' gradients join those of the candidates, duplicates in order.
   const View<std::int64_t, 1> input_places = feed_.template take<std::int64_t>(n);
-  touched_.places_of(host, data::view_of(batch.items), input_places);
+  slot.touched.places_of(host, data::view_of(batch.items), input_places);
   const ops::DedupOutput groups = {
       feed_.template take<std::int64_t>(n), feed_.template take<std::int64_t>(n + 1),
       feed_.template take<std::int32_t>(n), feed_.template take<std::int32_t>(n)};
   const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
+  fed.places = feed_.send(ctx, input_places);
   fed.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
                 feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                 feed_.send(ctx, groups.positions)};
@@ -201,13 +217,14 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, 
 // the losses.
 template <class T>
 void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, double weight,
-                                           double* loss_sum) {
+                                           StepSlot<T>& slot, double* loss_sum,
+                                           const std::function<void(std::int64_t layers)>& ready) {
   const std::int64_t n = fed.input.num_tokens;
   const std::int64_t touched = fed.candidates.items.rows;
   const Rows<T> rows = first_rows<T>(rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
 
-  ops::gather_rows<float, T>(ctx, table_.weights(), fed.items, rows);
+  ops::gather_rows<T>(ctx, fed.candidates.items, fed.places, rows);
   ops::SampledSoftmaxInputs<T> candidates = fed.candidates;
   candidates.query = model_.forward(ctx, fed.input, rows);
 
@@ -218,11 +235,59 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
 
   const View<float, 1> dloss = first_values<float>(dloss_, n);
   ops::fill<float>(ctx, static_cast<float>(weight), dloss);
-  const Rows<float> ditems = first_rows<float>(compact_gradient_, touched);
+  const Rows<float> ditems = first_rows<float>(slot.gradient, touched);
   ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
                                    dquery, ditems);
-  model_.backward(ctx, fed.input, dquery, rows);
+  model_.backward(ctx, fed.input, dquery, rows, ready);
   ops::scatter_add_rows<T>(ctx, rows, fed.groups, ditems);
+}
+
+template <class T>
+void RetrievalTrainer<T>::compute(const Context& ctx, std::span<const Batch> batches,
+                                  std::int64_t step, double weight, StepSlot<T>& slot,
+                                  const std::function<void(std::int64_t layers)>& ready) {
+  feed_.begin();
+  compute_batches(ctx, batches, step, weight, slot, ready);
+  feed_.end(ctx);
+}
+
+template <class T>
+void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Batch> batches,
+                                          std::int64_t step, double weight, StepSlot<T>& slot,
+                                          const std::function<void(std::int64_t layers)>& ready) {
+  const std::int64_t touched = slot.touched.ids().shape[0];
+  zero_bytes(ctx, slot.gradient.data(),
+             static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
+  model_.parameters().zero_gradients(ctx);
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    double* loss_sum = loss_sums_.template view<double, 1>().data + b;
+    if (batches[b].num_tokens() == 0) {  // a rank without a share of the last batch
+      zero_bytes(ctx, loss_sum, sizeof(double));
+      continue;
+    }
+    const Fed fed = feed(ctx, batches[b], b, step, slot);
+    forward_backward(ctx, fed, weight, slot, loss_sum,
+                     b + 1 == batches.size() ? ready : std::function<void(std::int64_t)>());
+  }
+}
+
+template <class T>
+double RetrievalTrainer<T>::update_dense(const Context& ctx, std::int64_t step,
+                                         const ops::StepScale* scale) {
+  AdamWSettings dense = options_.dense;
+  dense.rate *= options_.schedule.factor(step);
+  dense.step = static_cast<double>(step + 1);
+  ops::adamw(ctx, slices_, dense, scale);
+  model_.refresh(ctx);
+  return dense.rate;
+}
+
+template <class T>
+AdamWSettings RetrievalTrainer<T>::table_settings(std::int64_t step) const {
+  AdamWSettings sparse = options_.table;
+  sparse.rate *= options_.schedule.factor(step);
+  sparse.step = static_cast<double>(step + 1);
+  return sparse;
 }
 
 // Returns the learning rate. A loss or gradient that is not finite changes nothing.
@@ -230,25 +295,15 @@ template <class T>
 double RetrievalTrainer<T>::update(const Context& ctx, View<const std::int64_t, 1> ids,
                                    std::int64_t batches, double weight) {
   const Rows<const float> gradient =
-      first_rows<float>(std::as_const(compact_gradient_), ids.shape[0]);
+      first_rows<float>(std::as_const(slot_->gradient), ids.shape[0]);
   double* squares = squares_.template view<double, 1>().data;
   auto* scale = reinterpret_cast<ops::StepScale*>(scale_.data());
   ops::squared_sum(ctx, slices_, squares);
   ops::squared_sum(ctx, {gradient.data, {gradient.rows * gradient.cols}}, squares + 1);
   ops::make_step_scale(ctx, {squares, {2}}, {loss_sums_.template view<double, 1>().data, {batches}},
                        {.clip = options_.clip, .loss_weight = weight}, scale);
-
-  const double factor = options_.schedule.factor(steps_done_);
-  AdamWSettings dense = options_.dense;
-  dense.rate *= factor;
-  dense.step = static_cast<double>(steps_done_ + 1);
-  ops::adamw(ctx, slices_, dense, scale);
-  AdamWSettings sparse = options_.table;
-  sparse.rate *= factor;
-  sparse.step = static_cast<double>(steps_done_ + 1);
-  table_.update(ctx, ids, gradient, sparse, scale);
-  model_.refresh(ctx);
-  return dense.rate;
+  table_.update(ctx, ids, gradient, table_settings(steps_done_), scale);
+  return update_dense(ctx, steps_done_, scale);
 }
 
 template <class T>
@@ -267,19 +322,12 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
   TGR_CHECK(step.result.tokens > 0, "a step without tokens; the batch is empty");
 
   feed_.begin();
-  draw_and_mark(ctx.host(), batches);
-  const View<const std::int64_t, 1> ids = feed_.put(ctx, touched_.ids());
-  const std::int64_t touched = ids.shape[0];
-  ops::gather_rows<float, T>(ctx, table_.weights(), ids, first_rows<T>(compact_, touched));
-  zero_bytes(ctx, compact_gradient_.data(),
-             static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
-  model_.parameters().zero_gradients(ctx);
-
+  draw(ctx.host(), batches, steps_done_, *slot_);
+  const View<const std::int64_t, 1> ids = feed_.put(ctx, slot_->touched.ids());
+  ops::gather_rows<float, T>(ctx, table_.weights(), ids,
+                             first_rows<T>(slot_->compact, ids.shape[0]));
   const double weight = 1.0 / static_cast<double>(step.result.tokens);
-  for (std::size_t b = 0; b < batches.size(); ++b) {
-    const Fed fed = feed(ctx, batches[b], b, touched);
-    forward_backward(ctx, fed, weight, loss_sums_.template view<double, 1>().data + b);
-  }
+  compute_batches(ctx, batches, steps_done_, weight, *slot_, {});
   feed_.end(ctx);
   step.result.rate = update(ctx, ids, static_cast<std::int64_t>(batches.size()), weight);
 
@@ -312,7 +360,7 @@ void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, R
   TGR_CHECK(n <= options_.memory.capacity, "an evaluation batch of ", n, " tokens where ",
             options_.memory.capacity, " were planned for; lower eval.batch");
   feed_.begin();
-  const model::StepInput input = input_of(ctx, batch, /*training=*/false);
+  const model::StepInput input = input_of(ctx, batch, steps_done_, /*training=*/false);
   const View<std::int64_t, 1> last = feed_.template take<std::int64_t>(batch.num_sequences());
   for (std::int64_t b = 0; b < last.shape[0]; ++b) {
     last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
@@ -374,14 +422,14 @@ std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::la
 template <class T>
 std::size_t RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
   std::size_t total = ctx.workspace().capacity() + model_.activation_bytes() + rows_.bytes() +
-                      compact_.bytes() + compact_gradient_.bytes() + dquery_.bytes() +
-                      feed_.device_bytes();
-  for (const Tensor& ids : negative_ids_) total += ids.bytes();
+                      dquery_.bytes() + feed_.device_bytes() + (slot_ ? slot_->bytes() : 0);
   for (const Tensor& moment : first_moments_)
     total += 4 * moment.bytes();  // and weights, gradients
   return total + table_.bytes();
 }
 
+template struct StepSlot<float>;
+template struct StepSlot<bf16>;
 template class RetrievalTrainer<float>;
 template class RetrievalTrainer<bf16>;
 

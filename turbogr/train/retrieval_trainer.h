@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,6 +48,7 @@ struct RetrievalOptions {
   bool decay_vectors = false;
   std::int64_t accumulate = 1;
   std::uint64_t seed = 1;
+  bool holds_table = true;  // false: the rows live on many ranks (rank_pipeline.h)
 };
 
 struct StepResult {
@@ -56,6 +58,18 @@ struct StepResult {
   double rate = 0;
   std::int64_t tokens = 0;
   bool finite = true;  // else nothing was updated
+};
+
+// What one step needs of the item table: which rows, their values, and their gradients.
+template <class T>
+struct StepSlot {
+  TouchedRows touched;
+  std::vector<Tensor> negative_ids;  // on the host: [capacity, R] a batch, or one [R]
+  Tensor compact;                    // [U, D], touched rows in T
+  Tensor gradient;                   // [U, D], f32
+
+  StepSlot(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items);
+  std::size_t bytes() const;
 };
 
 template <class T>
@@ -87,6 +101,24 @@ class RetrievalTrainer {
   embedding::ItemTable& table() { return table_; }
   void refresh(const Context& ctx) { model_.refresh(ctx); }  // after loading tensors
 
+  // The stages of a step, for those who fetch rows and sum gradients over ranks themselves.
+  //   draw      negatives of step `step` (from 0) and the rows it touches, on the host
+  //   compute   given slot.compact: the gradients of all that is trained, each token's loss weighed
+  //             by `weight`; sums of losses are in loss_sums(). `ready` hears, during the last
+  //             backward pass, how many of the layers' gradients are final, last layer first.
+  //   update_dense   the dense weights; returns the learning rate
+  const RetrievalOptions& options() const { return options_; }
+  std::int64_t num_items() const { return num_items_; }
+  void draw(const Context& host, std::span<const data::Batch> batches, std::int64_t step,
+            StepSlot<T>& slot) const;
+  void compute(const Context& ctx, std::span<const data::Batch> batches, std::int64_t step,
+               double weight, StepSlot<T>& slot,
+               const std::function<void(std::int64_t layers)>& ready = {});
+  View<const double, 1> loss_sums() const { return loss_sums_.template view<double, 1>(); }
+  const ops::UpdateSlices& slices() const { return slices_; }
+  double update_dense(const Context& ctx, std::int64_t step, const ops::StepScale* scale);
+  AdamWSettings table_settings(std::int64_t step) const;
+
   // Weights and optimiser state by name, for checkpoints.
   std::vector<NamedTensor> model_tensors();
   std::vector<NamedTensor> optimiser_tensors();
@@ -104,16 +136,20 @@ class RetrievalTrainer {
   // A batch as the device reads it.
   struct Fed {
     model::StepInput input;
-    View<const std::int64_t, 1> items;
+    View<const std::int64_t, 1> places;       // of the inputs among the touched rows
     ops::SampledSoftmaxInputs<T> candidates;  // but for the query
     ops::IdGroups groups;                     // of the inputs among the touched rows
   };
 
-  model::StepInput input_of(const Context& ctx, const data::Batch& batch, bool training);
-  View<std::int64_t, 2> own_negatives(std::size_t batch, std::int64_t tokens);
-  void draw_and_mark(const Context& host, std::span<const data::Batch> batches);
-  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, std::int64_t touched);
-  void forward_backward(const Context& ctx, const Fed& fed, double weight, double* loss_sum);
+  model::StepInput input_of(const Context& ctx, const data::Batch& batch, std::int64_t step,
+                            bool training);
+  void compute_batches(const Context& ctx, std::span<const data::Batch> batches, std::int64_t step,
+                       double weight, StepSlot<T>& slot,
+                       const std::function<void(std::int64_t layers)>& ready);
+  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, std::int64_t step,
+           const StepSlot<T>& slot);
+  void forward_backward(const Context& ctx, const Fed& fed, double weight, StepSlot<T>& slot,
+                        double* loss_sum, const std::function<void(std::int64_t layers)>& ready);
   double update(const Context& ctx, View<const std::int64_t, 1> ids, std::int64_t batches,
                 double weight);
   std::size_t feed_bytes() const;
@@ -121,17 +157,14 @@ class RetrievalTrainer {
   RetrievalOptions options_;
   model::Model<T> model_;
   embedding::ItemTable table_;
-  TouchedRows touched_;
+  std::int64_t num_items_;
   std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
   ops::UpdateSlices slices_;
 
-  std::vector<Tensor> negative_ids_;  // on the host: [capacity, R] a batch, or one [R]
-  std::int64_t touched_capacity_;     // rows a step can touch at most
+  std::unique_ptr<StepSlot<T>> slot_;  // when the table is here
   StepFeed feed_;
-  Tensor rows_;              // [capacity, D], gathered inputs and later their gradients
-  Tensor compact_;           // [U, D], touched rows in T
-  Tensor compact_gradient_;  // [U, D], f32
-  Tensor dquery_;            // [capacity, D]
+  Tensor rows_;    // [capacity, D], gathered inputs and later their gradients
+  Tensor dquery_;  // [capacity, D]
   Tensor loss_, log_sum_exp_, dloss_;
   Tensor squares_, loss_sums_, scale_;  // f64, on the device: of the step being computed
 
