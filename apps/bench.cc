@@ -18,6 +18,7 @@ void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure; every figure beside a roof and a rival");
   bench->require_subcommand(1);
   add_bench_balance(*bench);
+  add_bench_attention(*bench);
   add_bench_data(*bench);
   add_bench_loader(*bench);
   add_bench_ops(*bench);

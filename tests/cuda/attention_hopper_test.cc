@@ -15,7 +15,7 @@ namespace {
 class GpuHopperAttention : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    TGR_NEEDS_GPU();
+    TGR_SKIP_WITHOUT_GPU();
     const ops::AttentionShape shape = {
         .device = Device::kCuda, .tokens = 1, .batch = 1, .query_width = 64, .value_width = 64};
     if (!ops::hopper_serves<bf16>(kind(), shape)) {
@@ -122,7 +122,7 @@ TEST_P(GpuHopperAttention, RefusesAPlanOfAnotherBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuHopperAttention, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Fuxi" : "Hstu"; });
+                         [](const auto& which) { return which.param ? "Fuxi" : "Hstu"; });
 
 }  // namespace
 }  // namespace turbogr::test

@@ -20,7 +20,7 @@ struct Kind {
 template <class K>
 class GpuPortableAttention : public ::testing::Test {
  protected:
-  void SetUp() override { TGR_NEEDS_GPU(); }
+  void SetUp() override { TGR_SKIP_WITHOUT_GPU(); }
 
   // Several draws are joined: where a result is one long sum, a single plain error is luck.
   static void check(AttentionCase shape, int draws = 1) {

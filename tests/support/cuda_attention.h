@@ -9,25 +9,9 @@
 #include <vector>
 
 #include "tests/support/attention_case.h"
-#include "turbogr/core/device_memory.h"
+#include "tests/support/on_device.h"
 
 namespace turbogr::test {
-
-inline bool has_gpu() { return kWithCuda && device_memory().total > 0; }
-
-#define TGR_NEEDS_GPU() \
-  if (!::turbogr::test::has_gpu()) GTEST_SKIP() << "no NVIDIA GPU on this machine"
-
-inline Tensor on_gpu(const Context& ctx, const Tensor& host) {
-  Tensor tensor(host.dtype(), host.shape(), Device::kCuda);
-  copy_tensor(ctx, tensor, host);
-  return tensor;
-}
-inline Tensor on_gpu(const Context& ctx, const std::vector<std::int64_t>& values) {
-  Tensor host(DType::kI64, {static_cast<std::int64_t>(values.size())});
-  if (!values.empty()) std::memcpy(host.data(), values.data(), host.bytes());
-  return on_gpu(ctx, host);
-}
 
 struct GpuRun {
   bool aligned = false;  // slices begin and stride at multiples of 8 elements
@@ -63,19 +47,19 @@ class GpuAttention {
     fill<T>(gradient, nan);
     fill<Accum<T>>(dposition, 0.25);
     fill<Accum<T>>(dtime, 0.25);
-    all_ = on_gpu(ctx, all);
-    dout_ = on_gpu(ctx, dout);
-    out_ = on_gpu(ctx, out);
-    gradient_ = on_gpu(ctx, gradient);
-    dposition_ = on_gpu(ctx, dposition);
-    dtime_ = on_gpu(ctx, dtime);
-    position_ = on_gpu(ctx, in.position);
-    time_ = on_gpu(ctx, in.time);
-    offsets_ = on_gpu(ctx, in.offsets);
-    key_times_ = on_gpu(ctx, in.key_times);
-    query_times_ = on_gpu(ctx, in.query_times);
-    prefix_ = on_gpu(ctx, c.prefix);
-    targets_ = on_gpu(ctx, c.targets);
+    all_ = place(ctx, all);
+    dout_ = place(ctx, dout);
+    out_ = place(ctx, out);
+    gradient_ = place(ctx, gradient);
+    dposition_ = place(ctx, dposition);
+    dtime_ = place(ctx, dtime);
+    position_ = place(ctx, in.position);
+    time_ = place(ctx, in.time);
+    offsets_ = place(ctx, tensor_of(in.offsets));
+    key_times_ = place(ctx, tensor_of(in.key_times));
+    query_times_ = place(ctx, tensor_of(in.query_times));
+    prefix_ = place(ctx, tensor_of(c.prefix));
+    targets_ = place(ctx, tensor_of(c.targets));
 
     ops::AttentionShape shape = attention_shape(ctx, in);
     shape.device = Device::kCuda;

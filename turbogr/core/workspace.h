@@ -20,11 +20,14 @@ class Workspace {
   static constexpr std::size_t kAlignment = 256;  // what device kernels want; harmless on a host
 
   explicit Workspace(std::size_t capacity = 0, Device device = Device::kCpu);
+  // Memory of the caller, which cannot grow.
+  Workspace(std::byte* memory, std::size_t capacity, Device device)
+      : data_(memory), capacity_(capacity), device_(device), borrowed_(true) {}
 
   // Makes room for at least `capacity` bytes. Only between scopes: memory handed out must not move.
   void reserve(std::size_t capacity);
 
-  std::size_t capacity() const { return memory_.bytes(); }
+  std::size_t capacity() const { return capacity_; }
   std::size_t used() const { return used_; }
   std::size_t peak() const { return peak_; }  // the most ever in use: what a plan should reserve
 
@@ -33,7 +36,10 @@ class Workspace {
   std::byte* take(std::size_t bytes);
 
   Tensor memory_;
+  std::byte* data_ = nullptr;
+  std::size_t capacity_ = 0;
   Device device_;
+  bool borrowed_ = false;
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
 };

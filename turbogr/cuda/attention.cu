@@ -104,12 +104,14 @@ void check_rows(const char* name, const void* data, std::int64_t stride, int wid
 // Rows of [tokens, heads, width], read in boxes of `box_rows` rows and one panel of one head; what
 // lies past the width or the last token reads as zero.
 CUtensorMap tensor_map(const char* name, const AttentionParams& p, const void* data,
-                       std::int64_t stride, int width, int tile_width, int box_rows) {
+                       std::int64_t stride, int width, int tile_width, int box_rows,
+                       std::int64_t head_stride = 0) {
   check_rows(name, data, stride, width);
+  if (head_stride == 0) head_stride = width;
   const auto columns = static_cast<cuuint32_t>(tile_width < 64 ? tile_width : 64);
   const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(p.heads),
                                static_cast<cuuint64_t>(p.tokens)};
-  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(width) * 2,
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(head_stride) * 2,
                                  static_cast<cuuint64_t>(stride) * 2};
   const cuuint32_t box[3] = {columns, 1, static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[3] = {1, 1, 1};
@@ -221,6 +223,13 @@ void attention_forward(const AttentionParams& p) {
   args.next_item = at<int>(p, layout.counters) + 2;
   args.out = p.out;
   args.out_stride = p.out_stride;
+  if (p.out_head_stride != 0 && p.out_head_stride != p.value_width) {
+    TGR_CHECK(p.value_width == width && p.out_head_stride > width && p.out_head_stride % 8 == 0,
+              "attention: out_head_stride ", p.out_head_stride, " with a value width of ",
+              p.value_width, "; it needs the kernels' own width, here ", width);
+    // A tile is then as wide as the head, so that this only says where the next head begins.
+    args.value_width = static_cast<int>(p.out_head_stride);
+  }
   kernels.forward(args, p.position != nullptr || p.time != nullptr,
                   static_cast<cudaStream_t>(p.stream));
 }
@@ -238,7 +247,8 @@ void attention_backward(const AttentionParams& p) {
   args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, shape.key_rows);
   args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, shape.key_rows);
   args.dout_map =
-      tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width, shape.query_rows);
+      tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width, shape.query_rows,
+                 p.dout_head_stride);
   check_rows("dq", p.dq, p.dq_stride, p.query_width);
   check_rows("dk", p.dk, p.dk_stride, p.query_width);
   check_rows("dv", p.dv, p.dv_stride, p.value_width);

@@ -25,6 +25,10 @@ struct AttentionParams {
   std::int64_t k_stride = 0;
   std::int64_t v_stride = 0;
   std::int64_t out_stride = 0;
+  // From one head to the next in out and dout; 0: value_width. Another one in out takes a value_width
+  // of 32, 64, 128 or 256 that query_width does not exceed.
+  std::int64_t out_head_stride = 0;
+  std::int64_t dout_head_stride = 0;
 
   const std::int64_t* offsets = nullptr;  // [B + 1] on the device
   std::int64_t tokens = 0;                // N

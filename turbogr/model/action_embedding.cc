@@ -4,6 +4,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/model/buffers.h"
+#include "turbogr/ops/action_rows.h"
 
 namespace turbogr::model {
 
@@ -32,17 +33,7 @@ Rows<const T> ActionEmbedding<T>::forward(const Context& ctx, const ParameterSet
   using A = Accum<T>;
   const View<const A, 2> table = parameters.value(table_).template view<A, 2>();
   const Rows<T> rows = first_rows<T>(rows_, step.num_tokens);
-  parallel_ranges(ctx.pool(), rows.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      for (std::int64_t c = 0; c < rows.cols; ++c) {
-        A sum = 0;
-        for (std::int64_t bit = 0; bit < actions_; ++bit) {
-          if ((step.signals(r) >> bit & 1u) != 0) sum += table(bit, c);
-        }
-        rows(r, c) = convert<T>(sum);
-      }
-    }
-  });
+  ops::action_rows<T>(ctx, table, step.signals, rows);
   return rows;
 }
 
@@ -58,12 +49,12 @@ void ActionEmbedding<T>::backward(const Context& ctx, ParameterSet<T>& parameter
   using A = Accum<T>;
   const View<A, 2> dtable = parameters.gradient(table_).template view<A, 2>();
   const Rows<const T> drows = first_rows<T>(std::as_const(drows_), step.num_tokens);
-  parallel_for(ctx.pool(), actions_, [&](std::int64_t bit, int) {
-    for (std::int64_t r = 0; r < drows.rows; ++r) {
-      if ((step.signals(r) >> bit & 1u) == 0) continue;
-      for (std::int64_t c = 0; c < drows.cols; ++c) dtable(bit, c) += convert<A>(drows(r, c));
-    }
-  });
+  ops::action_rows_backward<T>(ctx, drows, step.signals, dtable);
+}
+
+template <class T>
+std::size_t ActionEmbedding<T>::workspace_bytes(const Context& ctx) const {
+  return ops::action_rows_workspace_bytes<T>(ctx, rows_.shape()[0], actions_, rows_.shape()[1]);
 }
 
 template class ActionEmbedding<double>;

@@ -25,6 +25,7 @@ class ActionEmbedding {
   // Adds to the parameter's gradient, token by token in order for each bit.
   void backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step);
 
+  std::size_t workspace_bytes(const Context& ctx) const;
   std::size_t bytes() const { return rows_.bytes() + drows_.bytes(); }
 
  private:

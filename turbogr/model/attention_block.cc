@@ -187,7 +187,8 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
                             .alpha = options_.alpha,
                             .norm_length = options_.norm_length,
                             .mask = mask(step),
-                            .plan = step.plan},
+                            .plan = step.plan,
+                            .deterministic = step.deterministic},
                            attended);
   } else {
     ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
@@ -195,7 +196,8 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
                             .alpha = options_.alpha,
                             .norm_length = options_.norm_length,
                             .mask = mask(step),
-                            .plan = step.plan},
+                            .plan = step.plan,
+                            .deterministic = step.deterministic},
                            attended);
   }
 
@@ -256,7 +258,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                      .alpha = options_.alpha,
                                      .norm_length = options_.norm_length,
                                      .mask = mask(step),
-                                     .plan = step.plan},
+                                     .plan = step.plan,
+                                     .deterministic = step.deterministic},
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   } else {
     ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
@@ -265,7 +268,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                      .alpha = options_.alpha,
                                      .norm_length = options_.norm_length,
                                      .mask = mask(step),
-                                     .plan = step.plan},
+                                     .plan = step.plan,
+                                     .deterministic = step.deterministic},
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   }
 

@@ -7,6 +7,7 @@
 
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/combine_input.h"
+#include "turbogr/ops/convert.h"
 
 namespace turbogr::model {
 
@@ -70,9 +71,11 @@ void Model<T>::initialise(const Context& ctx, std::uint64_t seed) {
 template <class T>
 void Model<T>::refresh(const Context& ctx) {
   if constexpr (!std::is_same_v<T, Accum<T>>) {
-    const auto* master = reinterpret_cast<const Accum<T>*>(parameters_.value(position_).data());
+    const auto* master =
+        reinterpret_cast<const Accum<T>*>(std::as_const(parameters_).value(position_).data());
     auto* rounded = reinterpret_cast<T*>(position_rounded_.data());
-    for (std::int64_t i = 0; i < position_rounded_.size(); ++i) rounded[i] = T(master[i]);
+    const std::int64_t count = position_rounded_.size();
+    ops::convert_values<T, Accum<T>>(ctx, {master, {count}}, {rounded, {count}});
   }
   for (Layer& layer : layers_) {
     layer.attention.refresh(ctx, parameters_);
@@ -105,7 +108,9 @@ ops::AttentionShape Model<T>::attention_shape(const Context& ctx) const {
           .query_width = options_.dq,
           .value_width = options_.dv,
           .tables = options_.position_bias() || options_.time_bias(),
-          .planned = true};
+          .planned = true,
+          .deterministic = memory_.deterministic,
+          .position_length = options_.position_bias() ? options_.max_length : 0};
 }
 
 template <class T>
@@ -148,6 +153,7 @@ Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& input, Rows
                                       plan_memory_);
   StepInput step = input;
   step.plan = &plan_;
+  step.deterministic = memory_.deterministic;
   ops::combine_input<T>(
       ctx, {rows, step.offsets}, position_rows(),
       {.scale = std::sqrt(static_cast<double>(options_.width)),
@@ -166,6 +172,7 @@ void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T
   check_step(input, dout);
   StepInput step = input;
   step.plan = &plan_;
+  step.deterministic = memory_.deterministic;
   const std::int64_t n = dout.rows;
   Rows<T> dy = first_rows<T>(gradient_, n);
   Rows<T> dx = first_rows<T>(other_gradient_, n);
@@ -215,7 +222,7 @@ std::size_t Model<T>::activation_bytes() const {
 
 template <class T>
 std::size_t Model<T>::workspace_bytes(const Context& ctx) const {
-  std::size_t most = 0;
+  std::size_t most = actions_ ? actions_->workspace_bytes(ctx) : 0;
   for (const Layer& layer : layers_) {
     most = std::max(most, layer.attention.workspace_bytes(ctx, attention_shape(ctx)));
     if (layer.feed_forward) {

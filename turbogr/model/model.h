@@ -32,6 +32,8 @@ struct ModelMemory {
   // Keep only each layer's input and run its forward pass again inside backward: less memory, same
   // bits.
   bool recompute = false;
+  // The same bits from every run on a GPU, at a price.
+  bool deterministic = false;
 };
 
 template <class T>

@@ -23,7 +23,9 @@ struct StepInput {
   bool training = false;                    // dropout only then
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  const ops::AttentionPlan* plan = nullptr;  // the model's own, shared by its layers
+  // The model fills these in: shared by its layers.
+  const ops::AttentionPlan* plan = nullptr;
+  bool deterministic = false;
 
   std::int64_t batch() const { return offsets.shape[0] - 1; }
 

@@ -2,6 +2,7 @@
 
 #include "turbogr/core/cuda_call.h"
 #include "turbogr/cuda/attention.h"
+#include "turbogr/cuda/fuxi.h"
 #include "turbogr/ops/attention_hopper.h"
 
 namespace turbogr::ops {
@@ -15,10 +16,15 @@ bool on_hopper() {
   return major == 9;
 }
 
+// Both models' kernels take the same fields.
+using HstuParams = cuda::AttentionParams;
+using cuda::FuxiParams;
+
 // What a plan and the size of scratch depend on.
-cuda::AttentionParams params_of(const AttentionShape& shape) {
+template <class Params>
+Params params_of(const AttentionShape& shape) {
   static const float some_table = 0;
-  cuda::AttentionParams params;
+  Params params;
   params.tokens = shape.tokens;
   params.batch = static_cast<int>(shape.batch);
   params.heads = shape.heads;
@@ -36,7 +42,9 @@ AttentionShape shape_of(const AttentionProblem<T>& p) {
           .heads = p.heads,
           .query_width = p.q.width() / p.heads,
           .value_width = p.v.cols / p.heads,
-          .tables = !p.bias.position.empty() || !p.bias.time.empty()};
+          .tables = !p.bias.position.empty() || !p.bias.time.empty(),
+          .deterministic = p.deterministic,
+          .position_length = (p.bias.position.shape[0] + 1) / 2};
 }
 
 template <class T>
@@ -52,7 +60,8 @@ template <class T>
 bool takes(AttentionKind kind, const AttentionProblem<T>& p) {
   const AttentionShape shape = shape_of(p);
   return hopper_serves<T>(kind, shape) && aligned(p.q.values) && aligned(p.k) && aligned(p.v) &&
-         aligned(p.bias.position.data) && (p.alpha != 0 || !shape.tables) && p.mask.window == 0 &&
+         aligned(p.bias.position.data) &&
+         (p.alpha != 0 || !shape.tables || kind == AttentionKind::kFuxi) && p.mask.window == 0 &&
          p.mask.num_prefix.empty() && p.mask.num_targets.empty();
 }
 
@@ -67,9 +76,10 @@ void check_plan(const AttentionPlan& plan, AttentionKind kind, const AttentionSh
 }
 
 // Fills params.workspace, with a plan in it.
+template <class Params>
 void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
                    const AttentionBatch& batch, const AttentionPlan* given, WorkspaceScope& scratch,
-                   cuda::AttentionParams& params) {
+                   Params& params) {
   if (given != nullptr && given->bytes > 0) {
     check_plan(*given, kind, shape);
     params.workspace = given->memory;
@@ -84,11 +94,11 @@ void set_workspace(Cuda cuda, AttentionKind kind, const AttentionShape& shape,
   params.workspace_bytes = own.bytes;
 }
 
-template <class T>
-cuda::AttentionParams params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
-                                WorkspaceScope& scratch) {
+template <class Params, class T>
+Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p,
+                 WorkspaceScope& scratch) {
   const AttentionShape shape = shape_of(p);
-  cuda::AttentionParams params = params_of(shape);
+  Params params = params_of<Params>(shape);
   params.q = p.q.values.data;
   params.k = p.k.data;
   params.v = p.v.data;
@@ -114,24 +124,33 @@ cuda::AttentionParams params_of(Cuda cuda, AttentionKind kind, const AttentionPr
 }  // namespace
 
 template <class T>
-bool hopper_serves(AttentionKind kind, const AttentionShape& shape) {
-  return std::is_same_v<T, bf16> && kind == AttentionKind::kHstu && shape.query_width % 8 == 0 &&
+bool hopper_serves(AttentionKind, const AttentionShape& shape) {
+  return std::is_same_v<T, bf16> && !shape.deterministic && shape.query_width % 8 == 0 &&
          shape.value_width % 8 == 0 && on_hopper();
 }
 
-std::size_t hopper_bytes(AttentionKind, const AttentionShape& shape) {
-  return cuda::attention_backward_workspace_bytes(params_of(shape));
+std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape) {
+  return kind == AttentionKind::kHstu
+             ? cuda::attention_backward_workspace_bytes(params_of<HstuParams>(shape))
+             : cuda::fuxi_backward_workspace_bytes(params_of<FuxiParams>(shape));
 }
 
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {
-  cuda::AttentionParams params = params_of(plan.shape);
-  params.offsets = batch.offsets.data;
-  params.key_times = batch.key_times.data;
-  params.query_times = batch.query_times.data;
-  params.workspace = plan.memory;
-  params.workspace_bytes = plan.bytes;
-  params.stream = cuda.stream;
-  cuda::plan_attention(params);
+  const auto filled = [&](auto params) {
+    params.offsets = batch.offsets.data;
+    params.key_times = batch.key_times.data;
+    params.query_times = batch.query_times.data;
+    params.workspace = plan.memory;
+    params.workspace_bytes = plan.bytes;
+    params.stream = cuda.stream;
+    params.position_length = 1;  // of the table that stands for any
+    return params;
+  };
+  if (plan.kind == AttentionKind::kHstu) {
+    cuda::plan_attention(filled(params_of<HstuParams>(plan.shape)));
+  } else {
+    cuda::plan_fuxi(filled(params_of<FuxiParams>(plan.shape)));
+  }
 }
 
 template <class T>
@@ -139,10 +158,16 @@ bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& 
                       Rows<T> out) {
   if (!takes(kind, problem) || !aligned(out)) return false;
   WorkspaceScope scratch(cuda.workspace);
-  cuda::AttentionParams params = params_of(cuda, kind, problem, scratch);
-  params.out = out.data;
-  params.out_stride = out.stride;
-  cuda::attention_forward(params);
+  const auto filled = [&](auto params) {
+    params.out = out.data;
+    params.out_stride = out.stride;
+    return params;
+  };
+  if (kind == AttentionKind::kHstu) {
+    cuda::attention_forward(filled(params_of<HstuParams>(cuda, kind, problem, scratch)));
+  } else {
+    cuda::fuxi_forward(filled(params_of<FuxiParams>(cuda, kind, problem, scratch)));
+  }
   return true;
 }
 
@@ -154,20 +179,26 @@ bool hopper_attention_backward(Cuda cuda, AttentionKind kind, const AttentionPro
     return false;
   }
   WorkspaceScope scratch(cuda.workspace);
-  cuda::AttentionParams params = params_of(cuda, kind, problem, scratch);
-  params.dout = dout.data;
-  params.dout_stride = dout.stride;
-  params.dq = gradients.dq.data;
-  params.dk = gradients.dk.data;
-  params.dv = gradients.dv.data;
-  params.dq_stride = gradients.dq.stride;
-  params.dk_stride = gradients.dk.stride;
-  params.dv_stride = gradients.dv.stride;
-  if constexpr (std::is_same_v<T, bf16>) {
-    params.dposition = gradients.dbias.position.data;
-    params.dtime = gradients.dbias.time.data;
+  const auto filled = [&](auto params) {
+    params.dout = dout.data;
+    params.dout_stride = dout.stride;
+    params.dq = gradients.dq.data;
+    params.dk = gradients.dk.data;
+    params.dv = gradients.dv.data;
+    params.dq_stride = gradients.dq.stride;
+    params.dk_stride = gradients.dk.stride;
+    params.dv_stride = gradients.dv.stride;
+    if constexpr (std::is_same_v<T, bf16>) {
+      params.dposition = gradients.dbias.position.data;
+      params.dtime = gradients.dbias.time.data;
+    }
+    return params;
+  };
+  if (kind == AttentionKind::kHstu) {
+    cuda::attention_backward(filled(params_of<HstuParams>(cuda, kind, problem, scratch)));
+  } else {
+    cuda::fuxi_backward(filled(params_of<FuxiParams>(cuda, kind, problem, scratch)));
   }
-  cuda::attention_backward(params);
   return true;
 }
 

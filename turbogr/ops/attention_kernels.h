@@ -21,6 +21,7 @@ struct AttentionProblem {
   double norm_length = 1;
   AttentionMask mask;
   const AttentionPlan* plan = nullptr;
+  bool deterministic = false;
 };
 
 template <class T>

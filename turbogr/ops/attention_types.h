@@ -50,10 +50,12 @@ struct AttentionShape {
   std::int64_t batch = 0;
   std::int64_t max_length = 0;  // of the sequences in the batch
   int heads = 1;
-  std::int64_t query_width = 0;  // of one head
-  std::int64_t value_width = 0;  // of one head
-  bool tables = true;            // whether a position or time table is used
-  bool planned = false;          // whether calls are given an AttentionPlan
+  std::int64_t query_width = 0;      // of one head
+  std::int64_t value_width = 0;      // of one head
+  bool tables = true;                // whether a position or time table is used
+  bool planned = false;              // whether calls are given an AttentionPlan
+  bool deterministic = false;        // whether backward calls ask for it
+  std::int64_t position_length = 0;  // S of the position table, 0: none
 };
 
 // The mask of one sequence.

@@ -12,8 +12,16 @@ namespace {
 template <class T>
 AttentionProblem<T> problem_of(Jagged<const T> q, Rows<const T> k, Rows<const T> v,
                                const AttentionBias<T>& maps, const FuxiAttentionOptions& options) {
-  return {q,           k, v, maps, options.heads, options.alpha, options.norm_length, options.mask,
-          options.plan};
+  return {.q = q,
+          .k = k,
+          .v = v,
+          .bias = maps,
+          .heads = options.heads,
+          .alpha = options.alpha,
+          .norm_length = options.norm_length,
+          .mask = options.mask,
+          .plan = options.plan,
+          .deterministic = options.deterministic};
 }
 
 }  // namespace

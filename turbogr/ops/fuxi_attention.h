@@ -21,6 +21,8 @@ struct FuxiAttentionOptions {
   double norm_length = 1;  // one constant for the run, above 0
   AttentionMask mask;
   const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
+  // The same bits from every backward call on a GPU, at a price; a CPU gives them anyway.
+  bool deterministic = false;
 };
 
 // q, k [N, H * dq], v [N, H * dv], out [N, H * 3 * dv]; 1 <= dq, dv <= 256. The tables are the maps

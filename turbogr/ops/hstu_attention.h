@@ -22,6 +22,8 @@ struct HstuAttentionOptions {
   double norm_length = 1;  // one constant for the run, above 0
   AttentionMask mask;
   const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
+  // The same bits from every backward call on a GPU, at a price; a CPU gives them anyway.
+  bool deterministic = false;
 };
 
 // q, k [N, H * dq], v, out [N, H * dv]; head h is columns h * d up to (h + 1) * d, 1 <= d <= 256.

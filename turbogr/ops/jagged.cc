@@ -8,6 +8,12 @@
 namespace turbogr::ops {
 namespace {
 
+// Offsets are made where their values can be returned.
+void check_host(const Context& ctx, const char* op) {
+  TGR_CHECK(ctx.device() == Device::kCpu, op,
+            ": runs on the CPU only; give it ctx.host() and host memory");
+}
+
 template <class T>
 void check_jagged(const Context& ctx, const char* op, const char* name, Jagged<T> x,
                   std::int64_t batch, std::int64_t width) {
@@ -49,8 +55,9 @@ void check_padded(const Context& ctx, const char* op, Jagged<T> x, View<U, 3> pa
 
 }  // namespace
 
-std::int64_t offsets_from_lengths(const Context&, View<const std::int64_t, 1> lengths,
+std::int64_t offsets_from_lengths(const Context& ctx, View<const std::int64_t, 1> lengths,
                                   View<std::int64_t, 1> offsets) {
+  check_host(ctx, "offsets_from_lengths");
   check_vector("offsets_from_lengths", "lengths", lengths, lengths.shape[0]);
   check_vector("offsets_from_lengths", "offsets", offsets, lengths.shape[0] + 1);
   offsets(0) = 0;
@@ -64,6 +71,7 @@ std::int64_t offsets_from_lengths(const Context&, View<const std::int64_t, 1> le
 
 std::int64_t concat_offsets(const Context& ctx, Offsets a, Offsets b,
                             View<std::int64_t, 1> offsets) {
+  check_host(ctx, "concat_offsets");
   check_vector("concat_offsets", "b", b, a.shape[0]);
   check_vector("concat_offsets", "offsets", offsets, a.shape[0]);
   check_offsets(ctx, "concat_offsets", a, a.shape[0] > 0 ? a(a.shape[0] - 1) : 0);
@@ -74,6 +82,7 @@ std::int64_t concat_offsets(const Context& ctx, Offsets a, Offsets b,
 
 std::int64_t last_k_offsets(const Context& ctx, Offsets x, std::int64_t k,
                             View<std::int64_t, 1> offsets) {
+  check_host(ctx, "last_k_offsets");
   TGR_CHECK(k >= 0, "last_k_offsets: k is ", k, "; it must not be negative");
   check_vector("last_k_offsets", "offsets", offsets, x.shape[0]);
   check_offsets(ctx, "last_k_offsets", x, x.shape[0] > 0 ? x(x.shape[0] - 1) : 0);

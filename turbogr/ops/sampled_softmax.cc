@@ -126,7 +126,11 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
 
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives) {
-  return kernels::softmax_workspace_bytes(ctx.threads(), tokens, items, width, own_negatives);
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::softmax_workspace_bytes(device, tokens, items, width, own_negatives);
+  });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                     \

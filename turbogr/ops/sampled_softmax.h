@@ -71,7 +71,9 @@ void full_softmax_backward(const Context& ctx, Rows<const T> query, Rows<const T
                            Rows<T> dquery, Rows<Accum<T>> ditems);
 
 // Enough for forward and backward of either: bounded in N and R but for a few words a token and
-// an item. `own_negatives` is R where tokens have their own, 0 where the set is shared or full.
+// an item; on a GPU also 24 bytes and a sort's scratch for each of up to 2^24 pairs of a token and
+// its own negative, and D words a token where there are more than 8192 items. `own_negatives` is R
+// where tokens have their own, 0 where the set is shared or full.
 std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives);
 

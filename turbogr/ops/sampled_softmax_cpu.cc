@@ -156,8 +156,9 @@ TGR_DEFINE(float)
 TGR_DEFINE(bf16)
 #undef TGR_DEFINE
 
-std::size_t softmax_workspace_bytes(int threads, std::int64_t tokens, std::int64_t items,
+std::size_t softmax_workspace_bytes(Cpu cpu, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives) {
+  const int threads = cpu.pool.size();
   const std::size_t norms = workspace_bytes_of<double>(tokens) + workspace_bytes_of<double>(items);
   const std::size_t own = softmax_own_workspace_bytes(threads, tokens, width, own_negatives);
   if (own_negatives > 0) return norms + own;

@@ -46,7 +46,9 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                       View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                       Rows<T> dquery, Rows<Accum<T>> ditems);
 
-std::size_t softmax_workspace_bytes(int threads, std::int64_t tokens, std::int64_t items,
+std::size_t softmax_workspace_bytes(Cpu cpu, std::int64_t tokens, std::int64_t items,
+                                    std::int64_t width, std::int64_t own_negatives);
+std::size_t softmax_workspace_bytes(Cuda cuda, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives);
 
 }  // namespace turbogr::ops::kernels

@@ -62,7 +62,11 @@ void rank_of_target(const Context& ctx, const RetrievalInputs<T>& inputs,
 
 std::size_t top_k_workspace_bytes(const Context& ctx, std::int64_t queries, std::int64_t width,
                                   std::int64_t num_excluded, std::int64_t k) {
-  return kernels::top_k_workspace_bytes(ctx.threads(), queries, width, num_excluded, k);
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::top_k_workspace_bytes(device, queries, width, num_excluded, k);
+  });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                 \

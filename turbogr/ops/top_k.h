@@ -3,7 +3,8 @@
 //
 //   score = query . item, times the inverse norms that are given
 //
-// M queries, V items, D width, E excluded ids in all. A score that is not finite is an Error.
+// M queries, V items, D width, E excluded ids in all. A score that is not finite is an Error; to
+// tell, a call waits for a GPU.
 #pragma once
 
 #include <cstddef>

@@ -261,8 +261,9 @@ void rank_of_target(Cpu cpu, const RetrievalInputs<T>& inputs, View<std::int64_t
                   });
 }
 
-std::size_t top_k_workspace_bytes(int threads, std::int64_t queries, std::int64_t width,
+std::size_t top_k_workspace_bytes(Cpu cpu, std::int64_t queries, std::int64_t width,
                                   std::int64_t num_excluded, std::int64_t k) {
+  const int threads = cpu.pool.size();
   return Scorer<float>::workspace_bytes(threads, width) +
          workspace_bytes_of<std::int64_t>(num_excluded) +
          workspace_bytes_of<double>(threads * kTileRows * kBlockCandidates) +

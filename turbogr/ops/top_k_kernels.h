@@ -14,7 +14,9 @@ void rank_of_target(Cpu cpu, const RetrievalInputs<T>& inputs, View<std::int64_t
 template <class T>
 void rank_of_target(Cuda cuda, const RetrievalInputs<T>& inputs, View<std::int64_t, 1> ranks);
 
-std::size_t top_k_workspace_bytes(int threads, std::int64_t queries, std::int64_t width,
+std::size_t top_k_workspace_bytes(Cpu cpu, std::int64_t queries, std::int64_t width,
+                                  std::int64_t num_excluded, std::int64_t k);
+std::size_t top_k_workspace_bytes(Cuda cuda, std::int64_t queries, std::int64_t width,
                                   std::int64_t num_excluded, std::int64_t k);
 
 }  // namespace turbogr::ops::kernels

@@ -19,6 +19,29 @@ using model::first_rows;
 constexpr int kComputeLane = 0;
 constexpr int kAheadLane = 1;
 
+// A trace event, and its length added to `seconds`, when there is a place for it.
+class StageScope {
+ public:
+  StageScope(Trace* trace, const char* name, int lane, double* seconds)
+      : scope_(trace, name, lane), seconds_(seconds), begin_ns_(Trace::now_ns()) {}
+  ~StageScope() {
+    if (seconds_ != nullptr) {
+      *seconds_ += static_cast<double>(Trace::now_ns() - begin_ns_) * 1e-9;
+    }
+  }
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
+
+ private:
+  TraceScope scope_;
+  double* seconds_;
+  std::int64_t begin_ns_;
+};
+
+std::size_t flights_of(StepSchedule schedule) {
+  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kSemiAsync ? 3 : 2;
+}
+
 embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::int64_t num_items,
                                         const PipelineOptions& options) {
   return {.rows = num_items,
@@ -72,9 +95,11 @@ RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
                 options_.schedule == StepSchedule::kOverlap,
             "averaged replicas change every row now and then, which rows fetched ahead would miss; "
             "use dist.replicas = \"exact\", or train.schedule = \"serial\" or \"overlap\"");
-  const std::size_t flights = options_.schedule == StepSchedule::kSerial      ? 1
-                              : options_.schedule == StepSchedule::kSemiAsync ? 3
-                                                                              : 2;
+  const std::size_t flights = flights_of(options_.schedule);
+  if (ctx.trace() != nullptr) {
+    ctx.trace()->name_lane(kComputeLane, "this step");
+    ctx.trace()->name_lane(kAheadLane, "next step");
+  }
   for (std::size_t i = 0; i < flights; ++i) {
     slots_.push_back(std::unique_ptr<Flight>(
         new Flight{StepSlot<T>(ctx, trainer.options(), trainer.num_items())}));
@@ -130,6 +155,17 @@ void RankPipeline<T>::guarded(Work&& work) {
 }
 
 template <class T>
+int RankPipeline<T>::lane_of(const Context& ctx) const {
+  return &ctx == &lane_ctx_ ? kAheadLane : kComputeLane;
+}
+
+// The lane's time costs nobody anything.
+template <class T>
+double* RankPipeline<T>::time_of(const Context& ctx, double StageTimes::*which) {
+  return &ctx == &lane_ctx_ ? nullptr : &(times_.*which);
+}
+
+template <class T>
 bool RankPipeline<T>::late_updates() const {
   return options_.schedule == StepSchedule::kSemiAsync && trainer_.steps_done() >= options_.warmup;
 }
@@ -168,12 +204,12 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
   flights_.push_back(&flight);
   guarded([&] {
     if (options_.schedule == StepSchedule::kSerial) {
-      prepare(flight);
+      prepare(ctx, behind_, flight);
       fetch(ctx, behind_, flight);
       whole_step(ctx, flight);
     } else if (held_ == nullptr) {
-      prepare(flight);
-      fetch(ctx, ahead_, flight);
+      prepare(ctx, behind_, flight);
+      fetch(ctx, behind_, flight);
       held_ = &flight;
     } else {
       advance(ctx, &flight);
@@ -191,28 +227,33 @@ StepResult RankPipeline<T>::finish(const Context& ctx) {
   return result;
 }
 
-// On the lane's thread, or on the caller's while the lane rests.
 template <class T>
-void RankPipeline<T>::prepare(Flight& flight) {
-  const TraceScope scope(lane_ctx_.trace(), "draw and exchange ids", kAheadLane);
+void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flight) {
   const std::span<const Batch> batches(flight.batches.data(), flight.parts);
+  {
+    const StageScope scope(ctx.trace(), "draw negatives", lane_of(ctx),
+                           time_of(ctx, &StageTimes::compute));
+    trainer_.draw(ctx, batches, flight.step, flight.slot);
+  }
+  const StageScope scope(ctx.trace(), "exchange ids", lane_of(ctx),
+                         time_of(ctx, &StageTimes::sparse_communication));
   std::vector<std::int64_t> sums = {flight.tokens, flight.stop ? 1 : 0};
-  ahead_.world->all_reduce(sums, dist::Reduce::kSum);
+  ends.world->all_reduce(sums, dist::Reduce::kSum);
   flight.all_tokens = sums[0];
   flight.stop = sums[1] > 0;
   std::vector<std::int64_t> group = {flight.tokens};
   if (options_.replicas == embedding::ReplicaMode::kAverage) {
-    ahead_.groups.group->all_reduce(group, dist::Reduce::kSum);
+    ends.groups.group->all_reduce(group, dist::Reduce::kSum);
   }
   flight.group_tokens = group[0];
   TGR_CHECK(flight.all_tokens > 0, "a step without tokens on any rank");
-  trainer_.draw(lane_ctx_, batches, flight.step, flight.slot);
-  table_.route(lane_ctx_, ahead_.circles(), flight.slot.touched.ids(), flight.route);
+  table_.route(ctx, ends.circles(), flight.slot.touched.ids(), flight.route);
 }
 
 template <class T>
 void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight) {
-  const TraceScope scope(ctx.trace(), "fetch rows", &ends == &ahead_ ? kAheadLane : kComputeLane);
+  const StageScope scope(ctx.trace(), "fetch rows", lane_of(ctx),
+                         time_of(ctx, &StageTimes::sparse_communication));
   table_.template fetch<T>(ctx, ends.circles(), flight.route,
                            first_rows<T>(flight.slot.compact, flight.route.num_ids));
 }
@@ -220,7 +261,7 @@ void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight
 // Gradients of this rank's share, dense ones summed over ranks while they come.
 template <class T>
 void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
-  const TraceScope scope(ctx.trace(), "forward and backward", kComputeLane);
+  const StageScope scope(ctx.trace(), "forward and backward", kComputeLane, &times_.compute);
   stop_asked_ = stop_asked_ || flight.stop;
   trainer_.compute(ctx, {flight.batches.data(), flight.parts}, flight.step,
                    1.0 / static_cast<double>(flight.all_tokens), flight.slot,
@@ -233,7 +274,8 @@ void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
 template <class T>
 void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
   {
-    const TraceScope scope(ctx.trace(), "wait for dense gradients", kComputeLane);
+    const StageScope scope(ctx.trace(), "wait for dense gradients", kComputeLane,
+                           &times_.dense_communication);
     reducer_->finish();
     std::vector<double> sums = {0};
     for (std::size_t part = 0; part < flight.parts; ++part) {
@@ -242,7 +284,7 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
     behind_.world->all_reduce(sums, dist::Reduce::kSum);
     flight.loss = sums[0] / static_cast<double>(flight.all_tokens);
   }
-  const TraceScope scope(ctx.trace(), "update dense weights", kComputeLane);
+  const StageScope scope(ctx.trace(), "update dense weights", kComputeLane, &times_.compute);
   ops::squared_sum(ctx, trainer_.slices(), &flight.dense_squares);
   const double squares = flight.dense_squares + flight.row_squares;
   const double norm = std::sqrt(squares);
@@ -257,8 +299,8 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
 // Row gradients, summed at their owners, and the square of their norm, known to all.
 template <class T>
 void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight) {
-  const TraceScope scope(ctx.trace(), "return row gradients",
-                         &ends == &ahead_ ? kAheadLane : kComputeLane);
+  const StageScope scope(ctx.trace(), "return row gradients", lane_of(ctx),
+                         time_of(ctx, &StageTimes::sparse_communication));
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
   if (options_.replicas == embedding::ReplicaMode::kAverage && flight.group_tokens > 0) {
     // A group that goes its own way divides by its own tokens.
@@ -282,8 +324,8 @@ void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& 
 
 template <class T>
 void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
-  const TraceScope scope(ctx.trace(), "update rows",
-                         &ctx == &lane_ctx_ ? kAheadLane : kComputeLane);
+  const StageScope scope(ctx.trace(), "update rows", lane_of(ctx),
+                         time_of(ctx, &StageTimes::compute));
   if (!std::isfinite(flight.row_squares)) flight.scale.finite = 0;
   table_.update(ctx, flight.route, trainer_.table_settings(flight.step), &flight.scale,
                 behind_.circles().num_replicas());
@@ -320,7 +362,7 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
       if (trainer_.options().clip == 0) return_rows(lane_ctx_, ahead_, *late);
       update_rows(lane_ctx_, *late);
     }
-    prepare(*next);
+    prepare(lane_ctx_, ahead_, *next);
     if (!fetches) return;
     fetch(lane_ctx_, ahead_, *next);
     if (options_.schedule == StepSchedule::kExactPrefetch) {
@@ -332,19 +374,22 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   if (late_updates()) {
     if (trainer_.options().clip > 0) return_rows(ctx, behind_, current);
     update_dense(ctx, current);
-    const TraceScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane);
+    const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
+                           &times_.sparse_communication);
     lane_->join();
     late_ = &current;
   } else {
     return_rows(ctx, behind_, current);
     update_dense(ctx, current);
     {
-      const TraceScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane);
+      const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
+                             &times_.sparse_communication);
       lane_->join();  // what it fetches is read before the update
     }
     update_rows(ctx, current);
     if (options_.schedule == StepSchedule::kExactPrefetch) {
-      const TraceScope scope(ctx.trace(), "fetch changed rows", kComputeLane);
+      const StageScope scope(ctx.trace(), "fetch changed rows", kComputeLane,
+                             &times_.sparse_communication);
       table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route,
                                        first_rows<T>(next->slot.compact, next->route.num_ids));
     } else {
@@ -413,6 +458,34 @@ std::size_t RankPipeline<T>::bytes() const {
   return total;
 }
 
+template <class T>
+PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num_items,
+                               std::int64_t dense_weights, const PipelineOptions& options) {
+  const embedding::Sharding sharding(num_items, options.topology.group_size, options.placement);
+  const auto rows = static_cast<std::size_t>(sharding.rows_of(0));
+  const auto width = static_cast<std::size_t>(trainer.model.width);
+  PipelineMemory memory;
+  const std::size_t row = width * sizeof(float);
+  switch (trainer.table_optimiser) {
+    case embedding::SparseOptimiser::kAdamW:
+      memory.table = 3 * rows * row;
+      break;
+    case embedding::SparseOptimiser::kAdaGrad:
+      memory.table = rows * (row + sizeof(float));
+      break;
+    case embedding::SparseOptimiser::kSgd:
+      memory.table = rows * row;
+      break;
+  }
+  memory.slots = flights_of(options.schedule) * StepSlot<T>::bytes_of(trainer, num_items);
+  memory.buckets = static_cast<std::size_t>(dense_weights) * sizeof(float);
+  return memory;
+}
+
+template PipelineMemory pipeline_memory<float>(const RetrievalOptions&, std::int64_t, std::int64_t,
+                                               const PipelineOptions&);
+template PipelineMemory pipeline_memory<bf16>(const RetrievalOptions&, std::int64_t, std::int64_t,
+                                              const PipelineOptions&);
 template class RankPipeline<float>;
 template class RankPipeline<bf16>;
 

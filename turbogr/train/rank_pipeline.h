@@ -49,6 +49,23 @@ struct PipelineOptions {
   std::int64_t bucket_bytes = 1 << 20;
 };
 
+// Where the computing thread's time went, in seconds: computing, or waiting for what others send.
+struct StageTimes {
+  double compute = 0;               // forward, backward, updates, drawing
+  double dense_communication = 0;   // sums of dense gradients not hidden behind the backward pass
+  double sparse_communication = 0;  // ids, rows and their gradients not hidden behind computing
+};
+
+// Memory a rank needs beside the trainer's, for any number of ranks.
+struct PipelineMemory {
+  std::size_t table = 0;    // this rank's rows and their state
+  std::size_t slots = 0;    // rows of the steps on their way, and their gradients
+  std::size_t buckets = 0;  // dense gradients on theirs
+};
+template <class T>
+PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num_items,
+                               std::int64_t dense_weights, const PipelineOptions& options);
+
 template <class T>
 class RankPipeline {
  public:
@@ -75,6 +92,7 @@ class RankPipeline {
   void take_whole();
 
   embedding::ShardedTable& table() { return table_; }
+  const StageTimes& times() const { return times_; }
   std::size_t bytes() const;
 
  private:
@@ -102,7 +120,7 @@ class RankPipeline {
 
   bool late_updates() const;  // of the step being submitted: it may miss the update before it
   Flight& free_flight();
-  void prepare(Flight& flight);
+  void prepare(const Context& ctx, const Ends& ends, Flight& flight);
   void fetch(const Context& ctx, const Ends& ends, Flight& flight);
   void compute(const Context& ctx, Flight& flight);
   void update_dense(const Context& ctx, Flight& flight);
@@ -113,6 +131,8 @@ class RankPipeline {
   void drain(const Context& ctx);
   template <class Work>
   void guarded(Work&& work);
+  int lane_of(const Context& ctx) const;
+  double* time_of(const Context& ctx, double StageTimes::*which);
 
   PipelineOptions options_;
   dist::Communicator& world_;
@@ -129,6 +149,7 @@ class RankPipeline {
   Flight* held_ = nullptr;       // rows fetched, not computed
   Flight* late_ = nullptr;       // computed, rows not updated
   bool stop_asked_ = false;
+  StageTimes times_;
   std::unique_ptr<Lane> lane_;  // last: ends first
 };
 

@@ -68,6 +68,15 @@ std::size_t StepSlot<T>::bytes() const {
 }
 
 template <class T>
+std::size_t StepSlot<T>::bytes_of(const RetrievalOptions& options, std::int64_t num_items) {
+  const auto elements = static_cast<std::size_t>(touched_capacity(options, num_items)) *
+                        static_cast<std::size_t>(options.model.width);
+  return elements * (sizeof(T) + sizeof(float)) +
+         static_cast<std::size_t>(options.accumulate * negatives_a_batch(options)) *
+             sizeof(std::int64_t);
+}
+
+template <class T>
 RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
                                       std::int64_t num_items)
     : options_(options),

@@ -70,6 +70,8 @@ struct StepSlot {
 
   StepSlot(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items);
   std::size_t bytes() const;
+  // What one would take, without making it.
+  static std::size_t bytes_of(const RetrievalOptions& options, std::int64_t num_items);
 };
 
 template <class T>

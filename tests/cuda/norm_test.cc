@@ -1,0 +1,147 @@
+// Norms, plain and gated, on both devices, against double.
+#include "turbogr/ops/norm.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/norm_case.h"
+#include "tests/support/on_device.h"
+#include "turbogr/ops/gated_norm.h"
+
+namespace turbogr::ops {
+namespace {
+
+using test::Margins;
+using test::NormCase;
+using test::NormInputs;
+using test::NormResults;
+using test::Placed;
+
+template <class T>
+NormResults run(const Context& ctx, const NormCase& c, const NormInputs<T>& in, Margins margins) {
+  using A = Accum<T>;
+  ctx.workspace().reserve(gated_norm_workspace_bytes<T>(ctx, c.cols));
+  const Placed<T> x(ctx, in.x, margins), gate(ctx, in.gate, margins), dy(ctx, in.dy, margins);
+  Placed<T> y(ctx, c.rows, c.out_cols(), margins), dx(ctx, c.rows, c.cols, margins),
+      dgate(ctx, c.rows, c.cols, margins);
+  const Tensor weight = test::place(ctx, in.weight), bias = test::place(ctx, in.bias);
+  Tensor mean(dtype_of<A>(), {c.rows}, ctx.device()), rstd(dtype_of<A>(), {c.rows}, ctx.device());
+  Tensor dweight = test::place(ctx, test::norm_start<A>(c.cols));
+  Tensor dbias = test::place(ctx, test::norm_start<A>(c.cols));
+  NormOptions<T> norm_options = {.kind = c.kind};
+  if (c.affine) {
+    norm_options.weight = weight.view<A, 1>();
+    norm_options.bias = bias.view<A, 1>();
+  }
+  const NormStatistics<A> saved = {mean.view<A, 1>(), rstd.view<A, 1>()};
+  const NormStatistics<const A> read = {saved.mean, saved.rstd};
+  if (c.gated) {
+    const GatedNormOptions<T> options = {norm_options, c.concat, c.dropout};
+    gated_norm<T>(ctx, x.rows(), gate.rows(), options, y.rows(), saved);
+    gated_norm_backward<T>(ctx, x.rows(), gate.rows(), dy.rows(), options, read,
+                           {dx.rows(), dgate.rows(), dweight.view<A, 1>(), dbias.view<A, 1>()});
+  } else {
+    norm<T>(ctx, x.rows(), norm_options, y.rows(), saved);
+    norm_backward<T>(ctx, x.rows(), dy.rows(), norm_options, read,
+                     {dx.rows(), dweight.view<A, 1>(), dbias.view<A, 1>()});
+  }
+  return {y.fetch(ctx),
+          to_host(ctx, mean),
+          to_host(ctx, rstd),
+          dx.fetch(ctx),
+          c.gated ? dgate.fetch(ctx) : Tensor(),
+          to_host(ctx, dweight),
+          to_host(ctx, dbias)};
+}
+
+template <class T>
+class CudaNorm : public ::testing::Test {
+ protected:
+  void check(const NormCase& c) {
+    const Margins margins = c.cols % 8 == 0 ? test::kAligned : test::kCrooked;
+    const NormInputs<T> in(c);
+    const NormResults exact = test::plain_norm<double>(c, in.widened(c));
+    const NormResults plain = test::plain_norm<T>(c, in);
+    for (const Device device : test::devices()) {
+      SCOPED_TRACE(::testing::Message() << name_of(device) << " " << c.rows << "x" << c.cols
+                                        << (c.kind == NormKind::kRms ? " rms " : " layer ")
+                                        << c.affine << c.gated << c.concat << (c.dropout.rate > 0));
+      Context ctx({.device = device, .threads = 1});
+      const NormResults fast = run<T>(ctx, c, in, margins);
+      EXPECT_TRUE(test::matches(fast.y, plain.y, exact.y));
+      EXPECT_TRUE(test::matches(fast.mean, plain.mean, exact.mean));
+      EXPECT_TRUE(test::matches(fast.rstd, plain.rstd, exact.rstd));
+      EXPECT_TRUE(test::matches(fast.dx, plain.dx, exact.dx));
+      if (c.gated) {
+        EXPECT_TRUE(test::matches(fast.dgate, plain.dgate, exact.dgate));
+      }
+      EXPECT_TRUE(test::matches(fast.dweight, plain.dweight, exact.dweight));
+      EXPECT_TRUE(test::matches(fast.dbias, plain.dbias, exact.dbias));
+    }
+  }
+};
+using Formats = ::testing::Types<double, float, bf16>;
+TYPED_TEST_SUITE(CudaNorm, Formats);
+
+TYPED_TEST(CudaNorm, MatchesTheDefinition) {
+  TGR_SKIP_WITHOUT_GPU();
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+    for (const bool affine : {false, true}) {
+      for (const std::int64_t cols : {7, 50, 64, 264, 1024, 2048, 2500}) {
+        this->check({.rows = 5, .cols = cols, .kind = kind, .affine = affine});
+      }
+    }
+    this->check({.rows = 2300, .cols = 40, .kind = kind, .affine = true});  // more than all blocks
+    this->check({.rows = 0, .cols = 20, .kind = kind, .affine = true});
+  }
+}
+
+TYPED_TEST(CudaNorm, GatesAndDrops) {
+  TGR_SKIP_WITHOUT_GPU();
+  const DropoutOptions dropout = {.rate = 0.3, .seed = 8, .site = 5};
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+    for (const bool concat : {false, true}) {
+      for (const bool affine : {false, true}) {
+        for (const std::int64_t cols : {1, 7, 50, 64, 520, 1024}) {
+          this->check({.rows = 5,
+                       .cols = cols,
+                       .kind = kind,
+                       .affine = affine,
+                       .gated = true,
+                       .concat = concat,
+                       .dropout = dropout});
+        }
+      }
+      this->check({.rows = 3, .cols = 33, .kind = kind, .gated = true, .concat = concat});
+    }
+  }
+}
+
+TYPED_TEST(CudaNorm, AddsAResidualInPlace) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  using A = Accum<T>;
+  for (const std::int64_t cols : {21, 64}) {
+    const NormCase c = {.rows = 6, .cols = cols, .kind = NormKind::kLayer};
+    const NormInputs<T> in(c);
+    const Tensor residual = test::random_tensor<T>({c.rows, cols}, 9);
+    Tensor results[2];
+    for (const Device device : test::devices()) {
+      Context ctx({.device = device, .threads = 1});
+      ctx.workspace().reserve(norm_workspace_bytes<T>(ctx, cols));
+      const Margins margins = cols % 8 == 0 ? test::kAligned : test::kCrooked;
+      const Placed<T> x(ctx, in.x, margins), dy(ctx, in.dy, margins);
+      Placed<T> y(ctx, c.rows, cols, margins), dx(ctx, residual, margins);
+      Tensor mean(dtype_of<A>(), {c.rows}, device), rstd(dtype_of<A>(), {c.rows}, device);
+      const NormStatistics<A> saved = {mean.view<A, 1>(), rstd.view<A, 1>()};
+      norm<T>(ctx, x.rows(), {}, y.rows(), saved);
+      norm_backward<T>(ctx, x.rows(), dy.rows(), {}, {saved.mean, saved.rstd},
+                       {.dx = dx.rows(), .residual = dx.rows()});
+      results[device == Device::kCuda] = dx.fetch(ctx);
+    }
+    const double unit = std::is_same_v<T, bf16> ? 0x1p-7 : std::is_same_v<T, float> ? 1e-6 : 1e-13;
+    EXPECT_LT(test::max_error(results[1], results[0]), 4 * unit);
+  }
+}
+
+}  // namespace
+}  // namespace turbogr::ops

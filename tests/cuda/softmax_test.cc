@@ -1,0 +1,161 @@
+// Sampled and full softmax on both devices, against double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/support/on_device.h"
+#include "tests/support/softmax_case.h"
+
+namespace turbogr::ops {
+namespace {
+
+using test::Negatives;
+using test::Placed;
+using test::SoftmaxCase;
+using test::SoftmaxResult;
+using test::SoftmaxShape;
+
+template <class T>
+SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins margins) {
+  using A = Accum<T>;
+  ctx.workspace().reserve(c.workspace_bytes(ctx));
+  const Placed<T> query(ctx, c.query, margins), items(ctx, c.items, margins);
+  const Tensor correction = test::place(ctx, c.correction), dloss = test::place(ctx, c.dloss);
+  const Tensor positive = test::place(ctx, test::tensor_of(c.positive));
+  const Tensor negatives = test::place(ctx, test::tensor_of(c.negatives));
+  Tensor loss = test::place(ctx, test::poisoned<A>({c.shape.tokens}));
+  Tensor log_sum_exp = test::place(ctx, test::poisoned<A>({c.shape.tokens}));
+  Placed<T> dquery(ctx, c.shape.tokens, c.shape.width, margins);
+  Placed<A> ditems(ctx, c.ditems_start, margins);
+  SampledSoftmaxInputs<T> in = {
+      .query = query.rows(), .items = items.rows(), .positive = positive.view<std::int32_t, 1>()};
+  const std::int32_t* places = negatives.view<std::int32_t, 1>().data;
+  if (c.shape.kind == Negatives::kOwn) {
+    in.negatives = {places, {c.shape.tokens, c.shape.negatives}};
+  } else {
+    in.shared_negatives = {places, {c.shape.negatives}};
+  }
+  if (c.shape.correction) in.correction = correction.view<A, 1>();
+  const SoftmaxOutput<T> output = {loss.view<A, 1>(), log_sum_exp.view<A, 1>()};
+  if (c.shape.kind == Negatives::kAll) {
+    full_softmax<T>(ctx, in.query, in.items, in.positive, c.options, output);
+    full_softmax_backward<T>(ctx, in.query, in.items, in.positive, c.options, output.log_sum_exp,
+                             dloss.view<A, 1>(), dquery.rows(), ditems.rows());
+  } else {
+    sampled_softmax<T>(ctx, in, c.options, output);
+    sampled_softmax_backward<T>(ctx, in, c.options, output.log_sum_exp, dloss.view<A, 1>(),
+                                dquery.rows(), ditems.rows());
+  }
+  EXPECT_EQ(ctx.workspace().used(), 0u);
+  return {to_host(ctx, loss), to_host(ctx, log_sum_exp), dquery.fetch(ctx), ditems.fetch(ctx)};
+}
+
+template <class T>
+void expect_close(const SoftmaxCase<T>& c) {
+  const SoftmaxResult plain = c.template plain<Accum<T>, T>();
+  const SoftmaxResult exact = c.template plain<double, double>();
+  const test::Margins margins = c.shape.width % 8 == 0 ? test::kAligned : test::kCrooked;
+  for (const Device device : test::devices()) {
+    SCOPED_TRACE(::testing::Message()
+                 << name_of(device) << " kind " << static_cast<int>(c.shape.kind) << " "
+                 << c.shape.tokens << " tokens, " << c.shape.items << " items, width "
+                 << c.shape.width << ", " << c.shape.negatives << " negatives");
+    const Context ctx({.device = device, .threads = 1});
+    const SoftmaxResult fast = run(ctx, c, margins);
+    const auto expect = [](const Tensor& value, const Tensor& same, const Tensor& reference) {
+      if (value.dtype() == DType::kF64) {
+        EXPECT_LT(test::max_error(value, reference),
+                  1e-11 * std::max(1.0, test::max_magnitude(reference)));
+      } else {
+        EXPECT_TRUE(test::as_close_as_plain(value, same, reference));
+      }
+    };
+    expect(fast.loss, plain.loss, exact.loss);
+    expect(fast.log_sum_exp, plain.log_sum_exp, exact.log_sum_exp);
+    expect(fast.dquery, plain.dquery, exact.dquery);
+    if (std::is_same_v<T, bf16> && c.shape.kind != Negatives::kOwn && device == Device::kCuda) {
+      // The tile of gradients is rounded to bf16 for its products: each term of a row's sum may be
+      // off by 2^-9 of itself.
+      Tensor change = test::converted<double, double>(exact.ditems);
+      for (std::int64_t i = 0; i < change.size(); ++i) {
+        change.view<double, 2>().data[i] -= test::element(c.ditems_start, i);
+      }
+      EXPECT_LT(test::max_error(fast.ditems, exact.ditems), 0x1p-8 * test::max_magnitude(change));
+    } else {
+      expect(fast.ditems, plain.ditems, exact.ditems);
+    }
+  }
+}
+
+template <class T>
+class CudaSoftmax : public ::testing::Test {};
+using Formats = ::testing::Types<double, float, bf16>;
+TYPED_TEST_SUITE(CudaSoftmax, Formats);
+
+TYPED_TEST(CudaSoftmax, MatchesThePlainLoops) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared, Negatives::kAll}) {
+    for (const std::int64_t width : {7, 50, 64, 264, 1024}) {
+      expect_close(SoftmaxCase<T>(
+          {.tokens = 53, .items = 41, .width = width, .negatives = 19, .kind = kind}));
+      expect_close(SoftmaxCase<T>({.tokens = 5,
+                                   .items = 9,
+                                   .width = width,
+                                   .negatives = 70,
+                                   .kind = kind,
+                                   .correction = kind != Negatives::kAll},
+                                  {.temperature = 1.0, .normalize = false}));
+    }
+  }
+}
+
+TYPED_TEST(CudaSoftmax, CrossesTilesAndLongSums) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared, Negatives::kAll}) {
+    // Few items: one takes thousands of terms.
+    expect_close(SoftmaxCase<T>({.tokens = 2100,
+                                 .items = kind == Negatives::kAll ? 300 : 12,
+                                 .width = 24,
+                                 .negatives = 100,
+                                 .kind = kind,
+                                 .correction = kind == Negatives::kShared}));
+  }
+}
+
+TYPED_TEST(CudaSoftmax, NegativesEqualToThePositiveCostNothing) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  const Context ctx({.device = Device::kCuda});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    SoftmaxCase<T> c({.tokens = 3, .items = 4, .width = 8, .negatives = 5, .kind = kind});
+    std::fill(c.positive.begin(), c.positive.end(), 2);
+    std::fill(c.negatives.begin(), c.negatives.end(), 2);
+    const SoftmaxResult result = run(ctx, c, test::kAligned);
+    EXPECT_EQ(test::max_magnitude(result.loss), 0.0);
+    EXPECT_EQ(test::max_magnitude(result.dquery), 0.0);
+    EXPECT_EQ(test::max_error(result.ditems, c.ditems_start), 0.0);
+  }
+}
+
+TYPED_TEST(CudaSoftmax, StaysFiniteWithHugeLogitsAndRepeatsItsBits) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  const Context ctx({.device = Device::kCuda});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared, Negatives::kAll}) {
+    const SoftmaxCase<T> c(
+        {.tokens = 1100, .items = 90, .width = 40, .negatives = 20, .kind = kind, .scale = 100.0},
+        {.temperature = 0.05, .normalize = false});
+    const SoftmaxResult first = run(ctx, c, test::kAligned), second = run(ctx, c, test::kAligned);
+    EXPECT_TRUE(std::isfinite(test::max_magnitude(first.loss)));
+    EXPECT_TRUE(std::isfinite(test::max_magnitude(first.ditems)));
+    EXPECT_TRUE(test::same_bits(first.loss, second.loss));
+    EXPECT_TRUE(test::same_bits(first.dquery, second.dquery));
+    EXPECT_TRUE(test::same_bits(first.ditems, second.ditems));
+  }
+}
+
+}  // namespace
+}  // namespace turbogr::ops
