@@ -20,6 +20,7 @@ void add_bench(CLI::App& app) {
   add_bench_balance(*bench);
   add_bench_attention(*bench);
   add_bench_data(*bench);
+  add_bench_exchange(*bench);
   add_bench_loader(*bench);
   add_bench_ops(*bench);
   add_bench_step(*bench);
