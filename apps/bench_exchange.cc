@@ -9,7 +9,6 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,7 +17,6 @@
 #include "bench/timed_communicator.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
-#include "turbogr/core/trace.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/dist/topology.h"
 #include "turbogr/embedding/sharded_table.h"
@@ -55,11 +53,20 @@ std::vector<std::int64_t> ids_of(const ExchangeBench& bench, int rank, int step)
   return {ids.begin(), ids.end()};
 }
 
-// Seconds and bytes of one step, the largest over ranks.
+// Of a step, the slowest rank's: the middle and the least over the steps. A busy machine shows in
+// the first.
 struct Cost {
-  double group_ms, replicas_ms, step_ms;
+  struct Figure {
+    double median, least;
+  };
+  Figure group_ms, replicas_ms, both_ms;
   double group_mb, replicas_mb;
 };
+
+Cost::Figure figure_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {values[values.size() / 2], values.front()};
+}
 
 Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
   const Context ctx({.threads = 1});
@@ -76,33 +83,31 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
                                 group.rank(), group.size());
   table.initialise(ctx);
   embedding::Route route;
-  std::int64_t spent_ns = 0;
-  for (int step = -1; step < bench.steps; ++step) {
-    if (step == 0) {  // the first warms memory and connections
-      group.seconds = replicas.seconds = 0;
-      group.bytes = replicas.bytes = 0;
-      spent_ns = 0;
-    }
+  std::vector<double> group_ms, replicas_ms, both_ms;
+  for (int step = -1; step < bench.steps; ++step) {  // the first warms memory and connections
+    if (step <= 0) group.bytes = replicas.bytes = 0;
+    group.seconds = replicas.seconds = 0;
     const std::vector<std::int64_t> ids = ids_of(bench, world.rank(), step + 1);
     const auto count = static_cast<std::int64_t>(ids.size());
     std::vector<float> rows(static_cast<std::size_t>(count * bench.width));
     world.barrier();
-    const std::int64_t begin = Trace::now_ns();
     table.route(ctx, circles, {ids.data(), {count}}, route);
     table.fetch<float>(ctx, circles, route,
                        Rows<float>(rows.data(), count, bench.width, bench.width));
     table.return_gradients(ctx, circles, route,
                            Rows<const float>(rows.data(), count, bench.width, bench.width));
-    spent_ns += Trace::now_ns() - begin;
     table.update(ctx, route, {.rate = 1e-3});
+    if (step < 0) continue;
+    group_ms.push_back(group.seconds * 1e3);
+    replicas_ms.push_back(replicas.seconds * 1e3);
+    both_ms.push_back((group.seconds + replicas.seconds) * 1e3);
   }
-  std::vector<double> most = {group.seconds, replicas.seconds, static_cast<double>(spent_ns) * 1e-9,
-                              static_cast<double>(group.bytes),
-                              static_cast<double>(replicas.bytes)};
-  world.all_reduce(most, dist::Reduce::kMax);
-  const double steps = bench.steps;
-  return {most[0] / steps * 1e3, most[1] / steps * 1e3, most[2] / steps * 1e3,
-          most[3] / steps * 1e-6, most[4] / steps * 1e-6};
+  for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms}) {
+    world.all_reduce(*each, dist::Reduce::kMax);
+  }
+  const double steps = bench.steps * 1e6;
+  return {figure_of(group_ms), figure_of(replicas_ms), figure_of(both_ms),
+          static_cast<double>(group.bytes) / steps, static_cast<double>(replicas.bytes) / steps};
 }
 
 void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
@@ -111,15 +116,20 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
   const dist::Topology topology =
       dist::make_topology(dist::play_nodes(world.nodes(), bench.ranks_per_node), bench.group);
   fmt::print(
-      "{} ranks in {} groups of {}: all-to-all {:.1f} ms, replicas {:.1f} ms, exchange with "
-      "packing "
-      "{:.1f} ms a step; a rank sends {:.2f} + {:.2f} MB\n",
-      world.size(), topology.num_groups(), topology.group_size, cost.group_ms, cost.replicas_ms,
-      cost.step_ms, cost.group_mb, cost.replicas_mb);
+      "{} ranks in {} groups of {}: all-to-all {:.1f} ms (best {:.1f}), replicas {:.1f} ({:.1f}), "
+      "all {:.1f} ({:.1f}); rank 0 sends {:.2f} + {:.2f} MB a step\n",
+      world.size(), topology.num_groups(), topology.group_size, cost.group_ms.median,
+      cost.group_ms.least, cost.replicas_ms.median, cost.replicas_ms.least, cost.both_ms.median,
+      cost.both_ms.least, cost.group_mb, cost.replicas_mb);
   if (bench.json.empty()) return;
-  const nlohmann::json row = {{"ranks", world.size()},          {"group", topology.group_size},
-                              {"all_to_all_ms", cost.group_ms}, {"replicas_ms", cost.replicas_ms},
-                              {"step_ms", cost.step_ms},        {"all_to_all_mb", cost.group_mb},
+  const nlohmann::json row = {{"ranks", world.size()},
+                              {"group", topology.group_size},
+                              {"all_to_all_ms", cost.group_ms.median},
+                              {"all_to_all_best_ms", cost.group_ms.least},
+                              {"replicas_ms", cost.replicas_ms.median},
+                              {"all_ms", cost.both_ms.median},
+                              {"all_best_ms", cost.both_ms.least},
+                              {"all_to_all_mb", cost.group_mb},
                               {"replicas_mb", cost.replicas_mb}};
   std::ofstream out(bench.json);
   out << nlohmann::json::array({row}).dump(1) << "\n";

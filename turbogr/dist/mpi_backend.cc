@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -110,15 +111,21 @@ class MpiTransport : public Transport {
   }
 
  private:
-  // Ranks that can share memory are on one machine, which is known by its lowest rank.
+  // Ranks whose machines have one name are on one machine, which is known by its lowest rank.
   void find_nodes() {
-    MPI_Comm node = MPI_COMM_NULL;
-    TGR_MPI(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
-    int lowest = rank_;
-    TGR_MPI(MPI_Bcast(&lowest, 1, MPI_INT, 0, node));
-    TGR_MPI(MPI_Comm_free(&node));
-    nodes_.resize(static_cast<std::size_t>(size_));
-    TGR_MPI(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, world_));
+    constexpr int kLength = MPI_MAX_PROCESSOR_NAME;
+    std::vector<char> own(kLength, '\0'), all(own.size() * static_cast<std::size_t>(size_));
+    int length = 0;
+    TGR_MPI(MPI_Get_processor_name(own.data(), &length));
+    TGR_MPI(MPI_Allgather(own.data(), kLength, MPI_CHAR, all.data(), kLength, MPI_CHAR, world_));
+    const auto name_of = [&](int rank) {
+      return std::string_view(all.data() + static_cast<std::size_t>(rank) * own.size(), own.size());
+    };
+    for (int rank = 0; rank < size_; ++rank) {
+      int lowest = 0;
+      while (name_of(lowest) != name_of(rank)) ++lowest;
+      nodes_.push_back(lowest);
+    }
   }
 
   MPI_Comm world_ = MPI_COMM_NULL;

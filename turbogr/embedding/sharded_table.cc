@@ -318,11 +318,18 @@ void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, 
 
   // Replicas exchange sums of rows already deduplicated, and add them in the order of groups.
   const std::int64_t all = sum_of(route.replica_counts);
+  route.sending.resize(static_cast<std::size_t>(own_count * row_bytes));
+  route.receiving.resize(static_cast<std::size_t>(all * row_bytes));
   route.arrived.resize(static_cast<std::size_t>(all * width));
-  circles.replicas->all_gather(
-      route.own_sums.data(),
-      {route.arrived.data(),
-       times(route.replica_counts, width * static_cast<std::int64_t>(sizeof(float)))});
+  for (std::int64_t i = 0; i < own_count; ++i) {
+    to_wire(wire, route.own_sums.data() + i * width, width, route.sending.data() + i * row_bytes);
+  }
+  circles.replicas->all_gather(route.sending.data(),
+                               {route.receiving.data(), times(route.replica_counts, row_bytes)});
+  for (std::int64_t i = 0; i < all; ++i) {
+    from_wire(wire, route.receiving.data() + i * row_bytes, width,
+              route.arrived.data() + i * width);
+  }
   const auto touched = static_cast<std::int64_t>(route.touched.size());
   route.gradients.resize(static_cast<std::size_t>(touched * width));
   ops::sum_duplicate_rows<float>(
