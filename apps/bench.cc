@@ -17,8 +17,10 @@ std::string positive(const std::string& text) {
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure; every figure beside a roof and a rival");
   bench->require_subcommand(1);
+  add_bench_balance(*bench);
   add_bench_attention(*bench);
   add_bench_data(*bench);
+  add_bench_exchange(*bench);
   add_bench_layer(*bench);
   add_bench_loader(*bench);
   add_bench_negatives(*bench);

@@ -11,8 +11,10 @@ class App;
 namespace turbogr::apps {
 
 void add_bench(CLI::App& app);  // the parent of those below
+void add_bench_balance(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
 void add_bench_data(CLI::App& bench);
+void add_bench_exchange(CLI::App& bench);
 void add_bench_layer(CLI::App& bench);
 void add_bench_loader(CLI::App& bench);
 void add_bench_negatives(CLI::App& bench);

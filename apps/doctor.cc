@@ -13,6 +13,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/version.h"
+#include "turbogr/dist/communicator.h"
 
 namespace turbogr::apps {
 namespace {
@@ -47,6 +48,7 @@ void run_doctor() {
   fmt::print("bf16       {}\n", best_simd_level() == SimdLevel::kAvx512Bf16
                                     ? "native dot products"
                                     : "emulated in f32 (right, not faster)");
+  fmt::print("MPI        {}\n", dist::mpi_version());
   fmt::print("CUDA       {}\n", cuda_text());
 }
 

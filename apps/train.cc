@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/config_usage.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/training_run.h"
 
@@ -23,7 +24,13 @@ void add_train(CLI::App& app) {
     for (const Override& change : arguments.overrides) {
       line += " --" + change.key + "=" + change.value;
     }
-    train::run_training(load_config(arguments.path, arguments.overrides), line);
+    const Config config = load_config(arguments.path, arguments.overrides);
+    const auto train = [&](dist::Communicator& world) { train::run_training(config, line, world); };
+    if (dist::launched_by_mpi()) {
+      dist::run_mpi(train, {.timeout_seconds = config.dist.timeout});
+    } else {
+      train(*dist::make_self());
+    }
   });
 }
 

@@ -49,6 +49,15 @@ std::int64_t positive_number(const std::string& text, const std::string& whole) 
 
 }  // namespace
 
+std::vector<std::int64_t> kuairand_table(std::int64_t users) {
+  std::vector<std::int64_t> table;
+  for (std::int64_t user = 0; user < users; ++user) {
+    const double share = (static_cast<double>(user) + 0.5) / static_cast<double>(users);
+    table.push_back(static_cast<std::int64_t>(kuairand_length(share)));
+  }
+  return table;
+}
+
 std::vector<std::int64_t> read_lengths(const std::string& path) {
   std::ifstream file(path);
   TGR_CHECK(file.good(), "cannot read lengths from '", path, "'");

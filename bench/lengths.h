@@ -15,6 +15,8 @@ namespace turbogr::bench {
 std::vector<std::int64_t> make_lengths(const std::string& text, std::int64_t tokens,
                                        std::int64_t max_length, std::uint64_t seed);
 
+// As many lengths as users, at evenly spaced quantiles of KuaiRand-27K's: ascending, not capped.
+std::vector<std::int64_t> kuairand_table(std::int64_t users);
 std::vector<std::int64_t> read_lengths(const std::string& path);
 
 }  // namespace turbogr::bench

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tests/support/messages.h"
@@ -100,6 +103,61 @@ TEST(BatchPlanner, SaysWhatItCannotDo) {
             std::string::npos);
   EXPECT_NE(message_of([&] { planner.restore({.window = 5, .windows = 2}); }).find("no position"),
             std::string::npos);
+}
+
+// The windows of each step, whoever has them: one set a step.
+std::vector<std::vector<std::uint32_t>> steps_of(BatchPlanner& planner, int epochs) {
+  std::vector<std::vector<std::uint32_t>> steps;
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    while (planner.next_step()) {
+      steps.emplace_back(planner.order().begin() + planner.bounds().front(),
+                         planner.order().begin() + planner.bounds().back());
+      std::sort(steps.back().begin(), steps.back().end());
+    }
+  }
+  return steps;
+}
+
+TEST(BatchPlanner, AWholeStepIsTheSameForAnyNumberOfRanks) {
+  const auto windows = windows_of({3, 4, 2, 5, 1, 1, 7, 2, 2, 3});
+  for (const bool shuffle : {false, true}) {
+    const PlanOptions alone = {
+        .budget = BatchBudget::samples(4), .seed = 3, .shuffle = shuffle, .whole_step = true};
+    BatchPlanner one(windows, alone);
+    const auto steps = steps_of(one, 3);
+    for (const int world : {2, 3, 5}) {
+      PlanOptions options = alone;
+      options.world = world;
+      BatchPlanner many(windows, options);
+      EXPECT_EQ(steps_of(many, 3), steps) << world;
+      EXPECT_EQ(many.max_batch_tokens(), (4 + world - 1) / world * 7);
+      // Longest to the last rank, the others to the first: nothing is lost, orders of later epochs
+      // are as they were.
+      options.reallocate = [&](std::span<const std::int64_t> lengths, std::int64_t max_tokens,
+                               std::span<std::int32_t> rank_of) {
+        EXPECT_EQ(max_tokens, many.max_batch_tokens());
+        EXPECT_TRUE(std::is_sorted(rank_of.begin(), rank_of.end()));
+        for (std::size_t i = 0; i < lengths.size(); ++i) {
+          rank_of[i] = lengths[i] > 4 ? world - 1 : 0;
+        }
+      };
+      BatchPlanner moved(windows, options);
+      EXPECT_EQ(steps_of(moved, 3), steps);
+      moved.restore({.seed = 3, .windows = 10});
+      ASSERT_TRUE(moved.next_step());
+      const auto bounds = moved.bounds();
+      for (std::int64_t at = bounds.front(); at < bounds.back(); ++at) {
+        const bool last = at >= bounds[static_cast<std::size_t>(world) - 1];
+        EXPECT_EQ(windows[moved.order()[static_cast<std::size_t>(at)]].length > 4, last);
+      }
+    }
+  }
+  BatchPlanner wrong(windows,
+                     {.budget = BatchBudget::tokens(9),
+                      .world = 2,
+                      .reallocate = [](std::span<const std::int64_t>, std::int64_t,
+                                       std::span<std::int32_t> rank_of) { rank_of[0] = 2; }});
+  EXPECT_NE(message_of([&] { wrong.next_step(); }).find("rank 2 of 2"), std::string::npos);
 }
 
 TEST(LoaderState, SurvivesJson) {

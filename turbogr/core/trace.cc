@@ -44,28 +44,40 @@ std::size_t Trace::size() const { return std::min(next_.load(), events_.size());
 
 std::size_t Trace::dropped() const { return next_.load() - size(); }
 
-void Trace::write(const std::string& path) const {
-  const std::string partial = path + ".partial";
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  out << fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})",
-                     rank_);
+std::string Trace::events(std::int64_t shift_ns) const {
+  std::string out = fmt::format(
+      R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_);
   for (const Lane& lane : lanes_) {
-    out << fmt::format(
+    out += fmt::format(
         ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}"
         "}",
         rank_, lane.lane, json_quoted(lane.name));
   }
   const std::size_t count = size();
-  std::int64_t origin = count == 0 ? 0 : events_[0].begin_ns;
-  for (std::size_t i = 0; i < count; ++i) origin = std::min(origin, events_[i].begin_ns);
   for (std::size_t i = 0; i < count; ++i) {
     const Event& event = events_[i];
-    out << fmt::format(
+    out += fmt::format(
         ",\n{{\"ph\":\"X\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
         json_quoted(event.name), rank_, event.lane,
-        static_cast<double>(event.begin_ns - origin) * 1e-3,
+        static_cast<double>(event.begin_ns + shift_ns) * 1e-3,
         static_cast<double>(event.end_ns - event.begin_ns) * 1e-3);
+  }
+  return out;
+}
+
+void Trace::write(const std::string& path) const {
+  const std::size_t count = size();
+  std::int64_t origin = count == 0 ? 0 : events_[0].begin_ns;
+  for (std::size_t i = 0; i < count; ++i) origin = std::min(origin, events_[i].begin_ns);
+  write_all(path, {events(-origin)});
+}
+
+void Trace::write_all(const std::string& path, const std::vector<std::string>& events) {
+  const std::string partial = path + ".partial";
+  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
+  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  for (std::size_t rank = 0; rank < events.size(); ++rank) {
+    out << (rank == 0 ? "" : ",\n") << events[rank];
   }
   out << "\n]}\n";
   out.close();

@@ -27,6 +27,11 @@ class Trace {
   // Writes beside, then renames: a reader never sees half a file. Throws when the disk refuses.
   void write(const std::string& path) const;
 
+  // For one file from many ranks: this rank's events, `shift_ns` added to their times; and the file
+  // of all ranks' events.
+  std::string events(std::int64_t shift_ns) const;
+  static void write_all(const std::string& path, const std::vector<std::string>& events);
+
   static std::int64_t now_ns();  // steady clock
 
  private:

@@ -98,10 +98,11 @@ BatchPlanner::BatchPlanner(std::span<const Window> windows, const PlanOptions& o
   // that fill a batch best.
   const double per_token = std::min(budget.cost_of(shortest) / static_cast<double>(shortest),
                                     budget.cost_of(longest) / static_cast<double>(longest));
+  const double ranks = options.whole_step ? options.world : 1;
   max_samples_ = static_cast<std::int64_t>(
       std::min(budget.limit() / budget.cost_of(shortest), static_cast<double>(windows.size())));
-  max_tokens_ = static_cast<std::int64_t>(
-      std::min(budget.limit() / per_token * (1 + 1e-9), static_cast<double>(total)));
+  max_tokens_ = static_cast<std::int64_t>(std::min(
+      std::ceil(budget.limit() / ranks) / per_token * (1 + 1e-9), static_cast<double>(total)));
 }
 
 void BatchPlanner::check(const LoaderState& state) const {
@@ -120,14 +121,15 @@ void BatchPlanner::restore(const LoaderState& state) {
 }
 
 void BatchPlanner::shuffle_epoch() {
-  if (!options_.shuffle || shuffled_epoch_ == state_.epoch) return;
+  if (shuffled_epoch_ == state_.epoch) return;
   // From the identity, so that the order depends on nothing but seed and epoch.
   std::iota(order_.begin(), order_.end(), 0u);
+  shuffled_epoch_ = state_.epoch;
+  if (!options_.shuffle) return;
   PhiloxStream random(state_.seed, kShuffleStream + static_cast<std::uint64_t>(state_.epoch));
   for (std::size_t left = order_.size(); left > 1; --left) {
     std::swap(order_[left - 1], order_[random.below(left)]);
   }
-  shuffled_epoch_ = state_.epoch;
 }
 
 bool BatchPlanner::fill(double limit) {
@@ -145,6 +147,51 @@ bool BatchPlanner::fill(double limit) {
   return at == state_.windows;
 }
 
+void BatchPlanner::fill_whole_step() {
+  const std::int64_t begin = state_.window;
+  std::int64_t at = begin;
+  double used = 0;
+  while (at < state_.windows) {
+    used += options_.budget.cost_of(windows_[order_[static_cast<std::size_t>(at)]].length);
+    if (used > options_.budget.limit()) break;
+    ++at;
+  }
+  for (std::size_t rank = 0; rank < bounds_.size(); ++rank) {
+    bounds_[rank] = begin + (at - begin) * static_cast<std::int64_t>(rank) / options_.world;
+  }
+}
+
+// Sorts the step's windows by their new ranks, each rank's in the order they had.
+void BatchPlanner::reallocate() {
+  const auto begin = static_cast<std::size_t>(bounds_.front());
+  const auto end = static_cast<std::size_t>(bounds_.back());
+  lengths_.resize(end - begin);
+  rank_of_.resize(end - begin);
+  for (std::size_t rank = 0; rank + 1 < bounds_.size(); ++rank) {
+    for (auto at = static_cast<std::size_t>(bounds_[rank]);
+         at < static_cast<std::size_t>(bounds_[rank + 1]); ++at) {
+      lengths_[at - begin] = windows_[order_[at]].length;
+      rank_of_[at - begin] = static_cast<std::int32_t>(rank);
+    }
+  }
+  options_.reallocate(lengths_, max_tokens_, rank_of_);
+  sorted_.assign(order_.begin() + static_cast<std::ptrdiff_t>(begin),
+                 order_.begin() + static_cast<std::ptrdiff_t>(end));
+  std::vector<std::int64_t> next(bounds_.size(), 0);
+  for (const std::int32_t rank : rank_of_) {
+    TGR_CHECK(rank >= 0 && rank < options_.world, "a window went to rank ", rank, " of ",
+              options_.world);
+    ++next[static_cast<std::size_t>(rank) + 1];
+  }
+  for (std::size_t rank = 1; rank < bounds_.size(); ++rank) {
+    bounds_[rank] = bounds_[rank - 1] + next[rank];
+  }
+  std::copy(bounds_.begin(), bounds_.end(), next.begin());
+  for (std::size_t i = 0; i < sorted_.size(); ++i) {
+    order_[static_cast<std::size_t>(next[static_cast<std::size_t>(rank_of_[i])]++)] = sorted_[i];
+  }
+}
+
 bool BatchPlanner::next_step() {
   if (state_.window == state_.windows) {
     ++state_.epoch;
@@ -152,7 +199,9 @@ bool BatchPlanner::next_step() {
     return false;
   }
   shuffle_epoch();
-  if (fill(options_.budget.limit()) && options_.world > 1) {
+  if (options_.whole_step) {
+    fill_whole_step();
+  } else if (fill(options_.budget.limit()) && options_.world > 1) {
     // What is left would fill the first ranks and leave the others idle: look for the least budget
     // that still takes all of it.
     double enough = options_.budget.limit();
@@ -163,6 +212,7 @@ bool BatchPlanner::next_step() {
     }
     fill(enough);
   }
+  if (options_.reallocate && options_.world > 1) reallocate();
   state_.window = bounds_.back();
   return true;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,6 +52,15 @@ struct PlanOptions {
   int world = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
+  // The budget is that of a step over all ranks, which share its windows evenly by number: a step
+  // holds the same windows however many ranks there are.
+  bool whole_step = false;
+  // Shares a step's windows out again: given their lengths, the tokens a rank has room for and the
+  // rank that has each, it changes the ranks. Every rank must come to the same answer. Empty: they
+  // stay.
+  std::function<void(std::span<const std::int64_t> lengths, std::int64_t max_tokens,
+                     std::span<std::int32_t> rank_of)>
+      reallocate;
 };
 
 class BatchPlanner {
@@ -78,6 +88,8 @@ class BatchPlanner {
   void shuffle_epoch();
   // Fills ranks one after the other up to `limit`; true when that reaches the end of the epoch.
   bool fill(double limit);
+  void fill_whole_step();
+  void reallocate();
 
   std::span<const Window> windows_;
   PlanOptions options_;
@@ -85,6 +97,9 @@ class BatchPlanner {
   std::int64_t shuffled_epoch_ = -1;
   std::vector<std::uint32_t> order_;
   std::vector<std::int64_t> bounds_;
+  std::vector<std::int64_t> lengths_;  // of the step, for reallocate
+  std::vector<std::int32_t> rank_of_;
+  std::vector<std::uint32_t> sorted_;
   std::int64_t max_samples_ = 0;
   std::int64_t max_tokens_ = 0;
 };

@@ -44,10 +44,11 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
   }
   const bool fuxi = options_.kind == ModelKind::kFuxi;
   for (int layer = 0; layer < options_.layers; ++layer) {
+    const int first = parameters_.size();
     AttentionBlock<T> attention(options_, layer, parameters_);
     auto feed_forward =
         fuxi ? std::make_unique<FeedForward<T>>(options_, layer, parameters_) : nullptr;
-    layers_.push_back({std::move(attention), std::move(feed_forward)});
+    layers_.push_back({std::move(attention), std::move(feed_forward), {first, parameters_.size()}});
     inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
     if (layer == 0 || !memory.recompute) {
       saved_.push_back(
@@ -178,7 +179,7 @@ Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& input, Rows
 
 template <class T>
 void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T> dout,
-                        Rows<T> drows) {
+                        Rows<T> drows, const std::function<void(std::int64_t layers)>& ready) {
   check_step(input, dout);
   StepInput step = input;
   step.plan = &plan_;
@@ -204,6 +205,7 @@ void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T
                                       attention_scratch_, dx);
     std::swap(dx, dy);
     incoming = dy;
+    if (ready) ready(static_cast<std::int64_t>(layers_.size() - layer));
   }
   ops::combine_input_backward<T>(
       ctx, {dy, step.offsets},

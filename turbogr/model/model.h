@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,7 +53,18 @@ class Model {
   // rows [N, D], N at most the capacity. The result stays until the next forward.
   Rows<const T> forward(const Context& ctx, const StepInput& step, Rows<const T> rows);
   // Of the last forward with the same step. Overwrites drows; adds to the parameters' gradients.
-  void backward(const Context& ctx, const StepInput& step, Rows<const T> dout, Rows<T> drows);
+  // `ready`, when given, hears after each layer how many, from the last one on, have their
+  // gradients.
+  void backward(const Context& ctx, const StepInput& step, Rows<const T> dout, Rows<T> drows,
+                const std::function<void(std::int64_t layers)>& ready = {});
+
+  // Which parameters are a layer's own: indices [first, last).
+  struct Range {
+    int first, last;
+  };
+  Range layer_parameters(std::int64_t layer) const {
+    return layers_.at(static_cast<std::size_t>(layer)).parameters;
+  }
 
   std::size_t activation_bytes() const;
   std::size_t workspace_bytes(const Context& ctx) const;
@@ -61,6 +73,7 @@ class Model {
   struct Layer {
     AttentionBlock<T> attention;
     std::unique_ptr<FeedForward<T>> feed_forward;  // FuXi
+    Range parameters;
   };
   // What one layer keeps; with recompute, all layers share one.
   struct Saved {

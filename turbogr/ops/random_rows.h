@@ -14,4 +14,8 @@ namespace turbogr::ops {
 void truncated_normal_rows(const Context& ctx, View<float, 2> table, std::int64_t first_row,
                            std::uint64_t seed, double scale);
 
+// One such row on the host, as row `index` of any table has it.
+void truncated_normal_row(std::uint64_t seed, std::int64_t index, double scale, std::int64_t width,
+                          float* row);
+
 }  // namespace turbogr::ops

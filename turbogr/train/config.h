@@ -60,6 +60,8 @@ struct TrainConfig {
   std::int64_t accumulate = 1;
   std::string device = "cpu";
   std::string schedule = "serial";
+  std::int64_t delay = 1;
+  std::int64_t sync_steps = 0;
   std::string dtype = "f32";
   std::int64_t threads = 0;
   bool recompute = false;
@@ -68,6 +70,22 @@ struct TrainConfig {
   std::int64_t max_bad_steps = 10;
 
   bool operator==(const TrainConfig&) const = default;
+};
+
+struct DistConfig {
+  std::int64_t group = 0;
+  std::int64_t ranks_per_node = 0;
+  std::string placement = "round_robin";
+  std::string replicas = "exact";
+  std::int64_t average_every = 1;
+  std::string rows = "f32";
+  std::string gradients = "f32";
+  std::int64_t bucket = 1 << 20;
+  bool balance = true;
+  double timeout = 600.0;
+  std::int64_t world = 0;
+
+  bool operator==(const DistConfig&) const = default;
 };
 
 struct OptimConfig {
@@ -157,6 +175,7 @@ struct Config {
   DataConfig data;
   ModelConfig model;
   TrainConfig train;
+  DistConfig dist;
   OptimConfig optim;
   EmbeddingConfig embedding;
   NegativesConfig negatives;

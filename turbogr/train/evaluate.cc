@@ -58,6 +58,13 @@ void RankingMetrics::add(std::int64_t rank) {
   }
 }
 
+void RankingMetrics::add_up(dist::Communicator& ranks) {
+  ranks.all_reduce(hits_, dist::Reduce::kSum);
+  ranks.all_reduce(gains_, dist::Reduce::kSum);
+  ranks.all_reduce({&reciprocal_, 1}, dist::Reduce::kSum);
+  ranks.all_reduce({&users_, 1}, dist::Reduce::kSum);
+}
+
 std::vector<std::pair<std::string, double>> RankingMetrics::figures() const {
   const double users = static_cast<double>(std::max<std::int64_t>(users_, 1));
   std::vector<std::pair<std::string, double>> figures;
@@ -94,6 +101,7 @@ RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::
   std::vector<std::int64_t> targets, ranks;
   while (loader.next(batch)) {
     const std::int64_t users = batch.num_sequences();
+    if (users == 0) continue;  // fewer users are left than there are ranks
     query.fit(ctx, users, trainer.table().width());
     const Rows<T> vectors = first_rows<T>(query.vectors, users);
     trainer.last_vectors(ctx, batch, vectors);

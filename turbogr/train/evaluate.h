@@ -9,6 +9,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/data/loader.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::train {
@@ -18,7 +19,8 @@ class RankingMetrics {
  public:
   explicit RankingMetrics(std::vector<std::int64_t> cutoffs);
 
-  void add(std::int64_t rank);  // counted from 1
+  void add(std::int64_t rank);             // counted from 1
+  void add_up(dist::Communicator& ranks);  // becomes the sums over all of them
   std::int64_t users() const { return users_; }
   // hr@10, ndcg@10, ... for each cutoff in order, then mrr.
   std::vector<std::pair<std::string, double>> figures() const;

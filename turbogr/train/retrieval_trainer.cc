@@ -34,11 +34,6 @@ Device table_device(const Context& ctx, const RetrievalOptions& options) {
                                                                        : ctx.device();
 }
 
-std::int64_t negatives_a_batch(const RetrievalOptions& options) {
-  const NegativeOptions& negatives = options.negatives;
-  return negatives.shared ? negatives.count : options.memory.capacity * negatives.count;
-}
-
 double largest_magnitude(const Tensor& tensor) {
   const auto* values = reinterpret_cast<const float*>(tensor.data());
   double largest = 0;
@@ -56,14 +51,12 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                                       std::int64_t num_items, std::span<const std::int64_t> counts)
     : options_(options),
       model_(ctx, options.model, options.memory),
-      table_(num_items, options.model.width, options.table_optimiser, table_device(ctx, options)),
+      table_(options.holds_table ? num_items : 0, options.model.width, options.table_optimiser,
+             table_device(ctx, options)),
+      num_items_(num_items),
       marks_(options.parts),
-      touched_(num_items),
       sampler_(options.negatives, num_items, counts),
-      // Every token touches its item, its target and its negatives, and no more rows than there
-      // are.
-      touched_capacity_(std::min(num_items, options.accumulate * (2 * options.memory.capacity +
-                                                                  negatives_a_batch(options)))),
+      slot_(options.holds_table ? std::make_unique<StepSlot<T>>(ctx, options, num_items) : nullptr),
       feed_(ctx, feed_bytes()),
       queue_length_(ctx.device() == Device::kCuda ? 2 : 1) {
   const Device device = ctx.device();
@@ -84,22 +77,10 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                       decays ? 1.0 : 0.0});
   }
   slices_ = ops::UpdateSlices(ctx, std::move(slices));
-  for (std::int64_t batch = 0; batch < options.accumulate; ++batch) {
-    negative_ids_.emplace_back(DType::kI64, std::vector{negatives_a_batch(options)});
-    num_negatives_.push_back(0);
-  }
   sampler_.reserve_positives(options.accumulate * n);
-  if (sampler_.corrects()) corrections_ = Tensor(DType::kF32, {touched_capacity_});
   if (negatives.sharing != ops::NegativeSharing::kNone) token_order_.reserve(n);
   rows_ = Tensor(dtype_of<T>(), {n, width}, device);
-  const std::int64_t positives = std::min(num_items, options.accumulate * n);
-  compact_ = Tensor(dtype_of<T>(), {negatives.half ? positives : touched_capacity_, width}, device);
-  if (negatives.half) {
-    half_rows_ = Tensor(DType::kF16, {touched_capacity_, width}, device);
-    half_scale_ = Tensor(DType::kF32, {touched_capacity_}, device);
-  }
   if (negatives.half_table) half_table_ = embedding::HalfTable(num_items, width);
-  compact_gradient_ = Tensor(DType::kF32, {touched_capacity_, width}, device);
   dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
   loss_ = Tensor(DType::kF32, {n}, device);
   log_sum_exp_ = Tensor(DType::kF32, {n}, device);
@@ -114,11 +95,11 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   }
 
   const std::int64_t own = negatives.shared ? 0 : negatives.count;
+  const std::int64_t touched = touched_capacity(options, num_items);
   ctx.workspace().reserve(std::max(
-      {ops::softmax_workspace_bytes(ctx, n, touched_capacity_, width, own,
-                                    softmax_options(options)),
+      {ops::softmax_workspace_bytes(ctx, n, touched, width, own, softmax_options(options)),
        ops::sum_values_workspace_bytes(ctx, n), ops::squared_sum_workspace_bytes(ctx, slices_),
-       ops::squared_sum_workspace_bytes(ctx, touched_capacity_ * width)}));
+       ops::squared_sum_workspace_bytes(ctx, touched * width)}));
   ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(n));
 }
 
@@ -134,7 +115,7 @@ std::size_t RetrievalTrainer<T>::feed_bytes() const {
   const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
   // Of a touched row: id, correction.
   return a_batch * static_cast<std::size_t>(options_.accumulate) +
-         static_cast<std::size_t>(touched_capacity_) * (8 + 4) + 2 * 256;
+         static_cast<std::size_t>(touched_capacity(options_, num_items_)) * (8 + 4) + 2 * 256;
 }
 
 template <class T>
@@ -152,7 +133,7 @@ void RetrievalTrainer<T>::refresh(const Context& ctx) {
 
 template <class T>
 model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& batch,
-                                               bool training) {
+                                               std::int64_t step, bool training) {
   model::StepInput input;
   input.offsets = feed_.put(ctx, batch.offsets_view());
   input.num_tokens = batch.num_tokens();
@@ -165,74 +146,87 @@ model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& 
   input.num_targets = feed_.put(ctx, marks_.num_targets());
   input.training = training;
   input.seed = options_.seed;
-  input.step = static_cast<std::uint64_t>(steps_done_);
+  input.step = static_cast<std::uint64_t>(step);
   return input;
 }
 
 // All batches of an update share one set of touched rows, so that their gradients meet there.
 template <class T>
-void RetrievalTrainer<T>::draw_and_mark(const Context& host, std::span<const Batch> batches) {
-  sampler_.begin_step({options_.seed, static_cast<std::uint64_t>(steps_done_)});
+void RetrievalTrainer<T>::draw(const Context& host, std::span<const Batch> batches,
+                               std::int64_t step, StepSlot<T>& slot) {
+  sampler_.begin_step({options_.seed, static_cast<std::uint64_t>(step)});
   for (const Batch& batch : batches) sampler_.add_positives(data::view_of(batch.targets));
   sampler_.finish_positives();
-  touched_.clear();
+  slot.touched.clear();
   for (std::size_t b = 0; b < batches.size(); ++b) {
-    const View<std::int64_t, 1> all = negative_ids_[b].template view<std::int64_t, 1>();
+    const View<std::int64_t, 1> all = slot.negative_ids[b].template view<std::int64_t, 1>();
     if (options_.negatives.shared) {
-      num_negatives_[b] = sampler_.draw_shared(host, static_cast<std::int64_t>(b), all);
+      slot.num_negatives[b] = sampler_.draw_shared(host, static_cast<std::int64_t>(b), all);
     } else {
       const std::int64_t tokens = batches[b].num_tokens();
-      num_negatives_[b] = tokens * options_.negatives.count;
+      slot.num_negatives[b] = tokens * options_.negatives.count;
       sampler_.draw_own(host, data::view_of(batches[b].row_keys),
                         {all.data, {tokens, options_.negatives.count}});
     }
-    touched_.mark(host, {all.data, {num_negatives_[b]}});
-    touched_.mark(host, data::view_of(batches[b].items));
+    slot.touched.mark(host, {all.data, {slot.num_negatives[b]}});
+    slot.touched.mark(host, data::view_of(batches[b].items));
     if (options_.negatives.half) {
-      touched_.mark_first(host, data::view_of(batches[b].targets));
+      slot.touched.mark_first(host, data::view_of(batches[b].targets));
     } else {
-      touched_.mark(host, data::view_of(batches[b].targets));
+      slot.touched.mark(host, data::view_of(batches[b].targets));
     }
   }
-  touched_.number(host);
+  slot.touched.number(host);
   if (sampler_.corrects()) {
-    const View<const std::int64_t, 1> ids = touched_.ids();
-    sampler_.corrections(host, ids, first_values<float>(corrections_, ids.shape[0]));
+    const View<const std::int64_t, 1> ids = slot.touched.ids();
+    sampler_.corrections(host, ids, first_values<float>(slot.corrections, ids.shape[0]));
+  }
+}
+
+// The step's rows from the table here: in T, or in f16 those that are negatives only.
+template <class T>
+void RetrievalTrainer<T>::gather_rows(const Context& ctx, View<const std::int64_t, 1> ids,
+                                      StepSlot<T>& slot) {
+  const bool half = options_.negatives.half;
+  const std::int64_t full = half ? slot.touched.num_first() : ids.shape[0];
+  ops::gather_rows<float, T>(ctx, table_.weights(), {ids.data, {full}},
+                             first_rows<T>(slot.compact, full));
+  if (!half) return;
+  const ops::HalfRowsOut rows = {first_rows<f16>(slot.half_rows, ids.shape[0]),
+                                 first_values<float>(slot.half_scale, ids.shape[0])};
+  if (half_table_.empty()) {
+    ops::gather_half_rows(ctx, table_.weights(), ids, rows);
+  } else {
+    ops::gather_half_rows(ctx, half_table_.rows(), ids, rows);
   }
 }
 
 // The rows of the items that compete in this step, and what their logits are corrected by.
 template <class T>
-void RetrievalTrainer<T>::gather_candidates(const Context& ctx, View<const std::int64_t, 1> ids) {
-  candidates_ = {};
+ops::SampledSoftmaxInputs<T> RetrievalTrainer<T>::candidates_of(const Context& ctx,
+                                                                const StepSlot<T>& slot) {
+  ops::SampledSoftmaxInputs<T> candidates;
+  const std::int64_t touched = slot.touched.ids().shape[0];
   const bool half = options_.negatives.half;
-  const std::int64_t full = half ? touched_.num_first() : ids.shape[0];
-  const Rows<T> compact = first_rows<T>(compact_, full);
-  ops::gather_rows<float, T>(ctx, table_.weights(), {ids.data, {full}}, compact);
-  candidates_.items = compact;
+  candidates.items = first_rows<T>(slot.compact, half ? slot.touched.num_first() : touched);
   if (half) {
-    const ops::HalfRowsOut rows = {first_rows<f16>(half_rows_, ids.shape[0]),
-                                   first_values<float>(half_scale_, ids.shape[0])};
-    if (half_table_.empty()) {
-      ops::gather_half_rows(ctx, table_.weights(), ids, rows);
-    } else {
-      ops::gather_half_rows(ctx, half_table_.rows(), ids, rows);
-    }
-    candidates_.negative_items = rows;
+    candidates.negative_items = {first_rows<f16>(slot.half_rows, touched),
+                                 first_values<float>(slot.half_scale, touched)};
   }
   if (sampler_.corrects()) {
-    candidates_.correction =
-        feed_.put(ctx, first_values<float>(std::as_const(corrections_), ids.shape[0]));
+    candidates.correction = feed_.put(ctx, first_values<float>(slot.corrections, touched));
   }
+  return candidates;
 }
 
 template <class T>
-typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, const Batch& batch,
-                                                            std::size_t index, double weight) {
+typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(
+    const Context& ctx, const Batch& batch, std::size_t index, std::int64_t step, double weight,
+    const StepSlot<T>& slot, const ops::SampledSoftmaxInputs<T>& candidates) {
   const Context& host = ctx.host();
   const std::int64_t n = batch.num_tokens();
   Fed fed;
-  fed.input = input_of(ctx, batch, /*training=*/true);
+  fed.input = input_of(ctx, batch, step, /*training=*/true);
   if (options_.parts.targets > 0) {
     const View<std::int64_t, 1> predicting = feed_.template take<std::int64_t>(marks_.predicting());
     marks_.list(batch.offsets_view(), predicting);
@@ -241,17 +235,17 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, 
     marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
     fed.weights = feed_.send(ctx, weights);
   }
-  fed.items = feed_.put(ctx, data::view_of(batch.items));
+  if (options_.holds_table) fed.items = feed_.put(ctx, data::view_of(batch.items));
 
   const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
-  touched_.places_of(host, data::view_of(batch.targets), positive);
-  fed.touched = touched_.ids().shape[0];
-  fed.candidates = candidates_;
+  slot.touched.places_of(host, data::view_of(batch.targets), positive);
+  fed.touched = slot.touched.ids().shape[0];
+  fed.candidates = candidates;
   fed.candidates.positive = feed_.send(ctx, positive);
-  const std::int64_t drawn = num_negatives_[index];
+  const std::int64_t drawn = slot.num_negatives[index];
   const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(drawn);
-  touched_.places_of(host, {negative_ids_[index].template view<std::int64_t, 1>().data, {drawn}},
-                     places);
+  slot.touched.places_of(
+      host, {slot.negative_ids[index].template view<std::int64_t, 1>().data, {drawn}}, places);
   const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
   if (options_.negatives.shared) {
     fed.candidates.shared_negatives = negatives;
@@ -260,18 +254,19 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, 
   }
   if (options_.negatives.sharing != ops::NegativeSharing::kNone) {
     const View<std::int32_t, 1> order = feed_.template take<std::int32_t>(n);
-    token_order_.shuffle({options_.seed, static_cast<std::uint64_t>(steps_done_)},
+    token_order_.shuffle({options_.seed, static_cast<std::uint64_t>(step)},
                          data::view_of(batch.row_keys), order);
     fed.candidates.order = feed_.send(ctx, order);
   }
 
   // The inputs' gradients join those of the candidates, duplicates in order.
   const View<std::int64_t, 1> input_places = feed_.template take<std::int64_t>(n);
-  touched_.places_of(host, data::view_of(batch.items), input_places);
+  slot.touched.places_of(host, data::view_of(batch.items), input_places);
   const ops::DedupOutput groups = {
       feed_.template take<std::int64_t>(n), feed_.template take<std::int64_t>(n + 1),
       feed_.template take<std::int32_t>(n), feed_.template take<std::int32_t>(n)};
   const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
+  if (!options_.holds_table) fed.places = feed_.send(ctx, input_places);
   fed.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
                 feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                 feed_.send(ctx, groups.positions)};
@@ -282,12 +277,17 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(const Context& ctx, 
 // the losses.
 template <class T>
 void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, double weight,
-                                           double* loss_sum) {
+                                           StepSlot<T>& slot, double* loss_sum,
+                                           const LayersReady& ready) {
   const std::int64_t n = fed.input.num_tokens;
   const Rows<T> rows = first_rows<T>(rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
 
-  ops::gather_rows<float, T>(ctx, table_.weights(), fed.items, rows);
+  if (options_.holds_table) {
+    ops::gather_rows<float, T>(ctx, table_.weights(), fed.items, rows);
+  } else {
+    ops::gather_rows<T>(ctx, fed.candidates.items, fed.places, rows);
+  }
   ops::SampledSoftmaxInputs<T> candidates = fed.candidates;
   candidates.query = model_.forward(ctx, fed.input, rows);
 
@@ -307,11 +307,60 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
                             View<float, 2>{counted.data, {count, 1}});
     ops::sum_values<float>(ctx, counted, loss_sum);
   }
-  const Rows<float> ditems = first_rows<float>(compact_gradient_, fed.touched);
+  const Rows<float> ditems = first_rows<float>(slot.gradient, fed.touched);
   ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
                                    dquery, ditems);
-  model_.backward(ctx, fed.input, dquery, rows);
+  model_.backward(ctx, fed.input, dquery, rows, ready);
   ops::scatter_add_rows<T>(ctx, rows, fed.groups, ditems);
+}
+
+template <class T>
+void RetrievalTrainer<T>::compute(const Context& ctx, std::span<const Batch> batches,
+                                  std::int64_t step, double weight, StepSlot<T>& slot,
+                                  const LayersReady& ready) {
+  feed_.begin();
+  compute_batches(ctx, batches, step, weight, slot, ready);
+  feed_.end(ctx);
+}
+
+template <class T>
+void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Batch> batches,
+                                          std::int64_t step, double weight, StepSlot<T>& slot,
+                                          const LayersReady& ready) {
+  const std::int64_t touched = slot.touched.ids().shape[0];
+  const ops::SampledSoftmaxInputs<T> candidates = candidates_of(ctx, slot);
+  zero_bytes(ctx, slot.gradient.data(),
+             static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
+  model_.parameters().zero_gradients(ctx);
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    double* loss_sum = loss_sums_.template view<double, 1>().data + b;
+    if (batches[b].num_tokens() == 0) {  // a rank without a share of the last batch
+      zero_bytes(ctx, loss_sum, sizeof(double));
+      continue;
+    }
+    const Fed fed = feed(ctx, batches[b], b, step, weight, slot, candidates);
+    forward_backward(ctx, fed, weight, slot, loss_sum,
+                     b + 1 == batches.size() ? ready : LayersReady());
+  }
+}
+
+template <class T>
+double RetrievalTrainer<T>::update_dense(const Context& ctx, std::int64_t step,
+                                         const ops::StepScale* scale) {
+  AdamWSettings dense = options_.dense;
+  dense.rate *= options_.schedule.factor(step);
+  dense.step = static_cast<double>(step + 1);
+  ops::adamw(ctx, slices_, dense, scale);
+  model_.refresh(ctx);
+  return dense.rate;
+}
+
+template <class T>
+AdamWSettings RetrievalTrainer<T>::table_settings(std::int64_t step) const {
+  AdamWSettings sparse = options_.table;
+  sparse.rate *= options_.schedule.factor(step);
+  sparse.step = static_cast<double>(step + 1);
+  return sparse;
 }
 
 // Returns the learning rate. A loss or gradient that is not finite changes nothing.
@@ -319,7 +368,7 @@ template <class T>
 double RetrievalTrainer<T>::update(const Context& ctx, View<const std::int64_t, 1> ids,
                                    std::int64_t batches, double weight) {
   const Rows<const float> gradient =
-      first_rows<float>(std::as_const(compact_gradient_), ids.shape[0]);
+      first_rows<float>(std::as_const(slot_->gradient), ids.shape[0]);
   double* squares = squares_.template view<double, 1>().data;
   auto* scale = reinterpret_cast<ops::StepScale*>(scale_.data());
   ops::squared_sum(ctx, slices_, squares);
@@ -327,18 +376,9 @@ double RetrievalTrainer<T>::update(const Context& ctx, View<const std::int64_t, 
   ops::make_step_scale(ctx, {squares, {2}}, {loss_sums_.template view<double, 1>().data, {batches}},
                        {.clip = options_.clip, .loss_weight = weight}, scale);
 
-  const double factor = options_.schedule.factor(steps_done_);
-  AdamWSettings dense = options_.dense;
-  dense.rate *= factor;
-  dense.step = static_cast<double>(steps_done_ + 1);
-  ops::adamw(ctx, slices_, dense, scale);
-  AdamWSettings sparse = options_.table;
-  sparse.rate *= factor;
-  sparse.step = static_cast<double>(steps_done_ + 1);
-  table_.update(ctx, ids, gradient, sparse, scale);
+  table_.update(ctx, ids, gradient, table_settings(steps_done_), scale);
   if (!half_table_.empty()) half_table_.refresh(ctx, table_.weights(), ids);
-  model_.refresh(ctx);
-  return dense.rate;
+  return update_dense(ctx, steps_done_, scale);
 }
 
 template <class T>
@@ -359,18 +399,11 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
   TGR_CHECK(step.result.tokens > 0, "a step without tokens; the batch is empty");
 
   feed_.begin();
-  draw_and_mark(ctx.host(), batches);
-  const View<const std::int64_t, 1> ids = feed_.put(ctx, touched_.ids());
-  gather_candidates(ctx, ids);
-  zero_bytes(ctx, compact_gradient_.data(),
-             static_cast<std::size_t>(ids.shape[0] * table_.width()) * sizeof(float));
-  model_.parameters().zero_gradients(ctx);
-
+  draw(ctx.host(), batches, steps_done_, *slot_);
+  const View<const std::int64_t, 1> ids = feed_.put(ctx, slot_->touched.ids());
+  gather_rows(ctx, ids, *slot_);
   const double weight = 1.0 / static_cast<double>(step.result.predicting);
-  for (std::size_t b = 0; b < batches.size(); ++b) {
-    const Fed fed = feed(ctx, batches[b], b, weight);
-    forward_backward(ctx, fed, weight, loss_sums_.template view<double, 1>().data + b);
-  }
+  compute_batches(ctx, batches, steps_done_, weight, *slot_, {});
   feed_.end(ctx);
   step.result.rate = update(ctx, ids, static_cast<std::int64_t>(batches.size()), weight);
 
@@ -409,7 +442,7 @@ void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, R
   TGR_CHECK(n <= options_.memory.capacity, "an evaluation batch of ", n, " tokens where ",
             options_.memory.capacity, " were planned for; lower eval.batch");
   feed_.begin();
-  const model::StepInput input = input_of(ctx, batch, /*training=*/false);
+  const model::StepInput input = input_of(ctx, batch, steps_done_, /*training=*/false);
   const View<std::int64_t, 1> last = feed_.template take<std::int64_t>(batch.num_sequences());
   for (std::int64_t b = 0; b < last.shape[0]; ++b) {
     last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
@@ -471,10 +504,8 @@ std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::la
 template <class T>
 std::size_t RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
   std::size_t total = ctx.workspace().capacity() + model_.activation_bytes() + rows_.bytes() +
-                      compact_.bytes() + half_rows_.bytes() + half_scale_.bytes() +
-                      compact_gradient_.bytes() + dquery_.bytes() + half_table_.bytes() +
-                      sampler_.bytes() + feed_.device_bytes();
-  for (const Tensor& ids : negative_ids_) total += ids.bytes();
+                      dquery_.bytes() + half_table_.bytes() + sampler_.bytes() +
+                      feed_.device_bytes() + (slot_ ? slot_->bytes() : 0);
   for (const Tensor& moment : first_moments_)
     total += 4 * moment.bytes();  // and weights, gradients
   return total + table_.bytes();

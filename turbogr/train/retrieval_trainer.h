@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,8 +32,8 @@
 #include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_feed.h"
+#include "turbogr/train/step_slot.h"
 #include "turbogr/train/token_order.h"
-#include "turbogr/train/touched_rows.h"
 
 namespace turbogr::train {
 
@@ -53,6 +54,7 @@ struct RetrievalOptions {
   double clip = 0;  // of the global gradient norm; 0: none
   bool decay_vectors = false;
   std::int64_t accumulate = 1;
+  bool holds_table = true;  // false: the rows live on many ranks (rank_pipeline.h)
   std::uint64_t seed = 1;
 };
 
@@ -97,6 +99,24 @@ class RetrievalTrainer {
   embedding::ItemTable& table() { return table_; }
   void refresh(const Context& ctx);  // after loading tensors
 
+  // The stages of a step, for those who fetch rows and sum gradients over ranks themselves.
+  //   draw      negatives of step `step` (from 0) and the rows it touches, on the host
+  //   compute   given slot.compact: the gradients of all that is trained, each token's loss weighed
+  //             by `weight`; sums of losses are in loss_sums(). `ready` hears, during the last
+  //             backward pass, how many of the layers' gradients are final, last layer first.
+  //   update_dense   the dense weights; returns the learning rate
+  using LayersReady = std::function<void(std::int64_t layers)>;
+  const RetrievalOptions& options() const { return options_; }
+  std::int64_t num_items() const { return num_items_; }
+  void draw(const Context& host, std::span<const data::Batch> batches, std::int64_t step,
+            StepSlot<T>& slot);
+  void compute(const Context& ctx, std::span<const data::Batch> batches, std::int64_t step,
+               double weight, StepSlot<T>& slot, const LayersReady& ready = {});
+  View<const double, 1> loss_sums() const { return loss_sums_.template view<double, 1>(); }
+  const ops::UpdateSlices& slices() const { return slices_; }
+  double update_dense(const Context& ctx, std::int64_t step, const ops::StepScale* scale);
+  AdamWSettings table_settings(std::int64_t step) const;
+
   // Weights and optimiser state by name, for checkpoints.
   std::vector<NamedTensor> model_tensors();
   std::vector<NamedTensor> optimiser_tensors();
@@ -114,7 +134,8 @@ class RetrievalTrainer {
   // A batch as the device reads it.
   struct Fed {
     model::StepInput input;
-    View<const std::int64_t, 1> items;
+    View<const std::int64_t, 1> items;        // where the table is here
+    View<const std::int64_t, 1> places;       // of the inputs among the touched rows
     ops::SampledSoftmaxInputs<T> candidates;  // but for the query
     ops::IdGroups groups;                     // of the inputs among the touched rows
     // With targets: which tokens predict, and every token's weight in the loss. Else empty.
@@ -123,11 +144,16 @@ class RetrievalTrainer {
     std::int64_t touched = 0;
   };
 
-  model::StepInput input_of(const Context& ctx, const data::Batch& batch, bool training);
-  void draw_and_mark(const Context& host, std::span<const data::Batch> batches);
-  void gather_candidates(const Context& ctx, View<const std::int64_t, 1> ids);
-  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, double weight);
-  void forward_backward(const Context& ctx, const Fed& fed, double weight, double* loss_sum);
+  model::StepInput input_of(const Context& ctx, const data::Batch& batch, std::int64_t step,
+                            bool training);
+  void gather_rows(const Context& ctx, View<const std::int64_t, 1> ids, StepSlot<T>& slot);
+  ops::SampledSoftmaxInputs<T> candidates_of(const Context& ctx, const StepSlot<T>& slot);
+  void compute_batches(const Context& ctx, std::span<const data::Batch> batches, std::int64_t step,
+                       double weight, StepSlot<T>& slot, const LayersReady& ready);
+  Fed feed(const Context& ctx, const data::Batch& batch, std::size_t index, std::int64_t step,
+           double weight, const StepSlot<T>& slot, const ops::SampledSoftmaxInputs<T>& candidates);
+  void forward_backward(const Context& ctx, const Fed& fed, double weight, StepSlot<T>& slot,
+                        double* loss_sum, const LayersReady& ready);
   double update(const Context& ctx, View<const std::int64_t, 1> ids, std::int64_t batches,
                 double weight);
   std::size_t feed_bytes() const;
@@ -135,25 +161,18 @@ class RetrievalTrainer {
   RetrievalOptions options_;
   model::Model<T> model_;
   embedding::ItemTable table_;
+  std::int64_t num_items_;
   SequenceMarks marks_;  // of the batch last looked at
-  TouchedRows touched_;
   NegativeSampler sampler_;
   TokenOrder token_order_;
   embedding::HalfTable half_table_;
   std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
   ops::UpdateSlices slices_;
 
-  std::vector<Tensor> negative_ids_;         // on the host: [capacity, R] a batch, or one [R]
-  std::vector<std::int64_t> num_negatives_;  // drawn, a batch
-  Tensor corrections_;                       // on the host: [U], of the step's touched rows
-  std::int64_t touched_capacity_;            // rows a step can touch at most
+  std::unique_ptr<StepSlot<T>> slot_;  // where the table is here
   StepFeed feed_;
-  Tensor rows_;                    // [capacity, D], gathered inputs and later their gradients
-  Tensor compact_;                 // [U, D], touched rows in T; only the positives' beside f16 ones
-  Tensor half_rows_, half_scale_;  // [U, D] and [U], touched rows in f16
-  ops::SampledSoftmaxInputs<T> candidates_;  // of the step: rows and corrections
-  Tensor compact_gradient_;                  // [U, D], f32
-  Tensor dquery_;                            // [capacity, D]
+  Tensor rows_;    // [capacity, D], gathered inputs and later their gradients
+  Tensor dquery_;  // [capacity, D]
   Tensor loss_, log_sum_exp_, dloss_;
   Tensor squares_, loss_sums_, scale_;  // f64, on the device: of the step being computed
 

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 
+#include "turbogr/balance/balancer.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/target_counts.h"
+#include "turbogr/dist/topology.h"
+#include "turbogr/model/flops.h"
 #include "turbogr/train/evaluate.h"
 
 namespace turbogr::train {
@@ -22,6 +26,29 @@ data::CollateOptions collate_options(const Config& config, const data::Store& st
   collate.signals = config.model.actions;
   if (!store.has_times()) collate.time_unit = data::TimeUnit::kSeconds;
   return collate;
+}
+
+// Shares a step's windows out by what they cost the model. Planned by every rank alike, in the
+// loader's background.
+auto reallocation(const model::ModelOptions& model, int world) {
+  const auto cost_of = [&](std::int64_t length) {
+    return model::step_flops(model, {&length, 1}).causal;
+  };
+  // a n + b n^2 through the first two lengths.
+  const double one = cost_of(1);
+  const double two = cost_of(2);
+  const double per_pair = std::max(0.0, (two - 2 * one) / 2);
+  const balance::CostModel cost = {.per_token = one - per_pair, .per_pair = per_pair};
+  return [cost, world, balancer = std::shared_ptr<balance::Balancer>()](
+             std::span<const std::int64_t> lengths, std::int64_t max_tokens,
+             std::span<std::int32_t> rank_of) mutable {
+    if (!balancer) {
+      balancer = std::make_shared<balance::Balancer>(
+          balance::BalancerOptions{.cost = cost, .ranks = world, .max_tokens = max_tokens});
+    }
+    balancer->plan(lengths, rank_of);
+    std::copy(balancer->rank_of().begin(), balancer->rank_of().end(), rank_of.begin());
+  };
 }
 
 }  // namespace
@@ -102,8 +129,14 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
   return options;
 }
 
-data::LoaderOptions train_loader_options(const Config& config, const data::Store& store) {
+data::LoaderOptions train_loader_options(const Config& config, const data::Store& store,
+                                         const Share& share) {
   data::LoaderOptions options;
+  options.rank = share.rank;
+  options.plan.world = share.world;
+  if (share.world > 1 && config.dist.balance) {
+    options.plan.reallocate = reallocation(model_options(config, num_signals(store)), share.world);
+  }
   options.windows.holdout = data::Holdout(config.data.holdout);
   options.windows.split = data::Split::kTrain;
   options.windows.max_length = config.data.max_length;
@@ -117,6 +150,7 @@ data::LoaderOptions train_loader_options(const Config& config, const data::Store
     const std::int64_t batch = config.train.batch > 0 ? config.train.batch : kDefaultBatch;
     options.plan.budget =
         data::BatchBudget::samples(std::max<std::int64_t>(1, (batch + parts - 1) / parts));
+    options.plan.whole_step = true;
   }
   options.plan.seed = static_cast<std::uint64_t>(config.run.seed);
   options.plan.shuffle = config.data.shuffle;
@@ -127,12 +161,53 @@ data::LoaderOptions train_loader_options(const Config& config, const data::Store
 }
 
 data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
-                                        data::Split split, std::int64_t capacity) {
-  data::LoaderOptions options = train_loader_options(config, store);
+                                        data::Split split, std::int64_t capacity,
+                                        const Share& share) {
+  data::LoaderOptions options = train_loader_options(config, store, share);
+  options.plan.reallocate = nullptr;
+  options.plan.whole_step = false;
   options.windows.split = split;
   options.windows.long_history = data::LongHistory::kLast;
   options.plan.budget = data::BatchBudget::tokens(std::max(capacity, config.data.max_length));
   options.plan.shuffle = false;
+  return options;
+}
+
+bool wants_pipeline(const Config& config, int world) {
+  return world > 1 || config.train.schedule != "serial";
+}
+
+namespace {
+
+// What one rank with the serial schedule can do and others cannot yet.
+void check_pipeline(const Config& config) {
+  const auto check = [](bool fine, const char* what, const char* instead) {
+    TGR_CHECK(fine, what, " works on one rank with train.schedule = \"serial\" only; ", instead);
+  };
+  check(config.negatives.dtype != "f16", "negatives.dtype = \"f16\"", "use \"full\"");
+  check(config.negatives.sampler == "uniform" || config.negatives.sampler == "popularity",
+        "a sampler that needs the batch's positives", "use uniform or popularity");
+  check(config.model.targets == 0, "model.targets", "set it to 0");
+  check(config.embedding.memory == "device", "embedding.memory = \"host\"", "use \"device\"");
+}
+
+}  // namespace
+
+PipelineOptions pipeline_options(const Config& config, const std::vector<int>& nodes) {
+  check_pipeline(config);
+  const DistConfig& dist = config.dist;
+  PipelineOptions options;
+  options.schedule = step_schedule_from_name(config.train.schedule);
+  options.delay = config.train.delay;
+  options.warmup = config.train.sync_steps;
+  options.topology = dist::make_topology(
+      dist::play_nodes(nodes, static_cast<int>(dist.ranks_per_node)), static_cast<int>(dist.group));
+  options.placement = embedding::placement_from_name(dist.placement);
+  options.replicas = embedding::replica_mode_from_name(dist.replicas);
+  options.average_every = dist.average_every;
+  options.row_wire = dtype_from_name(dist.rows);
+  options.gradient_wire = dtype_from_name(dist.gradients);
+  options.bucket_bytes = dist.bucket;
   return options;
 }
 
@@ -167,8 +242,6 @@ void check_run(const Config& config, const data::Store& store) {
       config.train.device == "cpu" || kWithCuda,
       "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\", or build "
       "with `make cuda`");
-  TGR_CHECK(config.train.schedule == "serial", "train.schedule is \"", config.train.schedule,
-            "\"; this build has serial only");
   TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
             store.folder().string(), "' has no action signals; leave it out");
   const model::ModelOptions model = model_options(config, num_signals(store));

@@ -7,6 +7,7 @@
 
 #include "turbogr/data/loader.h"
 #include "turbogr/train/config.h"
+#include "turbogr/train/rank_pipeline.h"
 #include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::train {
@@ -23,10 +24,23 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signal
 // How often each item is a target in an epoch; empty where no sampler asks.
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store);
 
-data::LoaderOptions train_loader_options(const Config& config, const data::Store& store);
+// Which of how many ranks a loader serves.
+struct Share {
+  int rank = 0;
+  int world = 1;
+};
+// Of a rank's share of every step.
+data::LoaderOptions train_loader_options(const Config& config, const data::Store& store,
+                                         const Share& share = {});
 // Evaluation batches hold as many users as `capacity` tokens allow.
 data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
-                                        data::Split split, std::int64_t capacity);
+                                        data::Split split, std::int64_t capacity,
+                                        const Share& share = {});
+
+// How a run of several ranks, or of one with another schedule than serial, is laid out. nodes: the
+// machine of each rank.
+PipelineOptions pipeline_options(const Config& config, const std::vector<int>& nodes);
+bool wants_pipeline(const Config& config, int world);
 
 std::vector<data::Split> held_out(const Config& config);  // what a run is evaluated on
 

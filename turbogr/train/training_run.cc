@@ -9,7 +9,9 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "turbogr/core/context.h"
@@ -26,6 +28,7 @@
 #include "turbogr/train/lengths.h"
 #include "turbogr/train/metrics.h"
 #include "turbogr/train/progress.h"
+#include "turbogr/train/rank_pipeline.h"
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
@@ -60,22 +63,27 @@ struct Window {
 template <class T>
 class TrainingRun {
  public:
-  TrainingRun(const Config& config, const std::string& command)
+  TrainingRun(const Config& config, const std::string& command, dist::Communicator& world)
       : config_(config),
         command_(command),
+        world_(world),
+        share_(share_of(config, world)),
+        nodes_(nodes_of(config, world)),
         store_(config.data.store),
         ctx_({.device = (check_run(config, store_), device_of(config)),
-              .threads = static_cast<int>(config.train.threads),
+              .threads = threads_of(config, world),
               .deterministic = config.train.deterministic,
               .trace = trace_of(config)}),
-        loader_(store_, train_loader_options(config, store_)) {
+        loader_(store_, train_loader_options(config, store_, share_)) {
     for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
     plan_steps();
     const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
+    RetrievalOptions options =
+        retrieval_options(config, num_signals(store_), total_steps_, capacity);
+    options.holds_table = !wants_pipeline(config, share_.world);
     try {
-      trainer_ = std::make_unique<RetrievalTrainer<T>>(
-          ctx_, retrieval_options(config, num_signals(store_), total_steps_, capacity),
-          store_.num_items(), training_counts(config, store_));
+      trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
+                                                       training_counts(config, store_));
     } catch (const OutOfMemory& error) {
       detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                           config.negatives.count, " negatives, ", store_.num_items(), " items of ",
@@ -83,19 +91,61 @@ class TrainingRun {
                           " numbers): lower train.tokens or train.batch, set "
                           "train.recompute = true, or raise train.accumulate");
     }
+    if (!options.holds_table && !config.run.dry_run) {
+      pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_,
+                                                    pipeline_options(config, nodes_));
+    }
     capacity_ = capacity;
   }
 
   void run() {
-    print_plan();
+    if (leads()) print_plan();
     if (config_.run.dry_run) return;
     check_evaluation(config_, store_);
-    folder_ = open_run_folder(config_);
+    if (leads()) folder_ = open_run_folder(config_);
+    world_.barrier();  // the folder is there
+    folder_.path = config_.run.dir;
     const data::InterruptGuard guard;
     std::optional<std::int64_t> resumed;
-    trainer_->initialise(ctx_);
+    if (pipeline_) {
+      pipeline_->initialise(ctx_);
+    } else {
+      trainer_->initialise(ctx_);
+    }
     if (config_.run.resume) resumed = resume();
     if (!config_.run.start_from.empty() && !resumed) start_from();
+    if (leads()) open_files(resumed);
+    peak_tflops_ = config_.train.peak_tflops > 0 ? config_.train.peak_tflops : peak_tflops<T>(ctx_);
+    train();
+    if (config_.run.trace) write_trace();
+  }
+
+ private:
+  static Share share_of(const Config& config, const dist::Communicator& world) {
+    if (config.dist.world == 0) return {world.rank(), world.size()};
+    TGR_CHECK(config.run.dry_run, "dist.world = ", config.dist.world,
+              " is for dry runs; a run has the ranks that mpirun or srun start");
+    return {0, static_cast<int>(config.dist.world)};
+  }
+
+  // A dry run for other ranks than there are plays machines, or has all on one.
+  static std::vector<int> nodes_of(const Config& config, const dist::Communicator& world) {
+    if (config.dist.world == 0) return world.nodes();
+    return std::vector<int>(static_cast<std::size_t>(config.dist.world), 0);
+  }
+
+  static int threads_of(const Config& config, const dist::Communicator& world) {
+    if (config.train.threads > 0) return static_cast<int>(config.train.threads);
+    const std::vector<int>& nodes = world.nodes();
+    const auto here =
+        std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
+    return std::max(1,
+                    static_cast<int>(std::thread::hardware_concurrency()) / static_cast<int>(here));
+  }
+
+  bool leads() const { return world_.rank() == 0; }
+
+  void open_files(std::optional<std::int64_t> resumed) {
     write_run_config(folder_, config_);
     lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed);
     if (config_.log.tensorboard) {
@@ -107,15 +157,39 @@ class TrainingRun {
                                                        .background = config_.checkpoint.background,
                                                        .copy = copy_of(ctx_)});
     write_lengths(folder_.lengths(), length_histogram(window_lengths()));
-    peak_tflops_ = config_.train.peak_tflops > 0 ? config_.train.peak_tflops : peak_tflops<T>(ctx_);
-    train();
-    if (config_.run.trace) trace_->write(folder_.trace());
   }
 
- private:
   Trace* trace_of(const Config& config) {
-    if (config.run.trace) trace_ = std::make_unique<Trace>();
+    if (config.run.trace) trace_ = std::make_unique<Trace>(1 << 16, world_.rank());
     return trace_.get();
+  }
+
+  // One file for all ranks. Clocks of machines differ: they are set by the end of a barrier.
+  void write_trace() {
+    world_.barrier();
+    const std::int64_t now = Trace::now_ns();
+    const std::vector<std::int64_t> clocks = world_.all_gather_value(now);
+    const std::vector<std::int64_t> starts = world_.all_gather_value(start_ns_);
+    const std::string own = trace_->events(clocks[0] - now - starts[0]);
+    const std::vector<std::int64_t> sizes =
+        world_.all_gather_value(static_cast<std::int64_t>(own.size()));
+    std::vector<std::int64_t> out(sizes.size(), 0), in(sizes.size(), 0);
+    out[0] = static_cast<std::int64_t>(own.size());
+    std::string all;
+    if (leads()) {
+      in = sizes;
+      all.resize(
+          static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0})));
+    }
+    world_.all_to_all({own.data(), out}, {all.data(), in});
+    if (!leads()) return;
+    std::vector<std::string> events;
+    std::size_t at = 0;
+    for (const std::int64_t size : sizes) {
+      events.push_back(all.substr(at, static_cast<std::size_t>(size)));
+      at += static_cast<std::size_t>(size);
+    }
+    Trace::write_all(folder_.trace(), events);
   }
 
   // The lengths of an epoch's sequences.
@@ -129,7 +203,8 @@ class TrainingRun {
   }
 
   void plan_steps() {
-    const data::LoaderOptions options = train_loader_options(config_, store_);
+    data::LoaderOptions options = train_loader_options(config_, store_, share_);
+    options.plan.reallocate = nullptr;  // moves windows between ranks, not between steps
     const StepCount count = count_steps(data::make_windows(store_, options.windows), options.plan,
                                         config_.train.accumulate, config_.train.epochs);
     const std::int64_t by_steps = config_.train.steps;
@@ -152,11 +227,15 @@ class TrainingRun {
         config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
         config_.model.bias, grouped_text(parameters.count()),
         grouped_text(store_.num_items() * config_.model.width));
-    fmt::print(
-        "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table and "
-        "its state\n",
-        mib(trainer_->planned_bytes(ctx_)), mib(trainer_->model().activation_bytes()),
-        mib(ctx_.workspace().capacity()), mib(trainer_->table().bytes()));
+    if (trainer_->options().holds_table) {
+      fmt::print(
+          "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
+          "and its state\n",
+          mib(trainer_->planned_bytes(ctx_)), mib(trainer_->model().activation_bytes()),
+          mib(ctx_.workspace().capacity()), mib(trainer_->table().bytes()));
+    } else {
+      print_ranks();
+    }
     if (ctx_.device() == Device::kCuda) {
       const DeviceMemory memory = device_memory();
       fmt::print("compute  cuda {}; {:.1f} of {:.1f} MiB of the GPU free after planning\n",
@@ -166,6 +245,22 @@ class TrainingRun {
                  config_.train.dtype, ctx_.threads(), name_of(ctx_.simd()));
     }
     std::fflush(stdout);
+  }
+
+  void print_ranks() const {
+    const PipelineOptions options = pipeline_options(config_, nodes_);
+    const PipelineMemory memory = pipeline_memory<T>(
+        trainer_->options(), store_.num_items(), trainer_->model().parameters().count(), options);
+    fmt::print("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
+               share_.world, options.topology.num_groups(), options.topology.group_size,
+               config_.dist.replicas, config_.dist.placement, config_.train.schedule,
+               config_.dist.balance ? "balanced by cost" : "not balanced");
+    fmt::print(
+        "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
+        "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs\n",
+        mib(trainer_->planned_bytes(ctx_) + memory.table + memory.slots + memory.buckets),
+        mib(trainer_->model().activation_bytes()), mib(ctx_.workspace().capacity()),
+        mib(memory.table), mib(memory.slots), mib(memory.buckets));
   }
 
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -187,15 +282,29 @@ class TrainingRun {
                 "': ", differences.front(), "; a resumed run keeps its model and data");
     }
     check_item_names(saved, store_);
+    make_whole_table();
     read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
     read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
+    share_whole_table();
     trainer_->set_steps_done(saved.step());
     trainer_->refresh(ctx_);
     loader_.restore(data::LoaderState::from_json(saved.state().at("loader").get<std::string>()));
     epoch_ = saved.state().at("epoch").get<std::int64_t>();
     last_saved_ = saved.step();  // saving it again without its score would lose that
-    log::info("resumed from {} at step {}", saved.folder(), saved.step());
+    if (leads()) log::info("resumed from {} at step {}", saved.folder(), saved.step());
     return saved.step();
+  }
+
+  // Checkpoints hold the whole table: it is read as one and cut up.
+  void make_whole_table() {
+    if (!pipeline_) return;
+    trainer_->table() = embedding::ItemTable(store_.num_items(), config_.model.width,
+                                             trainer_->options().table_optimiser);
+  }
+  void share_whole_table() {
+    if (!pipeline_) return;
+    pipeline_->take_whole();
+    pipeline_->dismiss();
   }
 
   void start_from() {
@@ -207,18 +316,25 @@ class TrainingRun {
     std::vector<NamedTensor> dense = trainer_->model_tensors();
     dense.erase(dense.begin());  // the item table is matched by item below
     read_tensors(ctx_, saved, dense);
+    if (pipeline_) {
+      make_whole_table();
+      trainer_->table().initialise(ctx_, trainer_->options().seed, trainer_->options().table_scale);
+    }
     const std::int64_t known =
         read_known_rows(ctx_, saved, store_, trainer_->table().weight_tensor());
+    share_whole_table();
     trainer_->refresh(ctx_);
-    log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
-              store_.num_items());
+    if (leads())
+      log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
+                store_.num_items());
   }
 
   void train() {
-    Progress progress(stderr, Progress::choose(config_.log.progress, stderr), total_steps_,
-                      trainer_->steps_done());
+    Progress progress(
+        stderr, leads() ? Progress::choose(config_.log.progress, stderr) : Progress::Style::kNone,
+        total_steps_, trainer_->steps_done());
     progress_ = &progress;
-    while (!finished() && !data::interrupted()) {
+    while (!finished() && !stopping()) {
       const double begin = seconds_now();
       const std::size_t parts = next_batches();
       if (parts == 0) {
@@ -226,9 +342,13 @@ class TrainingRun {
         end_epoch();
         continue;
       }
-      trainer_->submit(ctx_, {batches_.data(), parts});
+      if (pipeline_) {
+        pipeline_->submit(ctx_, {batches_.data(), parts}, data::interrupted());
+      } else {
+        trainer_->submit(ctx_, {batches_.data(), parts});
+      }
       remember(parts);
-      finish_steps(trainer_->queue_length() - 1);
+      finish_steps((pipeline_ ? pipeline_->queue_length() : trainer_->queue_length()) - 1);
       window_.seconds += seconds_now() - begin;
       after_step();
     }
@@ -236,19 +356,24 @@ class TrainingRun {
     progress_ = nullptr;
     if (window_.tokens > 0) log_window(last_);
     save(std::nullopt);
-    writer_->wait();
-    if (data::interrupted()) {
-      log::info("stopped at step {}; go on with --run.resume=true", trainer_->steps_done());
+    if (writer_) writer_->wait();
+    if (stopping()) {
+      if (leads())
+        log::info("stopped at step {}; go on with --run.resume=true", trainer_->steps_done());
       return;
     }
     save_if_scored(evaluate_all());
-    writer_->wait();
+    if (writer_) writer_->wait();
+    if (!leads()) return;
     if (skipped_steps_ > 0) {
       log::warn("{} steps were skipped: their loss or gradient was not finite", skipped_steps_);
     }
     log::info("finished at step {}; look at it with `turbogr eval --checkpoint {}`",
               trainer_->steps_done(), config_.run.dir);
   }
+
+  // Over several ranks all must end at the same step, whoever heard the signal.
+  bool stopping() const { return pipeline_ ? pipeline_->stop_asked() : data::interrupted(); }
 
   // The smaller of steps and epochs ends a run; total_steps_, which the progress and the learning
   // rate go by, is an estimate when the run is very long.
@@ -291,8 +416,8 @@ class TrainingRun {
 
   // Reads results until no more than `left` steps are on their way.
   void finish_steps(std::int64_t left) {
-    while (trainer_->pending() > left) {
-      const StepResult result = trainer_->finish();
+    while ((pipeline_ ? pipeline_->pending() : trainer_->pending()) > left) {
+      const StepResult result = pipeline_ ? pipeline_->finish(ctx_) : trainer_->finish();
       const Submitted step = std::move(submitted_.front());
       submitted_.pop_front();
       window_.loss_sum += result.loss * static_cast<double>(result.predicting);
@@ -321,8 +446,9 @@ class TrainingRun {
 
   void report_bad_step(const StepResult& result, const Submitted& step) {
     ++skipped_steps_;
-    log::warn("step {}: loss or gradient is not finite; the step was skipped ({} so far)",
-              result.step, skipped_steps_);
+    if (leads())
+      log::warn("step {}: loss or gradient is not finite; the step was skipped ({} so far)",
+                result.step, skipped_steps_);
     if (bad_steps_ < config_.train.max_bad_steps) return;
     std::string users;
     for (const std::int64_t user : step.users) {
@@ -365,6 +491,15 @@ class TrainingRun {
                      {"mfu_paper", window_.flops.paper / peak},
                      {"roof_tflops", peak_tflops_},
                      {"skipped_steps", static_cast<double>(skipped_steps_)}};
+    if (pipeline_) {
+      const StageTimes& times = pipeline_->times();
+      record.values.emplace_back("compute_share", (times.compute - times_.compute) / seconds);
+      record.values.emplace_back(
+          "exposed_sparse", (times.sparse_communication - times_.sparse_communication) / seconds);
+      record.values.emplace_back(
+          "exposed_dense", (times.dense_communication - times_.dense_communication) / seconds);
+      times_ = times;
+    }
     write(record);
     if (progress_ != nullptr) {
       progress_->update({.step = record.step,
@@ -379,7 +514,7 @@ class TrainingRun {
   }
 
   void write(const MetricRecord& record) {
-    lines_->write(record);
+    if (lines_) lines_->write(record);
     if (events_) events_->write(record);
   }
 
@@ -402,11 +537,13 @@ class TrainingRun {
     if (progress_ != nullptr) progress_->pause();
     std::optional<double> score;
     const std::vector<Split> splits = held_out(config_);
+    if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
     for (const Split split : splits) {
       if (split == Split::kTest && splits.size() > 1 && !finished()) continue;
-      data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_));
-      const RankingMetrics metrics =
-          evaluate(ctx_, *trainer_, loader, config_.eval.at, config_.eval.max_users);
+      data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_, share_));
+      const std::int64_t most = (config_.eval.max_users + share_.world - 1) / share_.world;
+      RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, config_.eval.at, most);
+      metrics.add_up(world_);
       MetricRecord record;
       record.step = trainer_->steps_done();
       record.epoch = epochs_done();
@@ -416,6 +553,7 @@ class TrainingRun {
         if (split == Split::kValidation && name == config_.eval.metric) score = value;
       }
       write(record);
+      if (!leads()) continue;
       if (progress_ != nullptr) progress_->clear();
       std::string text;
       for (const auto& [name, value] : record.values)
@@ -424,6 +562,7 @@ class TrainingRun {
                  metrics.users(), text);
       std::fflush(stdout);
     }
+    if (pipeline_) pipeline_->dismiss();
     if (progress_ != nullptr) progress_->resume();
     return score;
   }
@@ -435,6 +574,13 @@ class TrainingRun {
 
   void save(std::optional<double> score) {
     if (last_saved_ == trainer_->steps_done() && !score) return;
+    last_saved_ = trainer_->steps_done();
+    if (pipeline_) pipeline_->assemble(/*everywhere=*/false);
+    if (leads()) write_checkpoint(score);
+    if (pipeline_) pipeline_->dismiss();
+  }
+
+  void write_checkpoint(std::optional<double> score) {
     CheckpointContents contents;
     contents.step = trainer_->steps_done();
     contents.shards = {{"model", trainer_->model_tensors()},
@@ -445,16 +591,21 @@ class TrainingRun {
     contents.command = command_;
     contents.score = score;
     writer_->save(contents);
-    last_saved_ = contents.step;
   }
 
   Config config_;
   std::string command_;
+  dist::Communicator& world_;
+  const Share share_;
+  const std::vector<int> nodes_;
+  const std::int64_t start_ns_ = Trace::now_ns();
   std::unique_ptr<Trace> trace_;
   data::Store store_;
   Context ctx_;
   data::Loader loader_;
   std::unique_ptr<RetrievalTrainer<T>> trainer_;
+  std::unique_ptr<RankPipeline<T>> pipeline_;  // of several ranks, or of another schedule
+  StageTimes times_;                           // at the last line of figures
   std::vector<Batch> batches_;
   std::vector<std::int64_t> lengths_;
   std::deque<Submitted> submitted_;
@@ -480,13 +631,13 @@ class TrainingRun {
 
 }  // namespace
 
-void run_training(const Config& config, const std::string& command) {
+void run_training(const Config& config, const std::string& command, dist::Communicator& world) {
   TGR_CHECK(!config.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
   if (config.train.dtype == "bf16") {
-    TrainingRun<bf16>(config, command).run();
+    TrainingRun<bf16>(config, command, world).run();
   } else {
-    TrainingRun<float>(config, command).run();
+    TrainingRun<float>(config, command, world).run();
   }
 }
 

@@ -1,0 +1,67 @@
+// A communicator that also measures: time spent in its verbs and bytes this rank sent to others.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "turbogr/dist/communicator.h"
+
+namespace turbogr::bench {
+
+class TimedCommunicator : public dist::Communicator {
+ public:
+  explicit TimedCommunicator(dist::Communicator& inner) : inner_(inner) {}
+
+  double seconds = 0;
+  std::int64_t bytes = 0;
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  const std::string& name() const override { return inner_.name(); }
+  const std::vector<int>& nodes() const override { return inner_.nodes(); }
+
+  // Verbs are waited for inside: what starts them waits at once anyway.
+  dist::Pending start_all_reduce(dist::Values values, dist::Reduce reduce) override {
+    return timed([&] { inner_.all_reduce(values, reduce); });
+  }
+  dist::Pending start_reduce_scatter(dist::Values values, dist::Values part,
+                                     dist::Reduce reduce) override {
+    return timed([&] { inner_.reduce_scatter(values, part, reduce); });
+  }
+  dist::Pending start_all_gather(const void* own, dist::ReceiveParts all) override {
+    bytes += all.counts[static_cast<std::size_t>(rank())] * (size() - 1);
+    return timed([&] { inner_.all_gather(own, all); });
+  }
+  dist::Pending start_all_to_all(dist::SendParts send, dist::ReceiveParts receive) override {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != rank()) bytes += send.counts[static_cast<std::size_t>(peer)];
+    }
+    return timed([&] { inner_.all_to_all(send, receive); });
+  }
+  dist::Pending start_broadcast(void* data, std::int64_t count, int root) override {
+    return timed([&] { inner_.broadcast(data, count, root); });
+  }
+  dist::Pending start_barrier() override {
+    return timed([&] { inner_.barrier(); });
+  }
+  std::unique_ptr<dist::Communicator> split(int colour, int key, std::string name) override {
+    return inner_.split(colour, key, std::move(name));
+  }
+  void abort(const std::string& why) noexcept override { inner_.abort(why); }
+
+ private:
+  template <class Work>
+  dist::Pending timed(Work&& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return {};
+  }
+  dist::Communicator& inner_;
+};
+
+}  // namespace turbogr::bench

@@ -1,0 +1,162 @@
+// The real program under mpirun: the same training on any number of ranks, checkpoints between
+// them, and ranks that are killed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/mpirun.h"
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/dist/communicator.h"
+
+namespace turbogr {
+namespace {
+
+using test::Outcome;
+using test::run_program;
+
+class Ranks : public testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  std::string root_ = folder_.path().string();
+  std::string store_ = root_ + "/store";
+
+  void SetUp() override {
+    if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+    const Outcome made = run_program(
+        "data synth --like kuairand27k --users 60 --items 80 --mean-length 30 --max-length 60 "
+        "--seed 3 --threads 1 --out " +
+        store_);
+    ASSERT_EQ(made.status, 0) << made.output;
+  }
+
+  std::string command(const std::string& run, const std::string& more) const {
+    return std::string(TGR_PROGRAM) +
+           " train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+           " --run.dir=" + root_ + "/" + run +
+           " --data.max_length=24 --model.width=16 --model.heads=2 --model.dq=8 --model.dv=8"
+           " --train.tokens=0 --train.batch=16 --train.threads=1 --train.epochs=50"
+           " --negatives.count=8 --log.every=1 --log.progress=none --log.tensorboard=false"
+           " --train.peak_tflops=1 --eval.every=0 --checkpoint.every_epochs=0 --dist.timeout=60"
+           " --embedding.optimiser=adagrad --embedding.eps=0.01 --optim.eps=0.001"
+           " --optim.schedule=constant --model.temperature=1 " +
+           more;
+  }
+  Outcome train(int ranks, const std::string& run, const std::string& more) const {
+    return ranks == 1 ? test::run_command(command(run, more))
+                      : test::mpirun(ranks, command(run, more));
+  }
+  // Values of a key over the lines of a split ("" for training).
+  std::vector<double> figures(const std::string& run, const std::string& key) const {
+    std::vector<double> values;
+    std::ifstream lines(root_ + "/" + run + "/metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const nlohmann::json record = nlohmann::json::parse(line);
+      if (record.contains(key)) values.push_back(record.at(key).get<double>());
+    }
+    return values;
+  }
+  static void expect_near(const std::vector<double>& a, const std::vector<double>& b,
+                          double tolerance, const std::string& what) {
+    ASSERT_EQ(a.size(), b.size()) << what;
+    ASSERT_FALSE(a.empty()) << what;
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << what << i;
+  }
+};
+
+TEST_F(Ranks, TrainAsOneDoes) {
+  const Outcome alone = train(1, "alone", "--train.steps=8");
+  ASSERT_EQ(alone.status, 0) << alone.output;
+  const std::vector<double> losses = figures("alone", "loss");
+  const std::vector<double> quality = figures("alone", "ndcg@10");
+  const struct {
+    int ranks;
+    std::string name, more;
+  } cases[] = {{2, "two", ""},
+               {4, "four", "--dist.group=2 --dist.placement=hash --train.schedule=exact_prefetch"},
+               {3, "three", "--train.schedule=overlap --dist.balance=false"}};
+  for (const auto& each : cases) {
+    const Outcome many = train(each.ranks, each.name, "--train.steps=8 " + each.more);
+    ASSERT_EQ(many.status, 0) << many.output;
+    expect_near(losses, figures(each.name, "loss"), 1e-5, each.name);
+    expect_near(quality, figures(each.name, "ndcg@10"), 0.02, each.name);
+    EXPECT_NE(many.output.find("ranks    " + std::to_string(each.ranks)), std::string::npos)
+        << many.output;
+  }
+  const Outcome late = train(2, "late", "--train.steps=8 --train.schedule=semi_async");
+  ASSERT_EQ(late.status, 0) << late.output;
+  expect_near(losses, figures("late", "loss"), 0.1, "semi_async");
+}
+
+TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
+  ASSERT_EQ(train(4, "four", "--train.steps=4").status, 0);
+  ASSERT_EQ(train(4, "more", "--train.steps=7").status, 0);
+  const std::vector<double> losses = figures("more", "loss");
+  for (const int ranks : {1, 2, 3, 8}) {
+    const std::string name = "on" + std::to_string(ranks);
+    ASSERT_EQ(std::system(("cp -r " + root_ + "/four " + root_ + "/" + name).c_str()), 0);
+    const Outcome resumed = train(ranks, name, "--train.steps=7 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    expect_near(losses, figures(name, "loss"), 1e-5, name);
+  }
+}
+
+TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
+  const Outcome traced =
+      train(2, "traced", "--train.steps=4 --train.schedule=exact_prefetch --run.trace=true");
+  ASSERT_EQ(traced.status, 0) << traced.output;
+  const nlohmann::json trace = nlohmann::json::parse(std::ifstream(root_ + "/traced/trace.json"));
+  std::set<int> ranks;
+  std::set<std::string> stages;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    ranks.insert(event.at("pid").get<int>());
+    stages.insert(event.at("name").get<std::string>());
+    EXPECT_GE(event.at("ts").get<double>(), -1e6);
+    EXPECT_LT(event.at("ts").get<double>(), 1e9);
+  }
+  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+  for (const char* stage : {"draw negatives", "exchange ids", "fetch rows", "forward and backward",
+                            "return row gradients", "update rows", "fetch changed rows"}) {
+    EXPECT_EQ(stages.count(stage), 1u) << stage;
+  }
+  const Outcome dry =
+      run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+                  " --run.dry_run=true --dist.world=64 --dist.ranks_per_node=8");
+  EXPECT_EQ(dry.status, 0) << dry.output;
+  EXPECT_NE(dry.output.find("64 in 8 groups of 8"), std::string::npos) << dry.output;
+  EXPECT_NE(dry.output.find("MiB a rank planned"), std::string::npos) << dry.output;
+  EXPECT_NE(train(1, "x", "--dist.world=4").output.find("is for dry runs"), std::string::npos);
+}
+
+TEST_F(Ranks, AKilledRankEndsAllAndTheRestResumes) {
+  // Once there is a checkpoint, the newest of the processes that name this run folder: a rank.
+  const Outcome killed = test::run_command(
+      "(while [ ! -e " + root_ + "/killed/checkpoints/latest ]; do sleep 0.1; done; sleep 0.3; " +
+      "kill -9 $(pgrep -f -n 'run.dir=" + root_ + "/[k]illed')) & " +
+      "timeout -k 5 100 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 " +
+      command("killed", "--checkpoint.every=5 --log.every=5 --train.steps=100000"));
+  EXPECT_NE(killed.status, 0);
+  EXPECT_NE(killed.output.find("rank"), std::string::npos) << killed.output;
+  const Outcome resumed =
+      train(2, "killed", "--run.resume=true --train.steps=1 --checkpoint.every=5");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("resumed from"), std::string::npos) << resumed.output;
+}
+
+TEST_F(Ranks, AFaultOnOneRankNamesIt) {
+  const Outcome bad = train(2, "bad", "--train.steps=3 --dist.group=3");
+  EXPECT_NE(bad.status, 0);
+  EXPECT_NE(bad.output.find("turbogr: rank"), std::string::npos) << bad.output;
+  EXPECT_NE(bad.output.find("2 ranks cannot be cut into groups of 3"), std::string::npos)
+      << bad.output;
+}
+
+}  // namespace
+}  // namespace turbogr

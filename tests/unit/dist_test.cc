@@ -1,0 +1,146 @@
+// Communicators over threads and of one, topologies, and how failures travel.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/rank_checks.h"
+#include "turbogr/dist/communicator.h"
+#include "turbogr/dist/topology.h"
+
+namespace turbogr::dist {
+namespace {
+
+using test::message_of;
+
+TEST(Communicator, OfOneDoesEveryVerb) {
+  const std::unique_ptr<Communicator> self = make_self();
+  test::check_verbs(*self);
+  test::check_groups(*self);
+}
+
+TEST(Communicator, ThreadsDoEveryVerbInEveryGroup) {
+  for (const int size : {1, 2, 3, 4, 6}) {
+    run_threads(size, [](Communicator& world) {
+      test::check_verbs(world);
+      test::check_groups(world);
+    });
+  }
+}
+
+TEST(Communicator, ARankThatThrowsFreesTheOthersAndIsNamed) {
+  std::atomic<int> freed = 0;
+  const std::string message = message_of([&] {
+    run_threads(4, [&](Communicator& world) {
+      if (world.rank() == 2) throw Error("the disk is full");
+      try {
+        world.barrier();
+      } catch (const Error& error) {
+        if (std::string(error.what()) == "rank 2: the disk is full") ++freed;
+        throw;
+      }
+    });
+  });
+  EXPECT_EQ(message, "rank 2: the disk is full");
+  EXPECT_EQ(freed, 3);
+}
+
+TEST(Communicator, WhatIsUnderWayIsGivenUpWhenARankThrows) {
+  // The memory of a pending sum goes with the stack that an exception unwinds.
+  const std::string message = message_of([&] {
+    run_threads(3, [&](Communicator& world) {
+      std::vector<float> values(100000, 1.0f);
+      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      const Pending sums = world.start_all_reduce(values, Reduce::kSum);
+      if (world.rank() == 0) throw Error("stop");
+      world.barrier();
+    });
+  });
+  EXPECT_EQ(message, "rank 0: stop");
+}
+
+TEST(Communicator, TheWatchdogNamesWhoIsMissing) {
+  const std::string message = message_of([&] {
+    run_threads(4,
+                [&](Communicator& world) {
+                  world.barrier();
+                  if (world.rank() == 1 || world.rank() == 3) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+                  }
+                  std::vector<double> values(3, 1.0);
+                  world.all_reduce(values, Reduce::kSum);
+                },
+                {.warn_seconds = 10, .timeout_seconds = 0.2});
+  });
+  EXPECT_NE(message.find("all_reduce 1 of world has waited 0.2 s for ranks 1 and 3"),
+            std::string::npos)
+      << message;
+}
+
+TEST(Communicator, DifferentVerbsAreAnErrorNotAHang) {
+  const std::string message = message_of([&] {
+    run_threads(2, [&](Communicator& world) {
+      std::vector<double> values(world.rank() == 0 ? 3 : 4, 1.0);
+      world.all_reduce(values, Reduce::kSum);
+    });
+  });
+  EXPECT_NE(message.find("the ranks are not at the same verb"), std::string::npos) << message;
+}
+
+TEST(Communicator, RefusesWhatCannotBe) {
+  run_threads(2, [](Communicator& world) {
+    std::vector<float> two(2), three(3);
+    std::vector<std::int32_t> ints(2);
+    const std::vector<std::int64_t> one_count = {8}, bad = {8, -1}, own_differs = {4, 4};
+    EXPECT_NE(message_of([&] {
+                world.reduce_scatter(three, two, Reduce::kSum);
+              }).find("cannot be 2 parts of 2"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { world.all_reduce(ints, Reduce::kSum); }).find("cannot reduce i32"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] {
+                world.all_gather(nullptr, {two.data(), one_count});
+              }).find("1 counts for 2 ranks"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] {
+                world.all_gather(nullptr, {two.data(), bad});
+              }).find("count of -1"),
+              std::string::npos);
+    const std::vector<std::int64_t> more = {8, 8};
+    EXPECT_NE(message_of([&] {
+                world.all_to_all({two.data(), more}, {three.data(), own_differs});
+              }).find("sends itself 8 bytes and wants 4"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { world.broadcast(two.data(), 8, 2); }).find("root 2 of 2"),
+              std::string::npos);
+  });
+  EXPECT_NE(message_of([] { run_threads(0, [](Communicator&) {}); }).find("0 ranks"),
+            std::string::npos);
+}
+
+TEST(Topology, GroupsAreMachinesWhenTheyAreEqual) {
+  const Topology two = make_topology({0, 0, 5, 5}, 0);
+  EXPECT_EQ(two.group_size, 2);
+  EXPECT_EQ(two.group_of, (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(two.place_of, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(two.num_groups(), 2);
+  // Ranks dealt round the machines still meet on one.
+  const Topology dealt = make_topology({0, 1, 0, 1}, 0);
+  EXPECT_EQ(dealt.group_of, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(dealt.place_of, (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(make_topology({0, 0, 0, 1}, 0).group_size, 4);
+}
+
+TEST(Topology, AMachineMayBePlayedAsSeveral) {
+  EXPECT_EQ(play_nodes({0, 0, 0, 0}, 2), (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(play_nodes({3, 3}, 0), (std::vector<int>{3, 3}));
+  EXPECT_NE(message_of([] { play_nodes({0}, -1); }).find("use 0 or more"), std::string::npos);
+  EXPECT_NE(message_of([] { make_topology({0, 0, 0}, 2); }).find("groups of 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr::dist

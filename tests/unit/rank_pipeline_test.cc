@@ -1,0 +1,406 @@
+// Training over thread ranks against training on one: the same losses and weights up to the order
+// of sums, for every layout; the same bits for schedules that promise them.
+#include "turbogr/train/rank_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/rank_batches.h"
+#include "turbogr/dist/communicator.h"
+#include "turbogr/train/dense_reducer.h"
+#include "turbogr/train/lane.h"
+#include "turbogr/train/retrieval_trainer.h"
+
+namespace turbogr::train {
+namespace {
+
+using test::message_of;
+using test::share_of;
+using test::StepShape;
+
+constexpr StepShape kShape;
+constexpr int kSteps = 6;
+
+RetrievalOptions options_of(model::ModelKind kind = model::ModelKind::kHstu) {
+  RetrievalOptions options;
+  options.model.kind = kind;
+  options.model.layers = 2;
+  options.model.width = 8;
+  options.model.heads = 2;
+  options.model.dq = 4;
+  options.model.dv = 4;
+  options.model.feed_forward = 8;
+  options.model.max_length = 16;
+  options.model.norm_length = 27;
+  options.model.dropout = 0.25;
+  options.memory.capacity = 200;
+  options.temperature = 1;  // a small temperature makes large numbers of rounding errors
+  options.negatives.count = 3;
+  options.dense.rate = 1e-2;
+  options.table.rate = 1e-2;
+  options.accumulate = 2;
+  options.seed = 5;
+  return options;
+}
+
+// Two batches a step: accumulation over ranks, too.
+std::vector<data::Batch> batches_of(int step, int rank, int ranks) {
+  return {share_of(kShape, 2 * step, rank, ranks), share_of(kShape, 2 * step + 1, rank, ranks)};
+}
+
+struct Outcome {
+  std::vector<StepResult> results;
+  std::vector<float> weights;  // the table, then the dense parameters
+};
+
+template <class T>
+std::vector<float> weights_of(RetrievalTrainer<T>& trainer) {
+  std::vector<float> all;
+  for (const NamedTensor& tensor : trainer.model_tensors()) {
+    const auto* values = reinterpret_cast<const float*>(tensor.data);
+    all.insert(all.end(), values, values + tensor.bytes() / sizeof(float));
+  }
+  return all;
+}
+
+template <class T>
+Outcome train_alone(const RetrievalOptions& options) {
+  const Context ctx({.threads = 1});
+  RetrievalTrainer<T> trainer(ctx, options, kShape.items);
+  trainer.initialise(ctx);
+  Outcome outcome;
+  for (int step = 0; step < kSteps; ++step) {
+    outcome.results.push_back(trainer.step(ctx, batches_of(step, 0, 1)));
+  }
+  outcome.weights = weights_of(trainer);
+  return outcome;
+}
+
+struct Layout {
+  int ranks = 1;
+  int group = 1;
+};
+
+// drain_at: a step after which everything is ended, as a checkpoint does.
+template <class T>
+Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, PipelineOptions options,
+                       int drain_at = -1) {
+  RetrievalOptions trainer_options = given;
+  trainer_options.holds_table = false;
+  Outcome outcome;
+  std::mutex mutex;
+  dist::run_threads(layout.ranks, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    PipelineOptions own = options;
+    own.topology = dist::make_topology(world.nodes(), layout.group);
+    RetrievalTrainer<T> trainer(ctx, trainer_options, kShape.items);
+    RankPipeline<T> pipeline(ctx, world, trainer, own);
+    pipeline.initialise(ctx);
+    std::vector<StepResult> results;
+    for (int step = 0; step < kSteps; ++step) {
+      const auto batches = batches_of(step, world.rank(), world.size());
+      pipeline.submit(ctx, batches);
+      while (pipeline.pending() > (step == drain_at ? 0 : pipeline.queue_length() - 1)) {
+        results.push_back(pipeline.finish(ctx));
+      }
+    }
+    while (pipeline.pending() > 0) results.push_back(pipeline.finish(ctx));
+    EXPECT_EQ(trainer.steps_done(), kSteps);
+    pipeline.assemble(/*everywhere=*/true);
+    const std::vector<float> weights = weights_of(trainer);
+    const std::lock_guard lock(mutex);
+    if (outcome.results.empty()) {
+      outcome = {results, weights};
+    } else {
+      // Every rank tells the same story and holds the same dense weights.
+      TGR_CHECK(outcome.weights == weights, "ranks differ in their weights");
+      for (int step = 0; step < kSteps; ++step) {
+        const auto at = static_cast<std::size_t>(step);
+        const StepResult &first = outcome.results[at], &other = results[at];
+        TGR_CHECK(first.loss == other.loss || !(first.finite || other.finite),
+                  "ranks differ in step ", step);
+      }
+    }
+  });
+  return outcome;
+}
+
+void expect_near(const Outcome& a, const Outcome& b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.results.size(), b.results.size()) << what;
+  for (std::size_t i = 0; i < a.results.size(); ++i) {
+    EXPECT_NEAR(a.results[i].loss, b.results[i].loss, tolerance) << what << ", step " << i;
+    EXPECT_NEAR(a.results[i].gradient_norm, b.results[i].gradient_norm, 10 * tolerance) << what;
+    EXPECT_EQ(a.results[i].tokens, b.results[i].tokens) << what;
+    EXPECT_EQ(a.results[i].step, b.results[i].step) << what;
+    EXPECT_EQ(a.results[i].rate, b.results[i].rate) << what;
+  }
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  double most = 0;
+  for (std::size_t i = 0; i < a.weights.size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(a.weights[i]) - b.weights[i]));
+  }
+  EXPECT_LT(most, 30 * tolerance) << what;
+}
+
+void expect_equal(const Outcome& a, const Outcome& b, const std::string& what) {
+  ASSERT_EQ(a.results.size(), b.results.size()) << what;
+  for (std::size_t i = 0; i < a.results.size(); ++i) {
+    EXPECT_EQ(a.results[i].loss, b.results[i].loss) << what << ", step " << i;
+    EXPECT_EQ(a.results[i].gradient_norm, b.results[i].gradient_norm) << what << ", step " << i;
+  }
+  EXPECT_TRUE(a.weights == b.weights) << what;
+}
+
+// SGD for the comparison with one rank: AdamW's first steps divide a gradient by itself, so that a
+// rounding error where a gradient is nearly zero becomes a step of full size.
+RetrievalOptions smooth_options() {
+  RetrievalOptions options = options_of();
+  options.table_optimiser = embedding::SparseOptimiser::kSgd;
+  options.dense.epsilon = 1e-2;
+  return options;
+}
+
+TEST(RankPipeline, AnyLayoutIsOneRankUpToRounding) {
+  const Outcome alone = train_alone<float>(smooth_options());
+  EXPECT_LT(alone.results.back().loss, 2.0);
+  for (const Layout layout : {Layout{1, 1}, {2, 2}, {2, 1}, {3, 3}, {4, 2}, {4, 1}}) {
+    const Outcome many = train_on_ranks<float>(smooth_options(), layout, {});
+    expect_near(alone, many, 2e-6,
+                std::to_string(layout.ranks) + " ranks, groups of " + std::to_string(layout.group));
+  }
+  // More ranks than sequences: some have nothing to do.
+  expect_near(alone, train_on_ranks<float>(smooth_options(), {12, 4}, {}), 2e-6, "12 ranks");
+}
+
+TEST(RankPipeline, TheSameForClippingFuxiSharedNegativesAndAdaGrad) {
+  RetrievalOptions options = smooth_options();
+  options.clip = 0.05;
+  options.negatives.shared = true;
+  options.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
+  options.table.epsilon = 1e-2;
+  expect_near(train_alone<float>(options), train_on_ranks<float>(options, {2, 2}, {}), 2e-6,
+              "clipped, shared");
+  RetrievalOptions fuxi = options_of(model::ModelKind::kFuxi);
+  fuxi.dense.epsilon = fuxi.table.epsilon = 1e-2;
+  expect_near(train_alone<float>(fuxi), train_on_ranks<float>(fuxi, {3, 3}, {}), 2e-6, "fuxi");
+}
+
+TEST(RankPipeline, SchedulesThatPromiseItGiveTheSameBits) {
+  for (const Layout layout : {Layout{1, 1}, {4, 2}}) {
+    const RetrievalOptions options = options_of();
+    const Outcome serial = train_on_ranks<float>(options, layout, {});
+    expect_equal(serial, train_on_ranks<float>(options, layout, {}), "serial again");
+    for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+      expect_equal(serial, train_on_ranks<float>(options, layout, {.schedule = schedule}),
+                   "schedule");
+      expect_equal(
+          serial,
+          train_on_ranks<float>(options, layout, {.schedule = schedule, .bucket_bytes = 64}, 2),
+          "schedule, small buckets, ended in the middle");
+    }
+    expect_equal(
+        serial,
+        train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kSemiAsync, .delay = 0}),
+        "semi_async without delay");
+    expect_equal(serial,
+                 train_on_ranks<float>(options, layout,
+                                       {.schedule = StepSchedule::kSemiAsync, .warmup = 100}),
+                 "semi_async that never ends its warm-up");
+    RetrievalOptions clipped = options;
+    clipped.clip = 0.05;
+    expect_equal(train_on_ranks<float>(clipped, layout, {}),
+                 train_on_ranks<float>(clipped, layout, {.schedule = StepSchedule::kExactPrefetch}),
+                 "clipped");
+  }
+}
+
+// A step of semi_async reads the rows without the update just before it: done by hand on one rank.
+TEST(RankPipeline, SemiAsyncReadsRowsOneUpdateLate) {
+  const RetrievalOptions options = options_of();
+  const Context ctx({.threads = 1});
+  RetrievalTrainer<float> trainer(ctx, options, kShape.items);
+  trainer.initialise(ctx);
+  // The rows a step trains on are those before the last update; it is applied after they are read.
+  RetrievalOptions rowless = options;
+  rowless.holds_table = false;
+  RetrievalTrainer<float> stages(ctx, rowless, kShape.items);
+  stages.initialise(ctx);
+  embedding::ItemTable table(kShape.items, options.model.width, options.table_optimiser);
+  table.initialise(ctx, options.seed, options.table_scale);
+  StepSlot<float> slots[2] = {{ctx, rowless, kShape.items}, {ctx, rowless, kShape.items}};
+  const auto read = [&](int step) {
+    StepSlot<float>& slot = slots[step % 2];
+    stages.draw(ctx, batches_of(step, 0, 1), step, slot);
+    const auto ids = slot.touched.ids();
+    for (std::int64_t i = 0; i < ids.shape[0]; ++i) {
+      std::memcpy(slot.compact.data() + i * options.model.width * 4, &table.weights()(ids(i), 0),
+                  static_cast<std::size_t>(options.model.width) * 4);
+    }
+  };
+  std::vector<double> losses;
+  read(0);
+  for (int step = 0; step < kSteps; ++step) {
+    const auto batches = batches_of(step, 0, 1);
+    const std::int64_t tokens = batches[0].num_tokens() + batches[1].num_tokens();
+    if (step + 1 < kSteps) read(step + 1);  // before this step's update
+    StepSlot<float>& slot = slots[step % 2];
+    stages.compute(ctx, batches, step, 1.0 / static_cast<double>(tokens), slot);
+    losses.push_back((stages.loss_sums()(0) + stages.loss_sums()(1)) / static_cast<double>(tokens));
+    stages.update_dense(ctx, step, nullptr);
+    const auto ids = slot.touched.ids();
+    table.update(ctx, ids,
+                 Rows<const float>(reinterpret_cast<const float*>(slot.gradient.data()),
+                                   ids.shape[0], options.model.width, options.model.width),
+                 stages.table_settings(step));
+  }
+  const Outcome late =
+      train_on_ranks<float>(options, {1, 1}, {.schedule = StepSchedule::kSemiAsync});
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(late.results[static_cast<std::size_t>(step)].loss,
+              losses[static_cast<std::size_t>(step)])
+        << step;
+  }
+  for (std::int64_t i = 0; i < table.rows() * table.width(); ++i) {
+    EXPECT_EQ(late.weights[static_cast<std::size_t>(i)], table.weights().data[i]) << i;
+  }
+  // And it is not the same as serial, nor far from it.
+  const Outcome serial = train_on_ranks<float>(options, {1, 1}, {});
+  EXPECT_FALSE(serial.weights == late.weights);
+  EXPECT_NEAR(serial.results.back().loss, late.results.back().loss, 0.1);
+  // Over ranks it is the same up to rounding; clipping has the rows returned earlier, not used.
+  RetrievalOptions smooth = smooth_options();
+  expect_near(train_on_ranks<float>(smooth, {1, 1}, {.schedule = StepSchedule::kSemiAsync}),
+              train_on_ranks<float>(smooth, {4, 2}, {.schedule = StepSchedule::kSemiAsync}), 2e-6,
+              "semi_async on 4 ranks");
+  smooth.clip = 1e6;
+  expect_equal(
+      train_on_ranks<float>(smooth_options(), {2, 2}, {.schedule = StepSchedule::kSemiAsync}),
+      train_on_ranks<float>(smooth, {2, 2}, {.schedule = StepSchedule::kSemiAsync}),
+      "a clip that never applies");
+}
+
+TEST(RankPipeline, TrainsInBf16WithRowsInBf16OnTheWire) {
+  RetrievalOptions options = smooth_options();
+  const Outcome wide = train_on_ranks<bf16>(options, {2, 2}, {});
+  // The model rounds rows to bf16 anyway: rounding them before they travel changes nothing.
+  expect_equal(wide, train_on_ranks<bf16>(options, {2, 2}, {.row_wire = DType::kBf16}),
+               "bf16 wire");
+  const Outcome alone = train_alone<bf16>(options);
+  for (int step = 0; step < kSteps; ++step) {
+    const auto at = static_cast<std::size_t>(step);
+    EXPECT_NEAR(alone.results[at].loss, wide.results[at].loss, 0.02);
+  }
+}
+
+TEST(RankPipeline, AveragedReplicasTrain) {
+  PipelineOptions options = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  const Outcome averaged = train_on_ranks<float>(smooth_options(), {4, 2}, options);
+  const Outcome exact = train_on_ranks<float>(smooth_options(), {4, 2}, {});
+  EXPECT_NEAR(averaged.results.back().loss, exact.results.back().loss, 0.1);
+  options.schedule = StepSchedule::kSemiAsync;
+  EXPECT_NE(message_of([&] {
+              train_on_ranks<float>(smooth_options(), {2, 1}, options);
+            }).find("averaged replicas"),
+            std::string::npos);
+}
+
+TEST(RankPipeline, ABadNumberIsSkippedOnAllRanks) {
+  RetrievalOptions options = options_of();
+  options.temperature = 1e-300;  // logits overflow
+  const Outcome bad = train_on_ranks<float>(options, {2, 2}, {});
+  EXPECT_FALSE(bad.results[0].finite);
+  EXPECT_EQ(bad.results[0].rate, 0);
+}
+
+TEST(RankPipeline, AWishToStopReachesEverybody) {
+  dist::run_threads(3, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    RetrievalOptions options = options_of();
+    options.holds_table = false;
+    RetrievalTrainer<float> trainer(ctx, options, kShape.items);
+    RankPipeline<float> pipeline(ctx, world, trainer,
+                                 {.schedule = StepSchedule::kExactPrefetch,
+                                  .topology = dist::make_topology(world.nodes(), 3)});
+    pipeline.initialise(ctx);
+    int steps = 0;
+    while (!pipeline.stop_asked()) {
+      const auto batches = batches_of(steps, world.rank(), world.size());
+      pipeline.submit(ctx, batches, world.rank() == 1 && steps == 2);
+      ++steps;
+      while (pipeline.pending() > 1) pipeline.finish(ctx);
+    }
+    EXPECT_EQ(steps, 4);  // known when the step that carried it is computed
+    while (pipeline.pending() > 0) pipeline.finish(ctx);
+    // The whole on rank 0 with its moments, and back again.
+    const std::vector<float> before(
+        reinterpret_cast<const float*>(pipeline.table().own().second_moment().data()),
+        reinterpret_cast<const float*>(pipeline.table().own().second_moment().data()) +
+            pipeline.table().own().second_moment().size());
+    pipeline.assemble(/*everywhere=*/false);
+    EXPECT_EQ(trainer.table().rows(), world.rank() == 0 ? kShape.items : 0);
+    pipeline.dismiss();
+    EXPECT_EQ(trainer.table().rows(), 0);
+    pipeline.assemble(/*everywhere=*/true);
+    EXPECT_EQ(trainer.table().rows(), kShape.items);
+    EXPECT_GT(pipeline.bytes(), 0u);
+  });
+}
+
+TEST(RankPipeline, SaysWhatIsWrong) {
+  EXPECT_NE(
+      message_of([] { step_schedule_from_name("later"); }).find("exact_prefetch or semi_async"),
+      std::string::npos);
+  EXPECT_EQ(step_schedule_from_name("overlap"), StepSchedule::kOverlap);
+  EXPECT_NE(message_of([] {
+              train_on_ranks<float>(options_of(), {1, 1}, {.delay = 2});
+            }).find("a delay of 2"),
+            std::string::npos);
+}
+
+TEST(DenseReducer, SumsBucketsAsTheyFill) {
+  for (const std::int64_t bucket_bytes : {1, 40, 1 << 20}) {
+    dist::run_threads(3, [&](dist::Communicator& world) {
+      std::vector<std::vector<float>> gradients = {std::vector<float>(7), std::vector<float>(1),
+                                                   std::vector<float>(20), std::vector<float>(3)};
+      std::vector<GradientBlock> blocks;
+      for (auto& each : gradients) {
+        blocks.push_back({each.data(), static_cast<std::int64_t>(each.size())});
+      }
+      DenseReducer reducer(world, blocks, bucket_bytes);
+      EXPECT_EQ(reducer.num_buckets(), bucket_bytes == 1 ? 4u : bucket_bytes == 40 ? 2u : 1u);
+      for (int round = 0; round < 2; ++round) {
+        for (auto& each : gradients) {
+          std::fill(each.begin(), each.end(), static_cast<float>(world.rank() + round));
+        }
+        reducer.ready(2);
+        reducer.finish();
+        for (const auto& each : gradients) {
+          EXPECT_EQ(each, std::vector<float>(each.size(), static_cast<float>(3 + 3 * round)));
+        }
+      }
+    });
+  }
+}
+
+TEST(Lane, WorksBesideAndHandsErrorsBack) {
+  Lane lane;
+  int done = 0;
+  lane.start([&] { done = 1; });
+  lane.join();
+  EXPECT_EQ(done, 1);
+  lane.start([] { throw Error("no rows"); });
+  EXPECT_EQ(message_of([&] { lane.join(); }), "no rows");
+  lane.start([&] { done = 2; });
+  lane.join();
+  EXPECT_EQ(done, 2);
+}
+
+}  // namespace
+}  // namespace turbogr::train

@@ -1,0 +1,403 @@
+// Sharded tables over thread ranks against one table that sees everything. Gradients are small
+// multiples of 1/8, so that sums are exact in any order and results can be compared bit by bit.
+#include "turbogr/embedding/sharded_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "turbogr/core/context.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/dist/communicator.h"
+#include "turbogr/dist/topology.h"
+#include "turbogr/embedding/dynamic_rows.h"
+#include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/sharding.h"
+
+namespace turbogr::embedding {
+namespace {
+
+using test::message_of;
+
+constexpr std::int64_t kWidth = 5;
+
+std::vector<std::int64_t> ids_of(int rank, int step, std::int64_t rows) {
+  PhiloxStream random(77, static_cast<std::uint64_t>(step * 100 + rank));
+  std::set<std::int64_t> ids;
+  const std::uint64_t count = rank == 1 && step % 3 == 1 ? 0 : 1 + random.below(20);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ids.insert(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(rows))));
+  }
+  return {ids.begin(), ids.end()};
+}
+
+float gradient_of(int rank, int step, std::int64_t id, std::int64_t column) {
+  const std::int64_t number = (7 * rank + 5 * step + 3 * id + column) % 17 - 8;
+  return static_cast<float>(number) / 8.0f;
+}
+
+// All ranks' ids of a step and the sums of their gradients.
+struct GlobalStep {
+  std::vector<std::int64_t> ids;
+  std::vector<float> gradient;
+};
+GlobalStep global_step(int ranks, int step, std::int64_t rows) {
+  std::map<std::int64_t, std::vector<float>> sums;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const std::int64_t id : ids_of(rank, step, rows)) {
+      auto& sum = sums[id];
+      sum.resize(kWidth);
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        sum[static_cast<std::size_t>(c)] += gradient_of(rank, step, id, c);
+      }
+    }
+  }
+  GlobalStep all;
+  for (const auto& [id, sum] : sums) {
+    all.ids.push_back(id);
+    all.gradient.insert(all.gradient.end(), sum.begin(), sum.end());
+  }
+  return all;
+}
+
+void update_reference(const Context& ctx, ItemTable& table, const GlobalStep& step,
+                      const AdamWSettings& options) {
+  const auto count = static_cast<std::int64_t>(step.ids.size());
+  table.update(ctx, {step.ids.data(), {count}},
+               Rows<const float>(step.gradient.data(), count, kWidth, kWidth), options);
+}
+
+struct Layout {
+  int ranks;
+  int group_size;
+  std::string name() const {
+    return std::to_string(ranks) + " ranks in groups of " + std::to_string(group_size);
+  }
+};
+
+// Fetches, returns gradients and updates for some steps; every row fetched and the whole table at
+// the end must be the reference's. `early`: rows are fetched before the update that precedes them
+// and those it changed again after it.
+void check_layout(const Layout& layout, const ShardedOptions& options, bool early) {
+  const std::int64_t rows = options.rows;
+  dist::run_threads(layout.ranks, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    dist::SparseGroups groups =
+        dist::make_sparse_groups(world, dist::make_topology(world.nodes(), layout.group_size));
+    const Circles circles = {groups.group.get(), groups.replicas.get()};
+    ShardedTable table(options, groups.group->rank(), groups.group->size());
+    table.initialise(ctx);
+    ItemTable reference(rows, kWidth, options.optimiser);
+    reference.initialise(ctx, options.seed, options.scale);
+
+    AdamWSettings update = {.rate = 0.25, .decay = 0.125};
+    Route route, previous;
+    Refresh refresh;
+    std::vector<float> fetched;
+    for (int step = 0; step < 8; ++step) {
+      const std::vector<std::int64_t> ids = ids_of(world.rank(), step, rows);
+      const auto count = static_cast<std::int64_t>(ids.size());
+      table.route(ctx, circles, {ids.data(), {count}}, route);
+      fetched.assign(static_cast<std::size_t>(count * kWidth), NAN);
+      const Rows<float> out(fetched.data(), count, kWidth, kWidth);
+      if (early && step > 0) {
+        table.fetch<float>(ctx, circles, route, out);
+        table.plan_refresh(ctx, circles, route, previous.touched, refresh);
+        table.update(ctx, previous, update);
+        table.fetch_changed<float>(ctx, circles, refresh, route, out);
+      } else {
+        table.fetch<float>(ctx, circles, route, out);
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t c = 0; c < kWidth; ++c) {
+          float wanted = reference.weights()(ids[static_cast<std::size_t>(i)], c);
+          if (options.row_wire == DType::kBf16) wanted = static_cast<float>(bf16(wanted));
+          if (options.row_wire == DType::kF16) wanted = static_cast<float>(f16(wanted));
+          TGR_CHECK(out(i, c) == wanted, layout.name(), ", step ", step, ": row of id ",
+                    ids[static_cast<std::size_t>(i)], " is ", out(i, c), ", wanted ", wanted);
+        }
+      }
+      std::vector<float> gradient;
+      for (const std::int64_t id : ids) {
+        for (std::int64_t c = 0; c < kWidth; ++c) {
+          gradient.push_back(gradient_of(world.rank(), step, id, c));
+        }
+      }
+      table.return_gradients(ctx, circles, route,
+                             Rows<const float>(gradient.data(), count, kWidth, kWidth));
+      update.step = static_cast<double>(step + 1);
+      if (!early) table.update(ctx, route, update);
+      update_reference(ctx, reference, global_step(world.size(), step, rows), update);
+      std::swap(route, previous);
+    }
+    if (early) table.update(ctx, previous, update);
+
+    const auto check_part = [&](Tensor& part, Tensor& wanted, const char* name) {
+      if (wanted.size() == 0) return;
+      for (int root = -1; root < circles.group->size(); ++root) {
+        Tensor whole(DType::kF32, wanted.shape());
+        table.gather_whole(circles, part, root, whole);
+        if (root >= 0 && root != circles.group->rank()) continue;
+        TGR_CHECK(std::memcmp(whole.data(), wanted.data(), wanted.bytes()) == 0, layout.name(),
+                  ": ", name, " differ");
+      }
+      Tensor again(DType::kF32, part.shape());
+      table.take_part(wanted, again);
+      TGR_CHECK(std::memcmp(again.data(), part.data(), part.bytes()) == 0, "part of ", name);
+    };
+    check_part(table.own().weight_tensor(), reference.weight_tensor(), "weights");
+    check_part(table.own().first_moment(), reference.first_moment(), "first moments");
+    check_part(table.own().second_moment(), reference.second_moment(), "second moments");
+  });
+}
+
+const Layout kLayouts[] = {{1, 1}, {2, 2}, {2, 1}, {3, 3}, {4, 4}, {4, 2}, {4, 1}, {6, 3}};
+
+TEST(Sharding, DealsEveryRowOnceAndEvenly) {
+  for (const Placement placement : {Placement::kRoundRobin, Placement::kHash}) {
+    for (const std::int64_t rows : {0, 1, 2, 3, 7, 100, 1000, 1009}) {
+      for (const int shards : {1, 2, 3, 8}) {
+        const Sharding sharding(rows, shards, placement);
+        std::vector<std::set<std::int64_t>> held(static_cast<std::size_t>(shards));
+        for (std::int64_t id = 0; id < rows; ++id) {
+          const int shard = sharding.shard_of(id);
+          EXPECT_EQ(sharding.id_of(shard, sharding.row_of(id)), id);
+          EXPECT_LT(sharding.row_of(id), sharding.rows_of(shard));
+          held.at(static_cast<std::size_t>(shard)).insert(sharding.row_of(id));
+        }
+        for (int shard = 0; shard < shards; ++shard) {
+          EXPECT_EQ(static_cast<std::int64_t>(held[static_cast<std::size_t>(shard)].size()),
+                    sharding.rows_of(shard));
+        }
+      }
+    }
+  }
+  // Ids that fall into step with the ranks are stirred apart.
+  const Sharding stirred(32'000'000, 8, Placement::kHash);
+  std::vector<int> counts(8);
+  for (std::int64_t i = 0; i < 8000; ++i)
+    ++counts[static_cast<std::size_t>(stirred.shard_of(8 * i))];
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);
+  EXPECT_NE(message_of([] { placement_from_name("range"); }).find("round_robin or hash"),
+            std::string::npos);
+  EXPECT_EQ(placement_from_name("hash"), Placement::kHash);
+}
+
+TEST(ShardedTable, IsTheSingleTableInEveryLayout) {
+  for (const Layout& layout : kLayouts) {
+    for (const SparseOptimiser optimiser :
+         {SparseOptimiser::kAdamW, SparseOptimiser::kAdaGrad, SparseOptimiser::kSgd}) {
+      for (const Placement placement : {Placement::kRoundRobin, Placement::kHash}) {
+        check_layout(layout,
+                     {.rows = 41, .width = kWidth, .optimiser = optimiser, .placement = placement},
+                     /*early=*/false);
+      }
+    }
+  }
+}
+
+TEST(ShardedTable, PrefetchedRowsAreRefreshedWhereTheyChanged) {
+  for (const Layout& layout : kLayouts) {
+    check_layout(layout, {.rows = 41, .width = kWidth}, /*early=*/true);
+  }
+}
+
+TEST(ShardedTable, RowsAndGradientsMayTravelInHalfTheBytes) {
+  for (const DType wire : {DType::kBf16, DType::kF16}) {
+    check_layout({4, 2},
+                 {.rows = 41, .width = kWidth, .row_wire = wire, .gradient_wire = DType::kBf16},
+                 /*early=*/false);
+  }
+  dist::run_threads(1, [](dist::Communicator& world) {
+    // Straight into the model's format: the same as rounding on the way.
+    const Context ctx({.threads = 1});
+    ShardedTable table({.rows = 9, .width = kWidth, .row_wire = DType::kBf16}, 0, 1);
+    table.initialise(ctx);
+    Route route;
+    const std::vector<std::int64_t> ids = {8, 2};
+    std::vector<bf16> rows(2 * kWidth);
+    const Circles circles = {&world, nullptr};
+    table.route(ctx, circles, {ids.data(), {2}}, route);
+    table.fetch<bf16>(ctx, circles, route, Rows<bf16>(rows.data(), 2, kWidth, kWidth));
+    EXPECT_EQ(rows[0].bits, bf16(table.own().weights()(8, 0)).bits);
+    EXPECT_EQ(rows[kWidth].bits, bf16(table.own().weights()(2, 0)).bits);
+    EXPECT_GT(route.bytes(), 0u);
+  });
+}
+
+TEST(ShardedTable, AveragedReplicasMeetAndAdaGradIsCorrected) {
+  // Two groups of one: each takes its own step, then both hold the mean.
+  const double epsilon = 1e-2;
+  dist::run_threads(2, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    dist::SparseGroups groups =
+        dist::make_sparse_groups(world, dist::make_topology(world.nodes(), 1));
+    const Circles circles = {groups.group.get(), groups.replicas.get()};
+    ShardedTable table({.rows = 3,
+                        .width = kWidth,
+                        .optimiser = SparseOptimiser::kAdaGrad,
+                        .replicas = ReplicaMode::kAverage},
+                       0, 1);
+    table.initialise(ctx);
+    const float before = table.own().weights()(1, 2);
+    const std::vector<std::int64_t> ids = {1};
+    const float size = world.rank() == 0 ? 2.0f : 6.0f;
+    const std::vector<float> gradient(kWidth, size);
+    Route route;
+    table.route(ctx, circles, {ids.data(), {1}}, route);
+    table.return_gradients(ctx, circles, route,
+                           Rows<const float>(gradient.data(), 1, kWidth, kWidth));
+    table.update(ctx, route, {.rate = 0.5, .epsilon = epsilon}, nullptr, circles.num_replicas());
+    const auto step_of = [&](double g) { return 0.5 * g / std::sqrt(g * g / 2 + epsilon); };
+    EXPECT_NEAR(table.own().weights()(1, 2), before - step_of(size), 1e-6);
+    table.average(ctx, circles);
+    EXPECT_NEAR(table.own().weights()(1, 2), before - (step_of(2) + step_of(6)) / 2, 1e-6);
+    EXPECT_NEAR((table.own().second_moment().view<float, 1>()(1)), (4.0 + 36.0) / 2, 1e-5);
+  });
+}
+
+TEST(ShardedTable, ADynamicTableGrowsAndStartsRowsByIdAlone) {
+  // Huge and negative ids; ranks meet them in different orders; one rank alone sees the same rows.
+  std::map<std::int64_t, std::vector<float>> alone;
+  std::mutex mutex;
+  for (const int ranks : {1, 3}) {
+    dist::run_threads(ranks, [&](dist::Communicator& world) {
+      const Context ctx({.threads = 1});
+      const Circles circles = {&world, nullptr};
+      ShardedTable table({.width = kWidth, .dynamic = true, .seed = 4}, world.rank(), world.size());
+      table.initialise(ctx);
+      Route route;
+      for (int step = 0; step < 6; ++step) {
+        std::vector<std::int64_t> ids;
+        for (int i = 0; i < 3000; ++i) {
+          // Every rank asks for the same ids, so that the sums are `ranks` times one rank's.
+          const std::int64_t number = (step * 1500 + i) * std::int64_t{1'000'000'007};
+          ids.push_back(i % 2 == 0 ? number : -number);
+        }
+        std::sort(ids.begin(), ids.end());
+        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+        const auto count = static_cast<std::int64_t>(ids.size());
+        std::vector<float> rows(static_cast<std::size_t>(count * kWidth));
+        table.route(ctx, circles, {ids.data(), {count}}, route);
+        const Rows<float> out(rows.data(), count, kWidth, kWidth);
+        table.fetch<float>(ctx, circles, route, out);
+        {
+          const std::lock_guard lock(mutex);
+          for (std::int64_t i = 0; i < count; ++i) {
+            const std::vector<float> row(out.row(i), out.row(i) + kWidth);
+            auto& wanted = alone[ids[static_cast<std::size_t>(i)] * 10 + step];
+            if (wanted.empty()) wanted = row;
+            TGR_CHECK(wanted == row, "row of id ", ids[static_cast<std::size_t>(i)], " at step ",
+                      step, " on ", ranks, " ranks");
+          }
+        }
+        // Together they always give 3/4.
+        const std::vector<float> gradient(rows.size(), 0.75f / static_cast<float>(ranks));
+        table.return_gradients(ctx, circles, route,
+                               Rows<const float>(gradient.data(), count, kWidth, kWidth));
+        table.update(ctx, route, {.rate = 0.125, .step = static_cast<double>(step + 1)});
+      }
+      const std::vector<std::int64_t> sizes = world.all_gather_value(table.dynamic()->size());
+      std::int64_t total = 0;
+      for (const std::int64_t size : sizes) total += size;
+      EXPECT_GT(total, 1500 * 6);
+      EXPECT_GT(*std::min_element(sizes.begin(), sizes.end()), total / ranks * 9 / 10);
+      EXPECT_GE(table.dynamic()->capacity(), table.dynamic()->size());
+    });
+  }
+}
+
+TEST(DynamicTable, KeepsRowsAndMomentsWhileItGrows) {
+  const Context ctx({.threads = 2});
+  DynamicTable table({.width = 3, .seed = 9, .first_capacity = 2});
+  std::vector<std::int64_t> ids = {5, -3, 5}, rows(3);
+  table.find_or_add(ctx, {ids.data(), {3}}, {rows.data(), {3}});
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{0, 1, 0}));
+  EXPECT_EQ(table.find(-3), 1);
+  EXPECT_EQ(table.find(6), -1);
+  const std::vector<float> gradient = {1, 2, 3};
+  table.table().update(ctx, {rows.data() + 1, {1}}, Rows<const float>(gradient.data(), 1, 3, 3),
+                       {});
+  const float weight = table.table().weights()(1, 2);
+  const float moment = table.table().first_moment().view<float, 2>()(1, 2);
+  std::vector<std::int64_t> many(1000), places(1000);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int64_t>(i * i) - 3;
+  table.find_or_add(ctx, {many.data(), {1000}}, {places.data(), {1000}});
+  EXPECT_EQ(table.find(-3), 1);
+  EXPECT_EQ(table.table().weights()(1, 2), weight);
+  EXPECT_EQ((table.table().first_moment().view<float, 2>()(1, 2)), moment);
+  EXPECT_GE(table.capacity(), table.size());
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    EXPECT_EQ(table.ids()[static_cast<std::size_t>(places[i])], many[i]);
+  }
+  // A fresh table that meets one of them first starts it the same.
+  DynamicTable other({.width = 3, .seed = 9});
+  other.find_or_add(ctx, {many.data() + 700, {1}}, {places.data(), {1}});
+  EXPECT_EQ(other.table().weights()(0, 1), table.table().weights()(table.find(many[700]), 1));
+  std::vector<std::int64_t> bad = {std::numeric_limits<std::int64_t>::min()};
+  EXPECT_NE(message_of([&] {
+              table.find_or_add(ctx, {bad.data(), {1}}, {places.data(), {1}});
+            }).find("cannot be one"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              table.find_or_add(ctx, {bad.data(), {1}}, {places.data(), {2}});
+            }).find("2 rows for 1 ids"),
+            std::string::npos);
+}
+
+TEST(ShardedTable, SaysWhatIsWrong) {
+  const Context ctx({.threads = 1});
+  const std::unique_ptr<dist::Communicator> self = dist::make_self();
+  const Circles circles = {self.get(), nullptr};
+  ShardedTable table({.rows = 4, .width = kWidth}, 0, 1);
+  Route route;
+  const std::vector<std::int64_t> ids = {1, 4};
+  EXPECT_NE(message_of([&] {
+              table.route(ctx, circles, {ids.data(), {2}}, route);
+            }).find("id 4 at position 1; the table has 4 rows"),
+            std::string::npos);
+  table.route(ctx, circles, {ids.data(), {1}}, route);
+  std::vector<float> rows(3 * kWidth);
+  EXPECT_NE(message_of([&] {
+              table.fetch<float>(ctx, circles, route, Rows<float>(rows.data(), 3, kWidth, kWidth));
+            }).find("rows wanted in [3, 5]; they are [1, 5]"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              table.return_gradients(ctx, circles, route,
+                                     Rows<const float>(rows.data(), 1, 3, kWidth));
+            }).find("gradients are [1, 3]"),
+            std::string::npos);
+  ShardedTable half({.rows = 4, .width = kWidth}, 1, 2);
+  EXPECT_NE(message_of([&] {
+              half.route(ctx, circles, {ids.data(), {1}}, route);
+            }).find("shard here is 1 of 2"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { ShardedTable({.row_wire = DType::kI64}, 0, 1); }).find("travel as i64"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { ShardedTable({.gradient_wire = DType::kF16}, 0, 1); }).find("as f16"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { ShardedTable({}, 2, 2); }).find("shard 2 of 2"), std::string::npos);
+  EXPECT_NE(message_of([] { replica_mode_from_name("late"); }).find("exact or average"),
+            std::string::npos);
+  Tensor small(DType::kF32, {3, kWidth});
+  EXPECT_NE(message_of([&] {
+              table.take_part(small, table.own().weight_tensor());
+            }).find("15 elements for 4 rows of 5"),
+            std::string::npos);
+  ShardedTable dynamic({.width = kWidth, .dynamic = true}, 0, 1);
+  EXPECT_NE(message_of([&] {
+              dynamic.gather_whole(circles, dynamic.own().weight_tensor(), -1, small);
+            }).find("no whole"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr::embedding

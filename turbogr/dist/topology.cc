@@ -1,0 +1,65 @@
+#include "turbogr/dist/topology.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::dist {
+
+Topology make_topology(const std::vector<int>& nodes, int group_size) {
+  const int ranks = static_cast<int>(nodes.size());
+  TGR_CHECK(ranks >= 1, "a topology of no ranks");
+  if (group_size == 0) {
+    std::map<int, int> per_node;
+    for (const int node : nodes) ++per_node[node];
+    const int first = per_node.begin()->second;
+    const bool even = std::all_of(per_node.begin(), per_node.end(),
+                                  [&](const auto& entry) { return entry.second == first; });
+    group_size = even ? first : ranks;
+  }
+  TGR_CHECK(group_size >= 1 && ranks % group_size == 0, ranks,
+            " ranks cannot be cut into groups of ", group_size,
+            "; set dist.group to a divisor of the world's size, or 0");
+  std::vector<int> order(nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return nodes[static_cast<std::size_t>(a)] < nodes[static_cast<std::size_t>(b)];
+  });
+  Topology topology;
+  topology.group_size = group_size;
+  topology.group_of.resize(nodes.size());
+  topology.place_of.resize(nodes.size());
+  for (int i = 0; i < ranks; ++i) {
+    const auto rank = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+    topology.group_of[rank] = i / group_size;
+    topology.place_of[rank] = i % group_size;
+  }
+  return topology;
+}
+
+std::vector<int> play_nodes(const std::vector<int>& nodes, int ranks_per_node) {
+  if (ranks_per_node == 0) return nodes;
+  TGR_CHECK(ranks_per_node > 0, "dist.ranks_per_node is ", ranks_per_node, "; use 0 or more");
+  std::vector<int> played(nodes.size());
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+    played[rank] = static_cast<int>(rank) / ranks_per_node;
+  }
+  return played;
+}
+
+SparseGroups make_sparse_groups(Communicator& world, const Topology& topology) {
+  TGR_CHECK(static_cast<int>(topology.group_of.size()) == world.size(), "a topology of ",
+            topology.group_of.size(), " ranks for a world of ", world.size());
+  const auto rank = static_cast<std::size_t>(world.rank());
+  const int group = topology.group_of[rank];
+  const int place = topology.place_of[rank];
+  SparseGroups groups;
+  groups.topology = topology;
+  groups.group = world.split(group, place, "group " + std::to_string(group));
+  groups.replicas = world.split(place, group, "replicas of shard " + std::to_string(place));
+  return groups;
+}
+
+}  // namespace turbogr::dist

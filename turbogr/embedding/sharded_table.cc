@@ -1,0 +1,423 @@
+#include "turbogr/embedding/sharded_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "turbogr/core/check.h"
+#include "turbogr/embedding/mix.h"
+#include "turbogr/embedding/wire.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/random_rows.h"
+
+namespace turbogr::embedding {
+namespace {
+
+constexpr std::int64_t kPiece = 256;  // rows copied at a time
+
+std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+std::vector<std::int64_t> times(const std::vector<std::int64_t>& counts, std::int64_t factor) {
+  std::vector<std::int64_t> scaled(counts);
+  for (std::int64_t& count : scaled) count *= factor;
+  return scaled;
+}
+
+// One number to and from every rank of the group.
+void exchange_counts(dist::Communicator& group, const std::vector<std::int64_t>& send,
+                     std::vector<std::int64_t>& receive) {
+  const std::vector<std::int64_t> eight(send.size(), sizeof(std::int64_t));
+  receive.resize(send.size());
+  group.all_to_all({send.data(), eight}, {receive.data(), eight});
+}
+
+template <class T>
+void exchange_values(dist::Communicator& group, const std::vector<T>& send,
+                     const std::vector<std::int64_t>& send_counts, std::vector<T>& receive,
+                     const std::vector<std::int64_t>& receive_counts) {
+  receive.resize(static_cast<std::size_t>(sum_of(receive_counts)));
+  group.all_to_all({send.data(), times(send_counts, sizeof(T))},
+                   {receive.data(), times(receive_counts, sizeof(T))});
+}
+
+// Distinct values of `values`, ascending, and where each stands.
+void group_equal(const Context& ctx, const std::vector<std::int64_t>& values,
+                 std::vector<std::int64_t>& distinct, std::vector<std::int64_t>& offsets,
+                 std::vector<std::int32_t>& positions, std::vector<std::int32_t>& inverse) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  distinct.resize(values.size());
+  offsets.resize(values.size() + 1);
+  positions.resize(values.size());
+  inverse.resize(values.size());
+  ctx.workspace().reserve(ops::dedup_ids_workspace_bytes(count));
+  const std::int64_t unique = ops::dedup_ids(ctx, {values.data(), {count}},
+                                             {{distinct.data(), {count}},
+                                              {offsets.data(), {count + 1}},
+                                              {positions.data(), {count}},
+                                              {inverse.data(), {count}}});
+  distinct.resize(static_cast<std::size_t>(unique));
+  offsets.resize(static_cast<std::size_t>(unique) + 1);
+  if (count == 0) offsets[0] = 0;
+}
+
+ops::IdGroups groups_of(const std::vector<std::int64_t>& distinct,
+                        const std::vector<std::int64_t>& offsets,
+                        const std::vector<std::int32_t>& positions) {
+  return {{distinct.data(), {static_cast<std::int64_t>(distinct.size())}},
+          {offsets.data(), {static_cast<std::int64_t>(offsets.size())}},
+          {positions.data(), {static_cast<std::int64_t>(positions.size())}}};
+}
+
+}  // namespace
+
+ReplicaMode replica_mode_from_name(std::string_view name) {
+  if (name == "exact") return ReplicaMode::kExact;
+  TGR_CHECK(name == "average", "unknown replica mode '", name, "'; use exact or average");
+  return ReplicaMode::kAverage;
+}
+
+std::size_t Route::bytes() const {
+  return sizeof(std::int64_t) *
+             (asked_of.capacity() + asked_by.capacity() + requests.capacity() + rows.capacity() +
+              group_offsets.capacity() + touched.capacity() + replica_counts.capacity() +
+              touched_offsets.capacity() + sending_ids.capacity() + all_rows.capacity()) +
+         sizeof(std::int32_t) * (order.capacity() + group_requests.capacity() +
+                                 touched_positions.capacity() + inverse.capacity()) +
+         sizeof(float) * (gradients.capacity() + arrived.capacity() + own_sums.capacity()) +
+         sending.capacity() + receiving.capacity();
+}
+
+ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
+    : options_(options),
+      sharding_(options.dynamic ? 0 : options.rows, shards, options.placement),
+      shard_(shard) {
+  TGR_CHECK(shard >= 0 && shard < shards, "shard ", shard, " of ", shards);
+  for (const DType wire : {options.row_wire, options.gradient_wire}) {
+    TGR_CHECK(wire == DType::kF32 || wire == DType::kBf16 || wire == DType::kF16,
+              "rows cannot travel as ", name_of(wire), "; use f32, bf16 or f16");
+  }
+  TGR_CHECK(
+      options.gradient_wire != DType::kF16,
+      "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
+  if (options.dynamic) {
+    dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
+                                                             .optimiser = options.optimiser,
+                                                             .seed = options.seed,
+                                                             .scale = options.scale});
+  } else {
+    dense_ =
+        std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser);
+  }
+}
+
+void ShardedTable::initialise(const Context& ctx) {
+  if (dynamic_) return;  // rows are made when they are first asked for
+  auto* weights = reinterpret_cast<float*>(dense_->weight_tensor().data());
+  parallel_ranges(
+      ctx.pool(), dense_->rows(), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row), options_.scale,
+                                    options_.width, weights + row * options_.width);
+        }
+      });
+}
+
+int ShardedTable::owner_of(std::int64_t id) const {
+  if (!dynamic_) return sharding_.shard_of(id);
+  return static_cast<int>(mixed(static_cast<std::uint64_t>(id) ^ 0x9e3779b97f4a7c15u) %
+                          static_cast<std::uint64_t>(sharding_.shards()));
+}
+
+void ShardedTable::own_rows(const Context& ctx, std::vector<std::int64_t>& ids) {
+  const auto count = static_cast<std::int64_t>(ids.size());
+  if (dynamic_) {
+    dynamic_->find_or_add(ctx, {ids.data(), {count}}, {ids.data(), {count}});
+    return;
+  }
+  for (std::int64_t& id : ids) id = sharding_.row_of(id);
+}
+
+void ShardedTable::route(const Context& ctx, const Circles& circles,
+                         View<const std::int64_t, 1> ids, Route& route) {
+  dist::Communicator& group = *circles.group;
+  TGR_CHECK(group.size() == sharding_.shards() && group.rank() == shard_, "rank ", group.rank(),
+            " of ", group.size(), " asks a table whose shard here is ", shard_, " of ",
+            sharding_.shards());
+  const std::int64_t count = ids.shape[0];
+  route.num_ids = count;
+  route.asked_of.assign(static_cast<std::size_t>(group.size()), 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    TGR_CHECK(options_.dynamic || (ids(i) >= 0 && ids(i) < options_.rows), "id ", ids(i),
+              " at position ", i, "; the table has ", options_.rows, " rows");
+    ++route.asked_of[static_cast<std::size_t>(owner_of(ids(i)))];
+  }
+  std::vector<std::int64_t> next(route.asked_of.size(), 0);
+  std::exclusive_scan(route.asked_of.begin(), route.asked_of.end(), next.begin(), std::int64_t{0});
+  route.order.resize(static_cast<std::size_t>(count));
+  route.sending_ids.resize(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(next[static_cast<std::size_t>(owner_of(ids(i)))]++);
+    route.order[at] = static_cast<std::int32_t>(i);
+    route.sending_ids[at] = ids(i);
+  }
+  exchange_counts(group, route.asked_of, route.asked_by);
+  exchange_values(group, route.sending_ids, route.asked_of, route.requests, route.asked_by);
+  own_rows(ctx, route.requests);
+  group_equal(ctx, route.requests, route.rows, route.group_offsets, route.group_requests,
+              route.inverse);
+  join_replicas(ctx, circles, route);
+}
+
+// Every replica learns which rows the others touch.
+void ShardedTable::join_replicas(const Context& ctx, const Circles& circles, Route& route) const {
+  if (circles.num_replicas() == 1 || options_.replicas == ReplicaMode::kAverage) {
+    route.touched = route.rows;
+    route.replica_counts.assign(1, static_cast<std::int64_t>(route.rows.size()));
+    return;
+  }
+  TGR_CHECK(!dynamic_,
+            "exact replicas of a dynamic table: rows are numbered as they arrive, so "
+            "replicas cannot name them to each other; use one group or mode average");
+  dist::Communicator& replicas = *circles.replicas;
+  route.replica_counts = replicas.all_gather_value(static_cast<std::int64_t>(route.rows.size()));
+  route.all_rows.resize(static_cast<std::size_t>(sum_of(route.replica_counts)));
+  replicas.all_gather(route.rows.data(),
+                      {route.all_rows.data(), times(route.replica_counts, sizeof(std::int64_t))});
+  group_equal(ctx, route.all_rows, route.touched, route.touched_offsets, route.touched_positions,
+              route.inverse);
+}
+
+void ShardedTable::pack(const Context& ctx, Route& route) const {
+  const View<const float, 2> weights = own().weights();
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(options_.width) * size_of(options_.row_wire);
+  route.sending.resize(route.requests.size() * row_bytes);
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(route.requests.size()), kPiece,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (auto i = static_cast<std::size_t>(begin);
+                         i < static_cast<std::size_t>(end); ++i) {
+                      to_wire(options_.row_wire, &weights(route.requests[i], 0), options_.width,
+                              route.sending.data() + i * row_bytes);
+                    }
+                  });
+}
+
+template <class T>
+void ShardedTable::exchange(const Context& ctx, const Circles& circles, Route& route, Rows<T> out) {
+  TGR_CHECK(out.rows == route.num_ids && out.cols == options_.width, "rows wanted in [", out.rows,
+            ", ", out.cols, "]; they are [", route.num_ids, ", ", options_.width, "]");
+  const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
+  route.receiving.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
+  circles.group->all_to_all({route.sending.data(), times(route.asked_by, row_bytes)},
+                            {route.receiving.data(), times(route.asked_of, row_bytes)});
+  parallel_ranges(ctx.pool(), route.num_ids, kPiece,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t k = begin; k < end; ++k) {
+                      from_wire(options_.row_wire, route.receiving.data() + k * row_bytes,
+                                options_.width, out.row(route.order[static_cast<std::size_t>(k)]));
+                    }
+                  });
+}
+
+void ShardedTable::plan_refresh(const Context&, const Circles& circles, const Route& route,
+                                std::span<const std::int64_t> changed, Refresh& refresh) const {
+  // The position of a request inside the block of the rank it came from names it to that rank.
+  refresh.give.assign(route.asked_by.size(), 0);
+  refresh.requests.clear();
+  refresh.sending_positions.clear();
+  std::size_t at = 0;
+  for (std::size_t peer = 0; peer < route.asked_by.size(); ++peer) {
+    for (std::int64_t k = 0; k < route.asked_by[peer]; ++k, ++at) {
+      if (!std::binary_search(changed.begin(), changed.end(), route.requests[at])) continue;
+      ++refresh.give[peer];
+      refresh.requests.push_back(static_cast<std::int32_t>(at));
+      refresh.sending_positions.push_back(static_cast<std::int32_t>(k));
+    }
+  }
+  exchange_counts(*circles.group, refresh.give, refresh.take);
+  exchange_values(*circles.group, refresh.sending_positions, refresh.give, refresh.positions,
+                  refresh.take);
+  std::size_t next = 0;
+  std::int64_t block = 0;
+  for (std::size_t peer = 0; peer < refresh.take.size(); ++peer) {
+    for (std::int64_t k = 0; k < refresh.take[peer]; ++k, ++next) {
+      refresh.positions[next] =
+          route.order[static_cast<std::size_t>(block + refresh.positions[next])];
+    }
+    block += route.asked_of[peer];
+  }
+}
+
+template <class T>
+void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
+                                 Route& route, Rows<T> out) {
+  const View<const float, 2> weights = own().weights();
+  const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
+  route.sending.resize(refresh.requests.size() * static_cast<std::size_t>(row_bytes));
+  route.receiving.resize(refresh.positions.size() * static_cast<std::size_t>(row_bytes));
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.requests.size()), kPiece,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      const auto request =
+                          static_cast<std::size_t>(refresh.requests[static_cast<std::size_t>(i)]);
+                      to_wire(options_.row_wire, &weights(route.requests[request], 0),
+                              options_.width, route.sending.data() + i * row_bytes);
+                    }
+                  });
+  circles.group->all_to_all({route.sending.data(), times(refresh.give, row_bytes)},
+                            {route.receiving.data(), times(refresh.take, row_bytes)});
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.positions.size()), kPiece,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      from_wire(options_.row_wire, route.receiving.data() + i * row_bytes,
+                                options_.width,
+                                out.row(refresh.positions[static_cast<std::size_t>(i)]));
+                    }
+                  });
+}
+
+void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, Route& route,
+                                    Rows<const float> gradient) {
+  TGR_CHECK(gradient.rows == route.num_ids && gradient.cols == options_.width, "gradients are [",
+            gradient.rows, ", ", gradient.cols, "]; wanted [", route.num_ids, ", ", options_.width,
+            "]");
+  const std::int64_t width = options_.width;
+  const DType wire = options_.gradient_wire;
+  const auto row_bytes = width * static_cast<std::int64_t>(size_of(wire));
+  route.sending.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
+  parallel_ranges(ctx.pool(), route.num_ids, kPiece,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t k = begin; k < end; ++k) {
+                      to_wire(wire, gradient.row(route.order[static_cast<std::size_t>(k)]), width,
+                              route.sending.data() + k * row_bytes);
+                    }
+                  });
+  const auto requests = static_cast<std::int64_t>(route.requests.size());
+  route.receiving.resize(static_cast<std::size_t>(requests * row_bytes));
+  circles.group->all_to_all({route.sending.data(), times(route.asked_of, row_bytes)},
+                            {route.receiving.data(), times(route.asked_by, row_bytes)});
+  route.arrived.resize(static_cast<std::size_t>(requests * width));
+  parallel_ranges(ctx.pool(), requests, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      from_wire(wire, route.receiving.data() + i * row_bytes, width,
+                route.arrived.data() + i * width);
+    }
+  });
+  const auto own_count = static_cast<std::int64_t>(route.rows.size());
+  const bool joined = circles.num_replicas() > 1 && options_.replicas == ReplicaMode::kExact;
+  std::vector<float>& sums = joined ? route.own_sums : route.gradients;
+  sums.resize(static_cast<std::size_t>(own_count * width));
+  ops::sum_duplicate_rows<float>(ctx,
+                                 Rows<const float>(route.arrived.data(), requests, width, width),
+                                 groups_of(route.rows, route.group_offsets, route.group_requests),
+                                 Rows<float>(sums.data(), own_count, width, width));
+  if (!joined) return;
+
+  // Replicas exchange sums of rows already deduplicated, and add them in the order of groups.
+  const std::int64_t all = sum_of(route.replica_counts);
+  route.sending.resize(static_cast<std::size_t>(own_count * row_bytes));
+  route.receiving.resize(static_cast<std::size_t>(all * row_bytes));
+  route.arrived.resize(static_cast<std::size_t>(all * width));
+  for (std::int64_t i = 0; i < own_count; ++i) {
+    to_wire(wire, route.own_sums.data() + i * width, width, route.sending.data() + i * row_bytes);
+  }
+  circles.replicas->all_gather(route.sending.data(),
+                               {route.receiving.data(), times(route.replica_counts, row_bytes)});
+  for (std::int64_t i = 0; i < all; ++i) {
+    from_wire(wire, route.receiving.data() + i * row_bytes, width,
+              route.arrived.data() + i * width);
+  }
+  const auto touched = static_cast<std::int64_t>(route.touched.size());
+  route.gradients.resize(static_cast<std::size_t>(touched * width));
+  ops::sum_duplicate_rows<float>(
+      ctx, Rows<const float>(route.arrived.data(), all, width, width),
+      groups_of(route.touched, route.touched_offsets, route.touched_positions),
+      Rows<float>(route.gradients.data(), touched, width, width));
+}
+
+void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,
+                          const ops::StepScale* scale, int num_replicas) {
+  const auto count = static_cast<std::int64_t>(route.touched.size());
+  AdamWSettings own_settings = settings;
+  if (options_.replicas == ReplicaMode::kAverage &&
+      options_.optimiser == SparseOptimiser::kAdaGrad && num_replicas > 1) {
+    // rate / sqrt(v / M + eps) = rate sqrt(M) / sqrt(v + M eps): a replica sees gradients whose
+    // squares are M times as large as those of the mean over all.
+    const double m = num_replicas;
+    own_settings.rate *= std::sqrt(m);
+    own_settings.decay /= std::sqrt(m);
+    own_settings.epsilon *= m;
+  }
+  own().update(ctx, {route.touched.data(), {count}},
+               Rows<const float>(route.gradients.data(), count, options_.width, options_.width),
+               own_settings, scale);
+}
+
+void ShardedTable::average(const Context& ctx, const Circles& circles) {
+  if (circles.num_replicas() == 1) return;
+  TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
+  const auto share = 1.0f / static_cast<float>(circles.num_replicas());
+  for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
+    auto* values = reinterpret_cast<float*>(tensor->data());
+    circles.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
+    parallel_ranges(ctx.pool(), tensor->size(), 1 << 15,
+                    [&](std::int64_t begin, std::int64_t end, int) {
+                      for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
+                    });
+  }
+}
+
+void ShardedTable::gather_whole(const Circles& circles, const Tensor& part, int root,
+                                Tensor& whole) const {
+  TGR_CHECK(!dynamic_, "a dynamic table has no whole of a fixed size");
+  dist::Communicator& group = *circles.group;
+  const std::int64_t width = part.shape().size() == 2 ? part.shape()[1] : 1;
+  const auto row_bytes = width * static_cast<std::int64_t>(sizeof(float));
+  const bool receives = root < 0 || root == group.rank();
+  TGR_CHECK(!receives || whole.size() == sharding_.rows() * width, "a whole of ", whole.size(),
+            " elements for ", sharding_.rows(), " rows of ", width);
+  std::vector<std::int64_t> in;
+  for (int peer = 0; peer < group.size(); ++peer) {
+    in.push_back(receives ? sharding_.rows_of(peer) * row_bytes : 0);
+  }
+  std::vector<std::byte> received(static_cast<std::size_t>(sum_of(in)));
+  if (root < 0) {
+    group.all_gather(part.data(), {received.data(), in});
+  } else {
+    std::vector<std::int64_t> out(in.size(), 0);
+    out[static_cast<std::size_t>(root)] = static_cast<std::int64_t>(part.bytes());
+    group.all_to_all({part.data(), out}, {received.data(), in});
+  }
+  if (!receives) return;
+  const std::byte* next = received.data();
+  for (int shard = 0; shard < group.size(); ++shard) {
+    for (std::int64_t row = 0; row < sharding_.rows_of(shard); ++row, next += row_bytes) {
+      std::memcpy(whole.data() + sharding_.id_of(shard, row) * row_bytes, next,
+                  static_cast<std::size_t>(row_bytes));
+    }
+  }
+}
+
+void ShardedTable::take_part(const Tensor& whole, Tensor& part) const {
+  const std::int64_t width = part.shape().size() == 2 ? part.shape()[1] : 1;
+  const auto row_bytes = width * static_cast<std::int64_t>(sizeof(float));
+  TGR_CHECK(whole.size() == sharding_.rows() * width, "a whole of ", whole.size(), " elements for ",
+            sharding_.rows(), " rows of ", width);
+  for (std::int64_t row = 0; row < sharding_.rows_of(shard_); ++row) {
+    std::memcpy(part.data() + row * row_bytes,
+                whole.data() + sharding_.id_of(shard_, row) * row_bytes,
+                static_cast<std::size_t>(row_bytes));
+  }
+}
+
+template void ShardedTable::exchange<float>(const Context&, const Circles&, Route&, Rows<float>);
+template void ShardedTable::exchange<bf16>(const Context&, const Circles&, Route&, Rows<bf16>);
+template void ShardedTable::fetch_changed<float>(const Context&, const Circles&, const Refresh&,
+                                                 Route&, Rows<float>);
+template void ShardedTable::fetch_changed<bf16>(const Context&, const Circles&, const Refresh&,
+                                                Route&, Rows<bf16>);
+
+}  // namespace turbogr::embedding

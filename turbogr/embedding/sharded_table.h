@@ -1,0 +1,121 @@
+// A table whose rows are spread over the ranks of a group; groups may be replicas of each other.
+// The distinct ids of a step travel to their owners, rows come back, gradients return and are
+// summed there in rank order, and each owner updates its own rows: the same result as one table on
+// one rank, up to the order of sums.
+//
+//   table.route(ctx, circles, ids, route);           // ids: distinct
+//   table.fetch<float>(ctx, circles, route, rows);   // rows(i) is the row of ids(i)
+//   ...
+//   table.return_gradients(ctx, circles, route, gradient);
+//   table.update(ctx, route, settings);
+//
+// Every call but update is collective over the group. Calls that may run at the same time are given
+// circles of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/dtype.h"
+#include "turbogr/core/view.h"
+#include "turbogr/dist/communicator.h"
+#include "turbogr/embedding/dynamic_rows.h"
+#include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/route.h"
+#include "turbogr/embedding/sharding.h"
+
+namespace turbogr::embedding {
+
+// `group` shares the shards; `replicas` hold the same shard in other groups (null or of one: none).
+struct Circles {
+  dist::Communicator* group = nullptr;
+  dist::Communicator* replicas = nullptr;
+
+  int num_replicas() const { return replicas == nullptr ? 1 : replicas->size(); }
+};
+
+// Exact: gradients of all groups meet before the update. Average: each group goes its own way and
+// weights are averaged now and then.
+enum class ReplicaMode : std::uint8_t { kExact, kAverage };
+ReplicaMode replica_mode_from_name(std::string_view name);  // exact or average
+
+struct ShardedOptions {
+  std::int64_t rows = 0;  // of the whole table; not used when dynamic
+  std::int64_t width = 64;
+  SparseOptimiser optimiser = SparseOptimiser::kAdamW;
+  Placement placement = Placement::kRoundRobin;
+  ReplicaMode replicas = ReplicaMode::kExact;
+  bool dynamic = false;               // ids of any size; rows appear when they are first asked for
+  DType row_wire = DType::kF32;       // f32, bf16 or f16: rows on their way
+  DType gradient_wire = DType::kF32;  // f32 or bf16: gradients on theirs
+  std::uint64_t seed = 1;
+  double scale = 0.02;
+};
+
+class ShardedTable {
+ public:
+  // Shard `shard` of `shards`.
+  ShardedTable(const ShardedOptions& options, int shard, int shards);
+  void initialise(const Context& ctx);
+
+  const ShardedOptions& options() const { return options_; }
+  const Sharding& sharding() const { return sharding_; }
+  std::size_t bytes() const { return own().bytes(); }
+
+  void route(const Context& ctx, const Circles& circles, View<const std::int64_t, 1> ids,
+             Route& route);
+
+  // out(i) = row of ids(i). `pack` reads the table and may be called earlier than `exchange`.
+  template <class T>
+  void fetch(const Context& ctx, const Circles& circles, Route& route, Rows<T> out) {
+    pack(ctx, route);
+    exchange<T>(ctx, circles, route, out);
+  }
+  void pack(const Context& ctx, Route& route) const;
+  template <class T>
+  void exchange(const Context& ctx, const Circles& circles, Route& route, Rows<T> out);
+
+  // Which rows of `route` a step that touched `changed` (ascending own rows) will have changed.
+  void plan_refresh(const Context& ctx, const Circles& circles, const Route& route,
+                    std::span<const std::int64_t> changed, Refresh& refresh) const;
+  // Overwrites those rows of out with what they are now.
+  template <class T>
+  void fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
+                     Route& route, Rows<T> out);
+
+  // Sums `gradient` [num_ids, D] of all ranks (exact: of all groups) into route.gradients.
+  void return_gradients(const Context& ctx, const Circles& circles, Route& route,
+                        Rows<const float> gradient);
+  // Applies route.gradients to route.touched, as ItemTable::update does. `num_replicas` corrects
+  // AdaGrad in average mode.
+  void update(const Context& ctx, const Route& route, const AdamWSettings& settings,
+              const ops::StepScale* scale = nullptr, int num_replicas = 1);
+  // Average mode: weights and optimiser state become their means over the replicas.
+  void average(const Context& ctx, const Circles& circles);
+
+  // The whole table, or part of its optimiser's state, from the group's shards: into [rows, width]
+  // (or [rows]) of rank `root` of the group, or of every rank (-1). And back, from a whole one that
+  // every rank has. Not for dynamic tables.
+  void gather_whole(const Circles& circles, const Tensor& part, int root, Tensor& whole) const;
+  void take_part(const Tensor& whole, Tensor& part) const;
+
+  ItemTable& own() { return dynamic_ ? dynamic_->table() : *dense_; }
+  const ItemTable& own() const { return dynamic_ ? dynamic_->table() : *dense_; }
+  DynamicTable* dynamic() { return dynamic_.get(); }
+
+ private:
+  int owner_of(std::int64_t id) const;
+  void own_rows(const Context& ctx, std::vector<std::int64_t>& ids);
+  void join_replicas(const Context& ctx, const Circles& circles, Route& route) const;
+
+  ShardedOptions options_;
+  Sharding sharding_;
+  int shard_;
+  std::unique_ptr<ItemTable> dense_;
+  std::unique_ptr<DynamicTable> dynamic_;
+};
+
+}  // namespace turbogr::embedding

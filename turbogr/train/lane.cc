@@ -1,0 +1,57 @@
+#include "turbogr/train/lane.h"
+
+#include <utility>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::train {
+
+Lane::Lane() : thread_([this] { run(); }) {}
+
+Lane::~Lane() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !work_; });
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Lane::start(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    TGR_ASSERT(!work_ && work);
+    work_ = std::move(work);
+  }
+  changed_.notify_all();
+}
+
+void Lane::join() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !work_; });
+  if (const std::exception_ptr error = std::exchange(error_, nullptr)) {
+    std::rethrow_exception(error);
+  }
+}
+
+void Lane::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || work_; });
+    if (stopping_) return;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      work_();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = error;
+    work_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace turbogr::train

@@ -1,0 +1,493 @@
+#include "turbogr/train/rank_pipeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/trace.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/update.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+using model::first_rows;
+
+// Rows of a trace.
+constexpr int kComputeLane = 0;
+constexpr int kAheadLane = 1;
+
+// A trace event, and its length added to `seconds`, when there is a place for it.
+class StageScope {
+ public:
+  StageScope(Trace* trace, const char* name, int lane, double* seconds)
+      : scope_(trace, name, lane), seconds_(seconds), begin_ns_(Trace::now_ns()) {}
+  ~StageScope() {
+    if (seconds_ != nullptr) {
+      *seconds_ += static_cast<double>(Trace::now_ns() - begin_ns_) * 1e-9;
+    }
+  }
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
+
+ private:
+  TraceScope scope_;
+  double* seconds_;
+  std::int64_t begin_ns_;
+};
+
+std::size_t flights_of(StepSchedule schedule) {
+  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kSemiAsync ? 3 : 2;
+}
+
+embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::int64_t num_items,
+                                        const PipelineOptions& options) {
+  return {.rows = num_items,
+          .width = trainer.model.width,
+          .optimiser = trainer.table_optimiser,
+          .placement = options.placement,
+          .replicas = options.replicas,
+          .row_wire = options.row_wire,
+          .gradient_wire = options.gradient_wire,
+          .seed = trainer.seed,
+          .scale = trainer.table_scale};
+}
+
+}  // namespace
+
+StepSchedule step_schedule_from_name(std::string_view name) {
+  if (name == "serial") return StepSchedule::kSerial;
+  if (name == "overlap") return StepSchedule::kOverlap;
+  if (name == "exact_prefetch") return StepSchedule::kExactPrefetch;
+  TGR_CHECK(name == "semi_async", "unknown schedule '", name,
+            "'; use serial, overlap, exact_prefetch or semi_async");
+  return StepSchedule::kSemiAsync;
+}
+
+template <class T>
+RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
+                              RetrievalTrainer<T>& trainer, const PipelineOptions& options)
+    : options_(options),
+      world_(world),
+      trainer_(trainer),
+      ahead_{world.split(0, world.rank(), "ranks (ahead)"),
+             dist::make_sparse_groups(world, options.topology)},
+      behind_{world.split(0, world.rank(), "ranks"),
+              dist::make_sparse_groups(world, options.topology)},
+      dense_ranks_(world.split(0, world.rank(), "dense gradients")),
+      table_(table_options(trainer.options(), trainer.num_items(), options),
+             ahead_.groups.group->rank(), ahead_.groups.group->size()),
+      lane_ctx_({.threads = 1, .simd = ctx.simd(), .trace = ctx.trace()}) {
+  TGR_CHECK(ctx.device() == Device::kCpu,
+            "several ranks with train.device = \"cuda\": this version sums over ranks in host "
+            "memory; use train.device = \"cpu\", or one rank");
+  TGR_CHECK(options.delay == 0 || options.delay == 1, "a delay of ", options.delay,
+            " steps; use 0 or 1");
+  if (options_.schedule == StepSchedule::kSemiAsync && options_.delay == 0) {
+    options_.schedule = StepSchedule::kOverlap;
+  }
+  TGR_CHECK(options_.replicas == embedding::ReplicaMode::kExact || options_.average_every >= 1,
+            "replicas averaged every ", options_.average_every, " steps; use at least 1");
+  TGR_CHECK(options_.replicas == embedding::ReplicaMode::kExact ||
+                options_.schedule == StepSchedule::kSerial ||
+                options_.schedule == StepSchedule::kOverlap,
+            "averaged replicas change every row now and then, which rows fetched ahead would miss; "
+            "use dist.replicas = \"exact\", or train.schedule = \"serial\" or \"overlap\"");
+  const std::size_t flights = flights_of(options_.schedule);
+  if (ctx.trace() != nullptr) {
+    ctx.trace()->name_lane(kComputeLane, "this step");
+    ctx.trace()->name_lane(kAheadLane, "next step");
+  }
+  for (std::size_t i = 0; i < flights; ++i) {
+    slots_.push_back(std::unique_ptr<Flight>(
+        new Flight{StepSlot<T>(ctx, trainer.options(), trainer.num_items())}));
+  }
+  if (flights > 1) lane_ = std::make_unique<Lane>();
+
+  // Gradients are final layer by layer, the last one first; what is left comes at the end.
+  auto& parameters = trainer.model().parameters();
+  std::vector<GradientBlock> blocks;
+  std::vector<bool> taken(static_cast<std::size_t>(parameters.size()), false);
+  const auto add = [&](int index) {
+    Tensor& gradient = parameters.gradient(index);
+    blocks.push_back({reinterpret_cast<float*>(gradient.data()), gradient.size()});
+    taken[static_cast<std::size_t>(index)] = true;
+  };
+  blocks_by_layers_.push_back(0);
+  for (std::int64_t layer = trainer.options().model.layers; layer-- > 0;) {
+    const auto range = trainer.model().layer_parameters(layer);
+    for (int index = range.first; index < range.last; ++index) add(index);
+    blocks_by_layers_.push_back(std::ssize(blocks));
+  }
+  for (int index = 0; index < parameters.size(); ++index) {
+    if (!taken[static_cast<std::size_t>(index)]) add(index);
+  }
+  reducer_ =
+      std::make_unique<DenseReducer>(*dense_ranks_, std::move(blocks), options_.bucket_bytes);
+}
+
+template <class T>
+RankPipeline<T>::~RankPipeline() = default;
+
+template <class T>
+void RankPipeline<T>::initialise(const Context& ctx) {
+  trainer_.initialise(ctx);
+  table_.initialise(ctx);
+}
+
+template <class T>
+std::int64_t RankPipeline<T>::queue_length() const {
+  return std::ssize(slots_);
+}
+
+// An exception here must free the other ranks, and this rank's own lane, before the stack unwinds.
+template <class T>
+template <class Work>
+void RankPipeline<T>::guarded(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    world_.abort(error.what());
+    throw;
+  }
+}
+
+template <class T>
+int RankPipeline<T>::lane_of(const Context& ctx) const {
+  return &ctx == &lane_ctx_ ? kAheadLane : kComputeLane;
+}
+
+// The lane's time costs nobody anything.
+template <class T>
+double* RankPipeline<T>::time_of(const Context& ctx, double StageTimes::*which) {
+  return &ctx == &lane_ctx_ ? nullptr : &(times_.*which);
+}
+
+template <class T>
+bool RankPipeline<T>::late_updates() const {
+  return options_.schedule == StepSchedule::kSemiAsync && trainer_.steps_done() >= options_.warmup;
+}
+
+template <class T>
+typename RankPipeline<T>::Flight& RankPipeline<T>::free_flight() {
+  for (const std::unique_ptr<Flight>& each : slots_) {
+    if (std::find(flights_.begin(), flights_.end(), each.get()) == flights_.end()) return *each;
+  }
+  detail::throw_error("a step was submitted while ", flights_.size(),
+                      " are on their way; finish one first");
+}
+
+template <class T>
+void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches, bool stop) {
+  TGR_CHECK(!batches.empty() &&
+                static_cast<std::int64_t>(batches.size()) <= trainer_.options().accumulate,
+            "a step of ", batches.size(), " batches; planned for 1 to ",
+            trainer_.options().accumulate);
+  Flight& flight = free_flight();
+  flight.parts = batches.size();
+  flight.batches.resize(std::max(flight.batches.size(), batches.size()));
+  flight.tokens = 0;
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    const std::int64_t tokens = batches[b].num_tokens();
+    TGR_CHECK(tokens <= trainer_.options().memory.capacity, "a batch of ", tokens, " tokens where ",
+              trainer_.options().memory.capacity,
+              " were planned for; raise train.tokens or lower train.batch");
+    flight.batches[b] = batches[b];
+    flight.tokens += tokens;
+  }
+  flight.step = trainer_.steps_done();
+  flight.stop = stop;
+  flight.row_squares = 0;
+  flight.done = false;
+  flights_.push_back(&flight);
+  guarded([&] {
+    if (options_.schedule == StepSchedule::kSerial) {
+      prepare(ctx, behind_, flight);
+      fetch(ctx, behind_, flight);
+      whole_step(ctx, flight);
+    } else if (held_ == nullptr) {
+      prepare(ctx, behind_, flight);
+      fetch(ctx, behind_, flight);
+      held_ = &flight;
+    } else {
+      advance(ctx, &flight);
+    }
+  });
+  trainer_.set_steps_done(flight.step + 1);
+}
+
+template <class T>
+StepResult RankPipeline<T>::finish(const Context& ctx) {
+  TGR_CHECK(!flights_.empty(), "no step was submitted; there is nothing to finish");
+  if (!flights_.front()->done) guarded([&] { drain(ctx); });
+  const StepResult result = flights_.front()->result;
+  flights_.pop_front();
+  return result;
+}
+
+template <class T>
+void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flight) {
+  const std::span<const Batch> batches(flight.batches.data(), flight.parts);
+  {
+    const StageScope scope(ctx.trace(), "draw negatives", lane_of(ctx),
+                           time_of(ctx, &StageTimes::compute));
+    trainer_.draw(ctx, batches, flight.step, flight.slot);
+  }
+  const StageScope scope(ctx.trace(), "exchange ids", lane_of(ctx),
+                         time_of(ctx, &StageTimes::sparse_communication));
+  std::vector<std::int64_t> sums = {flight.tokens, flight.stop ? 1 : 0};
+  ends.world->all_reduce(sums, dist::Reduce::kSum);
+  flight.all_tokens = sums[0];
+  flight.stop = sums[1] > 0;
+  std::vector<std::int64_t> group = {flight.tokens};
+  if (options_.replicas == embedding::ReplicaMode::kAverage) {
+    ends.groups.group->all_reduce(group, dist::Reduce::kSum);
+  }
+  flight.group_tokens = group[0];
+  TGR_CHECK(flight.all_tokens > 0, "a step without tokens on any rank");
+  table_.route(ctx, ends.circles(), flight.slot.touched.ids(), flight.route);
+}
+
+template <class T>
+void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight) {
+  const StageScope scope(ctx.trace(), "fetch rows", lane_of(ctx),
+                         time_of(ctx, &StageTimes::sparse_communication));
+  table_.template fetch<T>(ctx, ends.circles(), flight.route,
+                           first_rows<T>(flight.slot.compact, flight.route.num_ids));
+}
+
+// Gradients of this rank's share, dense ones summed over ranks while they come.
+template <class T>
+void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
+  const StageScope scope(ctx.trace(), "forward and backward", kComputeLane, &times_.compute);
+  stop_asked_ = stop_asked_ || flight.stop;
+  trainer_.compute(ctx, {flight.batches.data(), flight.parts}, flight.step,
+                   1.0 / static_cast<double>(flight.all_tokens), flight.slot,
+                   [&](std::int64_t layers) {
+                     if (options_.schedule == StepSchedule::kSerial) return;
+                     reducer_->ready(blocks_by_layers_[static_cast<std::size_t>(layers)]);
+                   });
+}
+
+template <class T>
+void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
+  {
+    const StageScope scope(ctx.trace(), "wait for dense gradients", kComputeLane,
+                           &times_.dense_communication);
+    reducer_->finish();
+    std::vector<double> sums = {0};
+    for (std::size_t part = 0; part < flight.parts; ++part) {
+      sums[0] += trainer_.loss_sums()(static_cast<std::int64_t>(part));
+    }
+    behind_.world->all_reduce(sums, dist::Reduce::kSum);
+    flight.loss = sums[0] / static_cast<double>(flight.all_tokens);
+  }
+  const StageScope scope(ctx.trace(), "update dense weights", kComputeLane, &times_.compute);
+  ops::squared_sum(ctx, trainer_.slices(), &flight.dense_squares);
+  const double squares = flight.dense_squares + flight.row_squares;
+  const double norm = std::sqrt(squares);
+  const double clip = trainer_.options().clip;
+  flight.scale = {.scale = clip > 0 && norm > clip ? clip / norm : 1.0,
+                  .finite = std::isfinite(flight.loss) && std::isfinite(squares) ? 1.0 : 0.0,
+                  .norm = norm,
+                  .loss = flight.loss};
+  flight.result.rate = trainer_.update_dense(ctx, flight.step, &flight.scale);
+}
+
+// Row gradients, summed at their owners, and the square of their norm, known to all.
+template <class T>
+void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight) {
+  const StageScope scope(ctx.trace(), "return row gradients", lane_of(ctx),
+                         time_of(ctx, &StageTimes::sparse_communication));
+  const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
+  if (options_.replicas == embedding::ReplicaMode::kAverage && flight.group_tokens > 0) {
+    // A group that goes its own way divides by its own tokens.
+    const auto factor = static_cast<float>(static_cast<double>(flight.all_tokens) /
+                                           static_cast<double>(flight.group_tokens));
+    for (std::int64_t i = 0; i < gradient.rows * gradient.cols; ++i) gradient.data[i] *= factor;
+  }
+  table_.return_gradients(ctx, ends.circles(), flight.route, gradient);
+  std::vector<double> squares = {0};
+  const auto& sums = flight.route.gradients;
+  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, std::ssize(sums)));
+  ops::squared_sum(ctx, {sums.data(), {std::ssize(sums)}}, squares.data());
+  ends.groups.group->all_reduce(squares, dist::Reduce::kSum);
+  if (options_.replicas == embedding::ReplicaMode::kAverage) {
+    // One number for all, or ranks would clip differently: the mean over the groups.
+    ends.groups.replicas->all_reduce(squares, dist::Reduce::kSum);
+    squares[0] /= ends.groups.replicas->size();
+  }
+  flight.row_squares = squares[0];
+}
+
+template <class T>
+void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
+  const StageScope scope(ctx.trace(), "update rows", lane_of(ctx),
+                         time_of(ctx, &StageTimes::compute));
+  if (!std::isfinite(flight.row_squares)) flight.scale.finite = 0;
+  table_.update(ctx, flight.route, trainer_.table_settings(flight.step), &flight.scale,
+                behind_.circles().num_replicas());
+  if (options_.replicas == embedding::ReplicaMode::kAverage &&
+      (flight.step + 1) % options_.average_every == 0) {
+    table_.average(ctx, behind_.circles());
+  }
+  flight.result.step = flight.step + 1;
+  flight.result.tokens = flight.all_tokens;
+  flight.result.predicting = flight.all_tokens;
+  flight.result.loss = flight.loss;
+  flight.result.gradient_norm = std::sqrt(flight.dense_squares + flight.row_squares);
+  flight.result.finite = flight.scale.finite != 0;
+  if (!flight.result.finite) flight.result.rate = 0;
+  flight.done = true;
+}
+
+template <class T>
+void RankPipeline<T>::whole_step(const Context& ctx, Flight& flight) {
+  compute(ctx, flight);
+  return_rows(ctx, behind_, flight);
+  update_dense(ctx, flight);
+  update_rows(ctx, flight);
+}
+
+// Computes the step whose rows are here while the lane prepares `next`.
+template <class T>
+void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
+  Flight& current = *std::exchange(held_, nullptr);
+  Flight* const late = std::exchange(late_, nullptr);
+  const bool fetches = options_.schedule == StepSchedule::kExactPrefetch || late_updates();
+  lane_->start([this, next, late, fetches, &current] {
+    if (late != nullptr) {
+      // Clipping has had them returned before the dense update.
+      if (trainer_.options().clip == 0) return_rows(lane_ctx_, ahead_, *late);
+      update_rows(lane_ctx_, *late);
+    }
+    prepare(lane_ctx_, ahead_, *next);
+    if (!fetches) return;
+    fetch(lane_ctx_, ahead_, *next);
+    if (options_.schedule == StepSchedule::kExactPrefetch) {
+      table_.plan_refresh(lane_ctx_, ahead_.circles(), next->route, current.route.touched,
+                          next->refresh);
+    }
+  });
+  compute(ctx, current);
+  if (late_updates()) {
+    if (trainer_.options().clip > 0) return_rows(ctx, behind_, current);
+    update_dense(ctx, current);
+    const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
+                           &times_.sparse_communication);
+    lane_->join();
+    late_ = &current;
+  } else {
+    return_rows(ctx, behind_, current);
+    update_dense(ctx, current);
+    {
+      const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
+                             &times_.sparse_communication);
+      lane_->join();  // what it fetches is read before the update
+    }
+    update_rows(ctx, current);
+    if (options_.schedule == StepSchedule::kExactPrefetch) {
+      const StageScope scope(ctx.trace(), "fetch changed rows", kComputeLane,
+                             &times_.sparse_communication);
+      table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route,
+                                       first_rows<T>(next->slot.compact, next->route.num_ids));
+    } else {
+      fetch(ctx, behind_, *next);
+    }
+  }
+  held_ = next;
+}
+
+// Ends all that is under way.
+template <class T>
+void RankPipeline<T>::drain(const Context& ctx) {
+  if (late_ != nullptr) {
+    Flight& late = *std::exchange(late_, nullptr);
+    if (trainer_.options().clip == 0) return_rows(ctx, behind_, late);
+    update_rows(ctx, late);
+  }
+  if (held_ != nullptr) whole_step(ctx, *std::exchange(held_, nullptr));
+}
+
+template <class T>
+void RankPipeline<T>::assemble(bool everywhere) {
+  TGR_CHECK(pending() == 0, pending(), " steps are on their way; finish them first");
+  const bool here = everywhere || world_.rank() == 0;
+  embedding::ItemTable& own = table_.own();
+  embedding::ItemTable whole(here ? trainer_.num_items() : 0, table_.options().width,
+                             table_.options().optimiser);
+  // Groups are replicas: that of rank 0, who is its first, is enough for a checkpoint.
+  const int first_group = options_.topology.group_of[0];
+  const int own_group = options_.topology.group_of[static_cast<std::size_t>(world_.rank())];
+  if (everywhere || own_group == first_group) {
+    const int root = everywhere ? -1 : 0;
+    table_.gather_whole(behind_.circles(), own.weight_tensor(), root, whole.weight_tensor());
+    if (!everywhere && own.first_moment().size() > 0) {
+      table_.gather_whole(behind_.circles(), own.first_moment(), root, whole.first_moment());
+    }
+    if (!everywhere && own.second_moment().size() > 0) {
+      table_.gather_whole(behind_.circles(), own.second_moment(), root, whole.second_moment());
+    }
+  }
+  trainer_.table() = std::move(whole);
+}
+
+template <class T>
+void RankPipeline<T>::dismiss() {
+  trainer_.table() = embedding::ItemTable(0, table_.options().width, table_.options().optimiser);
+}
+
+template <class T>
+void RankPipeline<T>::take_whole() {
+  embedding::ItemTable& whole = trainer_.table();
+  embedding::ItemTable& own = table_.own();
+  table_.take_part(whole.weight_tensor(), own.weight_tensor());
+  if (own.first_moment().size() > 0) {
+    table_.take_part(whole.first_moment(), own.first_moment());
+  }
+  if (own.second_moment().size() > 0) {
+    table_.take_part(whole.second_moment(), own.second_moment());
+  }
+}
+
+template <class T>
+std::size_t RankPipeline<T>::bytes() const {
+  std::size_t total = table_.bytes() + reducer_->bytes();
+  for (const std::unique_ptr<Flight>& each : slots_) total += each->slot.bytes();
+  return total;
+}
+
+template <class T>
+PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num_items,
+                               std::int64_t dense_weights, const PipelineOptions& options) {
+  const embedding::Sharding sharding(num_items, options.topology.group_size, options.placement);
+  const auto rows = static_cast<std::size_t>(sharding.rows_of(0));
+  const auto width = static_cast<std::size_t>(trainer.model.width);
+  PipelineMemory memory;
+  const std::size_t row = width * sizeof(float);
+  switch (trainer.table_optimiser) {
+    case embedding::SparseOptimiser::kAdamW:
+      memory.table = 3 * rows * row;
+      break;
+    case embedding::SparseOptimiser::kAdaGrad:
+      memory.table = rows * (row + sizeof(float));
+      break;
+    case embedding::SparseOptimiser::kSgd:
+      memory.table = rows * row;
+      break;
+  }
+  memory.slots = flights_of(options.schedule) * StepSlot<T>::bytes_of(trainer, num_items);
+  memory.buckets = static_cast<std::size_t>(dense_weights) * sizeof(float);
+  return memory;
+}
+
+template PipelineMemory pipeline_memory<float>(const RetrievalOptions&, std::int64_t, std::int64_t,
+                                               const PipelineOptions&);
+template PipelineMemory pipeline_memory<bf16>(const RetrievalOptions&, std::int64_t, std::int64_t,
+                                              const PipelineOptions&);
+template class RankPipeline<float>;
+template class RankPipeline<bf16>;
+
+}  // namespace turbogr::train
