@@ -210,6 +210,8 @@ void run_recommend(const RecommendOptions& options) {
   const int ways = static_cast<int>(!options.user.empty()) +
                    static_cast<int>(!options.users.empty()) +
                    static_cast<int>(!options.history.empty()) + static_cast<int>(options.all);
+  TGR_CHECK(ways <= 1, "recommend for whom? ", ways,
+            " ways were named; give one of --user ID, --users FILE, --all and --history FILE");
   TGR_CHECK(ways == 1,
             "recommend for whom? Give one of --user ID, --users FILE, --all and --history FILE");
   TGR_CHECK(options.k >= 1, "k is ", options.k, "; give at least 1");

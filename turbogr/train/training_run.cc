@@ -215,6 +215,12 @@ class TrainingRun {
 
   void print_plan() const {
     const auto& parameters = trainer_->model().parameters();
+    if (config_.optim.warmup >= total_steps_ && config_.optim.warmup > 0) {
+      log::warn(
+          "optim.warmup = {} and the run has {} steps: the learning rate never gets up to "
+          "optim.lr; lower optim.warmup or train for longer",
+          config_.optim.warmup, total_steps_);
+    }
     fmt::print("data     {}: {} users, {} items, {} events\n", config_.data.store,
                grouped_text(store_.num_users()), grouped_text(store_.num_items()),
                grouped_text(store_.num_events()));
