@@ -16,7 +16,7 @@ TYPED_TEST_SUITE(HstuAttentionBeforeSilu, Formats);
 TYPED_TEST(HstuAttentionBeforeSilu, GivesTheGradientsOfTheRowsBefore) {
   using T = TypeParam;
   const AttentionInputs<T> in = attention_inputs<T>({.lengths = {7, 0, 3}, .heads = 2});
-  const Context ctx({});
+  const Context ctx(ContextOptions{});
   const ops::AttentionShape shape = attention_shape(ctx, in);
   ctx.workspace().reserve(ops::hstu_attention_backward_workspace_bytes<T>(shape));
   const ops::AttentionProblem<T> p = in.problem();
