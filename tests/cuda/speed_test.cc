@@ -109,6 +109,7 @@ TEST(CudaSpeed, DISABLED_Rows) {
            [&] { silu_backward<bf16>(ctx, rest, drest, drest); });
   }
   PackedWeight<bf16> packed(ctx, kD, kD);
+  packed.pack(ctx, {x.view<bf16, 2>().data, {kD, kD}});
   report(ctx, "gradient of a bias", kPass, [&] {
     linear_backward<bf16>(ctx, view(x), packed, view(dy), {}, {.db = dbias.view<float, 1>()});
   });
@@ -234,6 +235,14 @@ TEST(CudaSpeed, DISABLED_Softmax) {
   in.shared_negatives = shared.view<std::int32_t, 1>();
   report(ctx, "softmax, 8192 shared", 0, forward, 5);
   report(ctx, "its backward", 0, backward, 5);
+  report(
+      ctx, "both at once", 0,
+      [&] {
+        sampled_softmax_with_gradients<bf16>(ctx, in, {}, std::as_const(dloss).view<float, 1>(),
+                                             {loss.view<float, 1>(), lse.view<float, 1>()},
+                                             dquery.view<bf16, 2>(), ditems.view<float, 2>());
+      },
+      5);
   in.shared_negatives = {};
   in.negatives = {own.view<std::int32_t, 1>().data, {kN, kOwn}};
   report(ctx, "softmax, 128 own negatives", 2.0 * kN * (kOwn + 2) * kD, forward, 5);
