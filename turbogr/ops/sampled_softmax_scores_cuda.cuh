@@ -27,12 +27,6 @@ struct CandidateSet {
 __device__ inline float exponential(float x) { return __expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
-// Eight values of scratch.
-__device__ inline cuda::Eight<float> load_scratch(const float* p) { return cuda::load_vector(p); }
-__device__ inline cuda::Eight<double> load_scratch(const double* p) {
-  return cuda::load8<false>(p, cuda::kColumns);
-}
-
 // What a thread knows of a running sum of exponentials.
 template <class A>
 struct Running {
@@ -57,6 +51,7 @@ struct ScoreTile {
   using A = Accum<T>;
   const A* scores;  // [tokens, stride]
   std::int64_t stride;
+  std::int64_t count;  // candidates, up to the stride
   std::int64_t first;  // token of the first row
   std::int64_t tokens;
   CandidateSet<A> set;
@@ -113,72 +108,116 @@ struct ScoreToken {
   }
 };
 
-// A thread keeps what there is to know of its eight candidates, and the block goes over tokens, the
-// next one's scores on their way.
+// Four values of neighbouring columns.
+template <class A>
+struct alignas(16) Four {
+  A v[4];
+};
+__device__ inline void store_four(bf16* p, const Four<float>& x) {
+  const __nv_bfloat162 low = __floats2bfloat162_rn(x.v[0], x.v[1]);
+  const __nv_bfloat162 high = __floats2bfloat162_rn(x.v[2], x.v[3]);
+  *reinterpret_cast<uint2*>(p) = {*reinterpret_cast<const std::uint32_t*>(&low),
+                                  *reinterpret_cast<const std::uint32_t*>(&high)};
+}
+template <class A>
+__device__ void store_four(A* p, const Four<A>& x) {
+  *reinterpret_cast<Four<A>*>(p) = x;
+}
+
+__device__ inline float quotient(float x, float y) { return __fdividef(x, y); }
+__device__ inline double quotient(double x, double y) { return x / y; }
+
+inline constexpr int kFours = 4;  // of a thread, a block's width apart
+
+template <class T>
+inline constexpr unsigned kScoreThreads = kSet<T> / (4 * kFours);
+
+// The block keeps what there is to know of the candidates in shared memory and goes over tokens,
+// the next one's scores on their way.
 template <class T, ScoreUse kUse>
-__global__ void __launch_bounds__(kSet<T> / cuda::kColumns) score_rows_kernel(ScoreTile<T> tile) {
+__global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTile<T> tile) {
   using A = Accum<T>;
-  using cuda::Eight;
-  using cuda::kColumns;
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
   constexpr A kLog2 = static_cast<A>(kLog2E);
+  extern __shared__ __align__(16) unsigned char memory[];
   __shared__ A maxima[2][32], sums[2][32];
-  const std::int64_t c = std::int64_t{threadIdx.x} * kColumns;
-  const bool inside = c < tile.stride;
+  A* inverse = reinterpret_cast<A*>(memory);
+  A* correction = inverse + tile.stride;
+  auto* places = reinterpret_cast<std::int32_t*>(correction + tile.stride);
   const unsigned warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  std::int32_t places[kColumns];
-  Eight<A> inverse = {}, correction = {}, next = {};
-  bool whole = true;  // all eight are there
-#pragma unroll
-  for (int i = 0; i < kColumns; ++i) {
-    places[i] = inside ? tile.set.places[c + i] : -1;
-    whole = whole && places[i] >= 0;
-    if (places[i] < 0) continue;
-    inverse[i] = tile.set.inverse[c + i];
-    correction[i] = tile.set.correction[c + i];
+  const auto stride = static_cast<int>(tile.stride), count = static_cast<int>(tile.count);
+  for (int c = static_cast<int>(threadIdx.x); c < stride; c += static_cast<int>(blockDim.x)) {
+    inverse[c] = c < count ? tile.set.inverse[c] : A(0);
+    correction[c] = c < count ? tile.set.correction[c] : A(0);
+    places[c] = tile.set.places[c];
   }
-  std::int64_t t = blockIdx.x;
+  const auto column = [&](int f) {
+    return (f * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 4;
+  };
+  Four<A> next[kFours] = {};
   ScoreToken<T, kUse> coming;
-  if (t < tile.tokens) {
-    coming.load(tile, t);
-    if (inside) next = load_scratch(tile.scores + t * tile.stride + c);
-  }
+  const auto ask = [&](std::int64_t row) {
+    coming.load(tile, row);
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) {
+      if (column(f) >= stride) continue;
+      next[f] = *reinterpret_cast<const Four<A>*>(tile.scores + row * tile.stride + column(f));
+    }
+  };
+  std::int64_t t = blockIdx.x;
+  if (t < tile.tokens) ask(t);
+  __syncthreads();
   for (int turn = 0; t < tile.tokens; t += gridDim.x, turn ^= 1) {
-    Eight<A> value = next;
     const ScoreToken<T, kUse> token = coming;
-    if (t + gridDim.x < tile.tokens) {
-      coming.load(tile, t + gridDim.x);
-      if (inside) next = load_scratch(tile.scores + (t + gridDim.x) * tile.stride + c);
-    }
+    Four<A> value[kFours];
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) {
-      value[i] = value[i] * (token.factor * inverse[i]) - correction[i];
-      if (places[i] == token.masked) value[i] = kLowest;
-    }
-    if (!whole) {
+    for (int f = 0; f < kFours; ++f) value[f] = next[f];
+    if (t + gridDim.x < tile.tokens) ask(t + gridDim.x);
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) {
-        if (places[i] < 0) value[i] = kLowest;
+    for (int f = 0; f < kFours; ++f) {
+      const int c = column(f);
+      if (c >= stride) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) value[f].v[i] = kLowest;
+        continue;
+      }
+      const auto scale = *reinterpret_cast<const Four<A>*>(inverse + c);
+      const auto minus = *reinterpret_cast<const Four<A>*>(correction + c);
+      const auto place = *reinterpret_cast<const Four<std::int32_t>*>(places + c);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        value[f].v[i] = value[f].v[i] * (token.factor * scale.v[i]) - minus.v[i];
+        if (place.v[i] == token.masked) value[f].v[i] = kLowest;
+      }
+      if (c + 4 > count) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (c + i >= count) value[f].v[i] = kLowest;
+        }
       }
     }
     A weight = token.dloss * token.factor;
-    if constexpr (kUse == ScoreUse::kWeights) {
+    A subtracted = token.normalizer;
+    A most = kLowest;
+    if constexpr (kUse != ScoreUse::kWeights) {
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) {
-        value[i] = power_of_two((value[i] - token.normalizer) * kLog2);
+      for (int f = 0; f < kFours; ++f) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) most = max(most, value[f].v[i]);
       }
-    } else {
-      A most = value[0];
-#pragma unroll
-      for (int i = 1; i < kColumns; ++i) most = max(most, value[i]);
       most = warp_max(most);
-      const A subtracted = most == kLowest ? A(0) : most;
-      A sum = 0;
+      subtracted = most == kLowest ? A(0) : most;
+    }
+    A sum = 0;
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) {
-        value[i] = power_of_two((value[i] - subtracted) * kLog2);
-        sum += value[i];
+    for (int f = 0; f < kFours; ++f) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        value[f].v[i] = power_of_two((value[f].v[i] - subtracted) * kLog2);
+        sum += value[f].v[i];
       }
+    }
+    if constexpr (kUse != ScoreUse::kWeights) {
       sum = cuda::warp_sum(sum);
       if (lane == 0) {
         maxima[turn][warp] = most;
@@ -186,36 +225,40 @@ __global__ void __launch_bounds__(kSet<T> / cuda::kColumns) score_rows_kernel(Sc
       }
       // One barrier a token: what is written here was last read before the barrier in between.
       __syncthreads();
-      A largest = lane < warps ? maxima[turn][lane] : kLowest;
+      const A own = lane < warps ? maxima[turn][lane] : kLowest;
       sum = lane < warps ? sums[turn][lane] : A(0);
-      const A own = largest;
-      largest = warp_max(largest);
+      A largest = warp_max(own);
       if constexpr (kUse == ScoreUse::kBoth) largest = max(largest, token.positive);
       const A highest = largest == kLowest ? A(0) : largest;
       sum = cuda::warp_sum(sum * power_of_two((own - highest) * kLog2));
+      A* loss = tile.loss + tile.first + t;
+      A* log_sum_exp = tile.log_sum_exp + tile.first + t;
       if constexpr (kUse == ScoreUse::kSum) {
         if (threadIdx.x == 0) {
           Running<A> all = {largest, sum};
-          all.join(tile.loss[tile.first + t], tile.log_sum_exp[tile.first + t]);
-          tile.loss[tile.first + t] = all.largest;
-          tile.log_sum_exp[tile.first + t] = all.sum;
+          all.join(*loss, *log_sum_exp);
+          *loss = all.largest;
+          *log_sum_exp = all.sum;
         }
-        continue;
+      } else {
+        sum += power_of_two((token.positive - largest) * kLog2);
+        if (threadIdx.x == 0) {
+          const A log_sum = log(sum);
+          *loss = largest - token.positive + log_sum;
+          *log_sum_exp = largest + log_sum;
+        }
+        weight *= quotient(power_of_two((most - largest) * kLog2), sum);
       }
-      const A log_sum = log(sum + power_of_two((token.positive - largest) * kLog2));
-      const A normalizer = largest + log_sum;
-      if (threadIdx.x == 0) {
-        tile.loss[tile.first + t] = largest - token.positive + log_sum;
-        tile.log_sum_exp[tile.first + t] = normalizer;
-      }
-      weight *= power_of_two((most - normalizer) * kLog2);
     }
     if constexpr (kUse != ScoreUse::kSum) {
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) value[i] *= weight * inverse[i];
-      if (inside) {
-        cuda::store8<!std::is_same_v<T, double>>(tile.weights + t * tile.stride + c, kColumns,
-                                                 value);
+      for (int f = 0; f < kFours; ++f) {
+        const int c = column(f);
+        if (c >= stride) continue;
+        const auto scale = *reinterpret_cast<const Four<A>*>(inverse + c);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) value[f].v[i] *= weight * scale.v[i];
+        store_four(tile.weights + t * tile.stride + c, value[f]);
       }
     }
   }
@@ -223,11 +266,14 @@ __global__ void __launch_bounds__(kSet<T> / cuda::kColumns) score_rows_kernel(Sc
 
 template <class T, ScoreUse kUse>
 void use_scores(cudaStream_t stream, const ScoreTile<T>& tile) {
-  const auto threads =
-      static_cast<unsigned>(cuda::divide_up(tile.stride, 32 * cuda::kColumns)) * 32;
-  const std::int64_t blocks = 132 * std::max(1u, 2048 / threads / 2);
-  score_rows_kernel<T, kUse>
-      <<<static_cast<unsigned>(std::min(blocks, tile.tokens)), threads, 0, stream>>>(tile);
+  const auto threads = static_cast<unsigned>(cuda::divide_up(tile.stride, 32 * 4 * kFours)) * 32;
+  const std::int64_t blocks = 132 * std::min(16u, std::max(2u, 1024 / threads));
+  const auto bytes =
+      static_cast<int>(tile.stride) * static_cast<int>(2 * sizeof(Accum<T>) + sizeof(std::int32_t));
+  const auto kernel = score_rows_kernel<T, kUse>;
+  TGR_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  kernel<<<static_cast<unsigned>(std::min(blocks, tile.tokens)), threads,
+           static_cast<std::size_t>(bytes), stream>>>(tile);
 }
 
 }  // namespace turbogr::ops::kernels

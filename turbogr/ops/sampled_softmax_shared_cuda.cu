@@ -213,6 +213,7 @@ struct Shared {
   ScoreTile<T> tile(std::int64_t first, std::int64_t tokens) const {
     return {.scores = set.scores,
             .stride = stride(),
+            .count = count,
             .first = first,
             .tokens = tokens,
             .set = set,
