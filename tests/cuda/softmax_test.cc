@@ -16,8 +16,10 @@ using test::SoftmaxCase;
 using test::SoftmaxResult;
 using test::SoftmaxShape;
 
+// at_once: both passes in one call.
 template <class T>
-SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins margins) {
+SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins margins,
+                  bool at_once = false) {
   using A = Accum<T>;
   ctx.workspace().reserve(c.workspace_bytes(ctx));
   const Placed<T> query(ctx, c.query, margins), items(ctx, c.items, margins);
@@ -44,6 +46,9 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
     full_softmax<T>(ctx, in.query, in.items, in.positive, c.options, output);
     full_softmax_backward<T>(ctx, in.query, in.items, in.positive, c.options, output.log_sum_exp,
                              dloss.view<A, 1>(), dquery.rows(), ditems.rows());
+  } else if (at_once) {
+    sampled_softmax_with_gradients<T>(ctx, in, c.options, dloss.view<A, 1>(), output, dquery.rows(),
+                                      ditems.rows());
   } else {
     sampled_softmax<T>(ctx, in, c.options, output);
     sampled_softmax_backward<T>(ctx, in, c.options, output.log_sum_exp, dloss.view<A, 1>(),
@@ -54,7 +59,7 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
 }
 
 template <class T>
-void expect_close(const SoftmaxCase<T>& c) {
+void expect_close(const SoftmaxCase<T>& c, bool at_once) {
   const SoftmaxResult plain = c.template plain<Accum<T>, T>();
   const SoftmaxResult exact = c.template plain<double, double>();
   const test::Margins margins = c.shape.width % 8 == 0 ? test::kAligned : test::kCrooked;
@@ -62,9 +67,10 @@ void expect_close(const SoftmaxCase<T>& c) {
     SCOPED_TRACE(::testing::Message()
                  << name_of(device) << " kind " << static_cast<int>(c.shape.kind) << " "
                  << c.shape.tokens << " tokens, " << c.shape.items << " items, width "
-                 << c.shape.width << ", " << c.shape.negatives << " negatives");
+                 << c.shape.width << ", " << c.shape.negatives << " negatives"
+                 << (at_once ? ", at once" : ""));
     const Context ctx({.device = device, .threads = 1});
-    const SoftmaxResult fast = run(ctx, c, margins);
+    const SoftmaxResult fast = run(ctx, c, margins, at_once);
     // A GPU's matrix units add bf16 products up with fewer bits than a chain of f32 does.
     const bool matrix_units =
         std::is_same_v<T, bf16> && c.shape.kind != Negatives::kOwn && device == Device::kCuda;
@@ -93,6 +99,12 @@ void expect_close(const SoftmaxCase<T>& c) {
       expect(fast.ditems, plain.ditems, exact.ditems);
     }
   }
+}
+
+template <class T>
+void expect_close(const SoftmaxCase<T>& c) {
+  expect_close(c, false);
+  if (c.shape.kind == Negatives::kShared) expect_close(c, true);
 }
 
 template <class T>
@@ -130,6 +142,9 @@ TYPED_TEST(CudaSoftmax, CrossesTilesAndLongSums) {
                                  .kind = kind,
                                  .correction = kind == Negatives::kShared}));
   }
+  // More candidates than a set holds.
+  expect_close(SoftmaxCase<T>(
+      {.tokens = 3, .items = 9100, .width = 16, .negatives = 9000, .kind = Negatives::kShared}));
 }
 
 TYPED_TEST(CudaSoftmax, SharesNegativesByLogitsAndByEmbeddings) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/support/block.h"
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
 #include "tests/support/softmax_case.h"
@@ -256,6 +257,34 @@ TYPED_TEST(SoftmaxOf, ARowShorterThanEpsIsDividedByEps) {
     }
     softmax.positive = {3, 4, 0, 3};
     expect_close(ctx, softmax);
+  }
+}
+
+TYPED_TEST(SoftmaxOf, BothPassesAtOnceHaveTheBitsOfOneAfterTheOther) {
+  using A = Accum<TypeParam>;
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    const SoftmaxCase<TypeParam> softmax(
+        {.tokens = 37, .items = 29, .width = 24, .negatives = 9, .kind = kind});
+    const SoftmaxResult apart = softmax.run(ctx);
+    Tensor loss = test::poisoned<A>({37}), log_sum_exp = test::poisoned<A>({37}),
+           dquery = test::poisoned<TypeParam>({37, 24}),
+           ditems = test::converted<A, A>(softmax.ditems_start);
+    const auto call = [&](View<A, 1> wanted) {
+      sampled_softmax_with_gradients<TypeParam>(
+          ctx, softmax.inputs(), softmax.options, softmax.dloss.template view<A, 1>(),
+          {wanted, log_sum_exp.template view<A, 1>()}, dquery.template view<TypeParam, 2>(),
+          ditems.template view<A, 2>());
+    };
+    call(loss.template view<A, 1>());
+    EXPECT_TRUE(test::same_bits(loss, apart.loss));
+    EXPECT_TRUE(test::same_bits(log_sum_exp, apart.log_sum_exp));
+    EXPECT_TRUE(test::same_bits(dquery, apart.dquery));
+    EXPECT_TRUE(test::same_bits(ditems, apart.ditems));
+    EXPECT_EQ(message_of([&] {
+                call({loss.template view<A, 1>().data, {36}});
+              }),
+              "sampled_softmax_with_gradients: loss has 36 elements; wanted 37");
   }
 }
 

@@ -147,6 +147,19 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
   }
 }
 
+template <class T>
+void softmax_with_gradients(Cuda cuda, const SoftmaxProblem<T>& problem,
+                            View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,
+                            Rows<T> dquery, Rows<Accum<T>> ditems) {
+  cuda::check_width("sampled_softmax_with_gradients", problem.width());
+  if (problem.candidates != Candidates::kOwn &&
+      softmax_shared_with_gradients<T>(cuda, problem, dloss, output, dquery, ditems)) {
+    return;
+  }
+  softmax<T>(cuda, problem, output);
+  softmax_backward<T>(cuda, problem, output.log_sum_exp, dloss, dquery, ditems);
+}
+
 std::size_t softmax_workspace_bytes(Cuda, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives,
                                     const SoftmaxOptions& options) {
@@ -157,13 +170,15 @@ std::size_t softmax_workspace_bytes(Cuda, std::int64_t tokens, std::int64_t item
   return norms + cuda_shared_workspace_bytes(tokens, items, width);
 }
 
-#define TGR_INSTANTIATE(T)                                                                     \
-  template CudaNorms<Accum<T>> take_norms<T>(Cuda, WorkspaceScope&, const SoftmaxProblem<T>&); \
-  template void add_item_terms<T>(Cuda, const SoftmaxProblem<T>&, const CudaNorms<Accum<T>>&,  \
-                                  const ItemTerms<T>&, Rows<Accum<T>>);                        \
-  template void softmax<T>(Cuda, const SoftmaxProblem<T>&, const SoftmaxOutput<T>&);           \
-  template void softmax_backward<T>(Cuda, const SoftmaxProblem<T>&, View<const Accum<T>, 1>,   \
-                                    View<const Accum<T>, 1>, Rows<T>, Rows<Accum<T>>);
+#define TGR_INSTANTIATE(T)                                                                         \
+  template CudaNorms<Accum<T>> take_norms<T>(Cuda, WorkspaceScope&, const SoftmaxProblem<T>&);     \
+  template void add_item_terms<T>(Cuda, const SoftmaxProblem<T>&, const CudaNorms<Accum<T>>&,      \
+                                  const ItemTerms<T>&, Rows<Accum<T>>);                            \
+  template void softmax<T>(Cuda, const SoftmaxProblem<T>&, const SoftmaxOutput<T>&);               \
+  template void softmax_backward<T>(Cuda, const SoftmaxProblem<T>&, View<const Accum<T>, 1>,       \
+                                    View<const Accum<T>, 1>, Rows<T>, Rows<Accum<T>>);             \
+  template void softmax_with_gradients<T>(Cuda, const SoftmaxProblem<T>&, View<const Accum<T>, 1>, \
+                                          const SoftmaxOutput<T>&, Rows<T>, Rows<Accum<T>>);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

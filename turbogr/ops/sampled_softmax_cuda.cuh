@@ -64,6 +64,12 @@ template <class T>
 void softmax_shared_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                              View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                              Rows<T> dquery, Rows<Accum<T>> ditems);
+// Both at once, the scores made once; false where one set does not hold all candidates, and then
+// nothing is done.
+template <class T>
+bool softmax_shared_with_gradients(Cuda cuda, const SoftmaxProblem<T>& problem,
+                                   View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,
+                                   Rows<T> dquery, Rows<Accum<T>> ditems);
 std::size_t cuda_own_workspace_bytes(std::int64_t tokens, std::int64_t width,
                                      std::int64_t num_negatives, const SoftmaxOptions& options);
 std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,

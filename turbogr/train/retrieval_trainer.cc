@@ -293,13 +293,17 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
 
   const View<float, 1> loss = first_values<float>(loss_, n);
   const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
-  ops::sampled_softmax<T>(ctx, candidates, softmax_options(options_), {loss, log_sum_exp});
+  const Rows<float> ditems = first_rows<float>(slot.gradient, fed.touched);
   View<const float, 1> dloss = fed.weights;
   if (fed.weights.empty()) {
-    ops::sum_values<float>(ctx, loss, loss_sum);
     const View<float, 1> even = first_values<float>(dloss_, n);
     ops::fill<float>(ctx, static_cast<float>(weight), even);
     dloss = even;
+  }
+  ops::sampled_softmax_with_gradients<T>(ctx, candidates, softmax_options(options_), dloss,
+                                         {loss, log_sum_exp}, dquery, ditems);
+  if (fed.weights.empty()) {
+    ops::sum_values<float>(ctx, loss, loss_sum);
   } else {
     const std::int64_t count = fed.predicting.shape[0];
     const View<float, 1> counted = first_values<float>(dloss_, count);
@@ -307,9 +311,6 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
                             View<float, 2>{counted.data, {count, 1}});
     ops::sum_values<float>(ctx, counted, loss_sum);
   }
-  const Rows<float> ditems = first_rows<float>(slot.gradient, fed.touched);
-  ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
-                                   dquery, ditems);
   model_.backward(ctx, fed.input, dquery, rows, ready);
   ops::scatter_add_rows<T>(ctx, rows, fed.groups, ditems);
 }
