@@ -23,8 +23,6 @@ struct BackwardConfig {
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  static constexpr int kBufferBytes = kScoreBytes;
-  static constexpr int kGradientOffset = 0;
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 2 * kScoreBytes;
   static constexpr int kBiasBytes = kStages * kScoreBytes;
@@ -33,7 +31,6 @@ struct BackwardConfig {
 struct BackwardBarriers {
   std::uint64_t k_full, k_empty, v_full, v_empty;
   std::uint64_t q_full[3], q_empty[3], dout_full[3], dout_empty[3], bias_full[3], bias_empty[3];
-  std::uint64_t scores_full[2], scores_free[2];  // with bias: tiles of dS to be summed over heads
   AttentionItem item;
 };
 
@@ -138,38 +135,6 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
   source.finish();
 }
 
-// One thread beside the producer: adds every tile of dS to the sums over heads, in the background.
-template <class Config>
-__device__ __forceinline__ void add_gradients(const AttentionArgs& args, const char* score_tiles,
-                                              BackwardBarriers& bar) {
-  RingPlace<2> buffer;
-  int phase = 0;
-  for (;;) {
-    barrier_wait(&bar.k_full, phase);
-    phase ^= 1;
-    const AttentionItem item = bar.item;
-    if (item.length < 0) break;
-    barrier_arrive(&bar.k_empty);
-    const int first_key = item.block * Config::kKeys;
-    UnitWalk walk = walk_units<true>(args.pairs, item.sequence, first_key / kUnit);
-    for (int query = first_key; query < item.length; query += Config::kQueries) {
-      barrier_wait(&bar.scores_full[buffer.index], buffer.phase);
-      if (args.pairs.gradients != nullptr) {
-        // Not the second half before its own first key.
-        const int units = query > first_key ? Config::kKeys / kUnit : 1;
-        add_bytes_bf16(args.pairs.gradients + walk.offset,
-                       score_tiles + buffer.index * Config::kBufferBytes + Config::kGradientOffset,
-                       units * kUnitBytes);
-        wait_added_read();
-      }
-      walk.advance();
-      barrier_arrive(&bar.scores_free[buffer.index]);
-      buffer.advance();
-    }
-  }
-  wait_added();
-}
-
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char* k_tile,
                                                  char* v_tile, char* q_tiles, char* dout_tiles,
@@ -203,8 +168,8 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
   const int line_piece = lane / 16;
 
   RingPlace<Config::kStages> place;
-  RingPlace<2> buffer;
   int phase = 0;
+  int buffer = 0;
 
   float scores[kQueries / 2];
   float dk[D / 2];
@@ -225,6 +190,8 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
                 (group * 128 + thread) * 4;
     TGR_UNROLL
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
+    // Sums over heads of the gradients; the second warpgroup's begin one tile of queries later.
+    UnitWalk sums = walk_units<kBias>(args.pairs, item.sequence, first_key / kUnit);
 
     for (int query = tile_key; query < item.length; query += kQueries) {
       std::uint32_t grads[kQueries / 4];
@@ -280,21 +247,19 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         for (int i = 0; i < kQueries / 4; ++i) {
           grads[i] = pack_bf16(dweights[2 * i], dweights[2 * i + 1]);
         }
-        if constexpr (kBias) barrier_wait(&bar.scores_free[buffer.index], buffer.phase ^ 1);
         TGR_UNROLL
         for (int step = 0; step < kQueries / 16; ++step) {
           const int piece = (2 * step + line_piece) ^ (line & 7);
-          store_blocks(line_address + buffer.index * Config::kScoreBytes + piece * 16,
-                       grads + 4 * step);
+          store_blocks(line_address + buffer * Config::kScoreBytes + piece * 16, grads + 4 * step);
         }
         fence_async_proxy();
       }
+      // The other buffer is free to be written after the barrier.
+      if (kBias && leader) wait_added_read();
       named_barrier(1, 256);
-      if (kBias && threadIdx.x == 0) barrier_arrive(&bar.scores_full[buffer.index]);
-      if (kBias && leader) barrier_arrive(&bar.bias_empty[place.index]);
 
       float share[kShare / 2];
-      const int score_at = buffer.index * Config::kScoreBytes;
+      const int score_at = buffer * Config::kScoreBytes;
       wgmma_fence();
       TGR_UNROLL
       for (int step = 0; step < Config::kKeys / 16; ++step) {
@@ -309,6 +274,14 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)), 1);
       }
       wgmma_commit();
+      if (kBias && leader) {
+        barrier_arrive(&bar.bias_empty[place.index]);
+        if (args.pairs.gradients != nullptr && query >= first_key) {
+          add_bytes_bf16(args.pairs.gradients + sums.offset,
+                         score_tiles + score_at + group * kUnitBytes, kUnitBytes);
+        }
+      }
+      if (kBias && query >= first_key) sums.advance();
       wgmma_wait<1>();
       pin(share);
       pin(dv);
@@ -323,7 +296,7 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       pin(dk);
       if (leader) barrier_arrive(&bar.q_empty[place.index]);
       place.advance();
-      buffer.advance();
+      buffer ^= 1;
     }
     if (leader) {
       barrier_arrive(&bar.v_empty);
@@ -341,6 +314,7 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
                     args.dk_stride, item.length - first_key, args.query_width);
     }
   }
+  if (kBias && leader) wait_added();
 }
 
 }  // namespace turbogr::cuda

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (threadIdx.x == 0) {
     barrier_init(&bar.k_full, 1);
     barrier_init(&bar.v_full, 1);
-    barrier_init(&bar.k_empty, kBias ? 3 : 2);
+    barrier_init(&bar.k_empty, 2);
     barrier_init(&bar.v_empty, 2);
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(&bar.q_full[i], 1);
@@ -30,10 +30,6 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       barrier_init(&bar.q_empty[i], 2);
       barrier_init(&bar.dout_empty[i], 2);
       barrier_init(&bar.bias_empty[i], 2);
-    }
-    for (int i = 0; i < 2; ++i) {
-      barrier_init(&bar.scores_full[i], 1);
-      barrier_init(&bar.scores_free[i], 1);
     }
     barrier_init_fence();
   }
@@ -44,7 +40,6 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       backward_produce<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles, bias_tiles,
                                          bar);
     }
-    if (kBias && threadIdx.x == 288) add_gradients<Config>(args, score_tiles, bar);
   } else {
     take_registers<240>();
     if constexpr (Config::kWide) {

@@ -19,9 +19,7 @@ struct WideBackwardConfig {
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
   static constexpr int kBiasBytes = 0;  // no room: read from the cache
-  // Weights, then gradients; two buffers of both.
-  static constexpr int kBufferBytes = 2 * kScoreBytes;
-  static constexpr int kGradientOffset = kScoreBytes;
+  // Weights and gradients; two buffers of both.
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 4 * kScoreBytes;
 };
@@ -54,8 +52,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
   const int line_piece = group * 4 + lane / 16;
 
   RingPlace<Config::kStages> place;
-  RingPlace<2> buffer;
   int phase = 0;
+  int buffer = 0;
 
   float scores[kHalf / 2];
   float dk[kShare / 2];
@@ -75,6 +73,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
     TGR_UNROLL
     for (int i = 0; i < kShare / 2; ++i) dk[i] = dv[i] = 0;
     UnitWalk walk = walk_units<kBias>(args.pairs, item.sequence, first_key / kUnit);
+    UnitWalk sums = walk;
     [[maybe_unused]] std::uint32_t bias[kHalf / 4];
     const auto load_bias = [&] {
       const char* unit = args.pairs.bias + walk.offset;
@@ -135,9 +134,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       for (int i = 0; i < kHalf / 4; ++i) {
         grads[i] = pack_bf16(dweights[2 * i], dweights[2 * i + 1]);
       }
-      const int weight_at = buffer.index * Config::kBufferBytes;
+      const int weight_at = buffer * 2 * Config::kScoreBytes;
       const int grad_at = weight_at + Config::kScoreBytes;
-      if constexpr (kBias) barrier_wait(&bar.scores_free[buffer.index], buffer.phase ^ 1);
       TGR_UNROLL
       for (int step = 0; step < kHalf / 16; ++step) {
         const int piece = ((2 * step + line_piece) ^ (line & 7)) * 16;
@@ -145,8 +143,9 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         store_blocks(line_address + grad_at + piece, grads + 4 * step);
       }
       fence_async_proxy();
+      // The other buffer is free to be written after the barrier.
+      if (kBias && threadIdx.x == 0) wait_added_read();
       named_barrier(1, 256);
-      if (kBias && threadIdx.x == 0) barrier_arrive(&bar.scores_full[buffer.index]);
 
       float share[kShare / 2];
       wgmma_fence();
@@ -170,6 +169,10 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       if constexpr (kBias) {
         // The next block's, while the tensor cores are busy.
         if (query + Config::kQueries < item.length) load_bias();
+        if (threadIdx.x == 0 && args.pairs.gradients != nullptr) {
+          add_bytes_bf16(args.pairs.gradients + sums.offset, score_tiles + grad_at, kUnitBytes);
+        }
+        sums.advance();
       }
       wgmma_wait<1>();
       pin(share);
@@ -181,7 +184,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       release = place.index;
       place.advance();
-      buffer.advance();
+      buffer ^= 1;
     }
     wgmma_wait<0>();
     pin(dk);
@@ -202,6 +205,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                            item.head * args.query_width + group * kShare,
                        args.dk_stride, item.length - first_key, args.query_width - group * kShare);
   }
+  if (kBias && threadIdx.x == 0) wait_added();
 }
 
 }  // namespace turbogr::cuda

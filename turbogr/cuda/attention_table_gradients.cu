@@ -7,29 +7,12 @@ namespace turbogr::cuda {
 namespace {
 
 constexpr int kThreads = kUnit;
+constexpr int kWarps = kThreads / 32;
 constexpr int kFetches = kUnitBytes / 16 / kThreads;
 constexpr int kSplit = 4;  // pieces of work a diagonal of units
-constexpr int kBins = kShortBuckets + 4;
-
-// A thread's sum over the time bucket that it is in. Its pairs are as many events apart in all of a
-// unit, so the bucket changes seldom; then the sum goes to the block's, in shared memory.
-struct BucketSum {
-  float* bins;
-  int bucket = 0;
-  float sum = 0;
-
-  __device__ __forceinline__ void add(int to, float value) {
-    if (to != bucket) {
-      flush();
-      bucket = to;
-    }
-    sum += value;
-  }
-  __device__ __forceinline__ void flush() {
-    if (sum != 0) atomicAdd(bins + bucket, sum);
-    sum = 0;
-  }
-};
+// Sums over time buckets, one copy a thread: no two threads ever add to the same.
+constexpr int kBinRows = kShortBuckets + 4;
+constexpr int kBinBytes = kWarps * kBinRows * 32 * 4;
 
 struct Gradients {
   float at[8];
@@ -68,17 +51,18 @@ __device__ __noinline__ void add_exact_times(const BiasArgs& bias, const Attenti
 // line, on a line parallel to the unit's diagonal that leaves the unit at one end and enters it
 // again at the other: thread t the pieces that begin on query - key = t - 63, and then those on t +
 // 1. Pieces of one beginning share their eight diagonals, whose sums stay in registers.
-__global__ void __launch_bounds__(kThreads, 11)
+__global__ void __launch_bounds__(kThreads)
     table_gradients_kernel(PairArgs pairs, BiasArgs bias, const AttentionItem* tiles,
                            int num_tiles) {
-  __shared__ float bins[kBins];
+  extern __shared__ float bins[];
   __shared__ alignas(16) char unit[kUnitBytes];
   __shared__ PairTimes times;
   __shared__ ShortGapTables tables;
   const int thread = static_cast<int>(threadIdx.x);
+  float* own_bins = bins + thread / 32 * (kBinRows * 32) + thread % 32;
   if (bias.dtime != nullptr) {
     tables.fill(nullptr, 0, thread, kThreads);
-    for (int i = thread; i < kBins; i += kThreads) bins[i] = 0;
+    for (int i = thread; i < kBinBytes / 4; i += kThreads) bins[i] = 0;
   }
 
   const auto all_work = static_cast<unsigned>(num_tiles * kSplit);
@@ -91,7 +75,6 @@ __global__ void __launch_bounds__(kThreads, 11)
     const int diagonal = tile.block;
     float low[8] = {};   // diagonals t - 63 and on
     float high[8] = {};  // diagonals t + 1 and on
-    BucketSum time_sum{bins};
     uint4 next[kFetches];
     const auto fetch = [&](int query_tile) {
       const char* from = pairs.gradients +
@@ -141,24 +124,31 @@ __global__ void __launch_bounds__(kThreads, 11)
             .buckets(
                 tables, times.keys[line],
                 [&](int first, int last, auto beyond) {
-                  float after = 0;
+                  float sum = 0;
                   TGR_UNROLL
-                  for (int i = 0; i < 8; ++i) after += beyond(i) ? gradients.at[i] : 0.f;
-                  if (first != last) time_sum.add(first, gradients.sum() - after);
-                  time_sum.add(last, after);
+                  for (int i = 0; i < 8; ++i) sum += beyond(i) ? gradients.at[i] : 0.f;
+                  own_bins[last * 32] += sum;
+                  if (first != last) own_bins[first * 32] += gradients.sum() - sum;
                 },
                 [&](const int(&buckets)[8]) {
+                  float sum = gradients.at[0];
                   TGR_UNROLL
-                  for (int i = 0; i < 8; ++i) time_sum.add(buckets[i], gradients.at[i]);
+                  for (int i = 1; i < 8; ++i) {
+                    if (buckets[i] != buckets[i - 1]) {
+                      own_bins[buckets[i - 1] * 32] += sum;
+                      sum = 0;
+                    }
+                    sum += gradients.at[i];
+                  }
+                  own_bins[buckets[7] * 32] += sum;
                 });
       }
       if (bias.dtime == nullptr) continue;
-      if (only >= 0) time_sum.add(only, unit_sum);
+      if (only >= 0) own_bins[only * 32] += unit_sum;
       if (times.usable == 0) {
         add_exact_times(bias, tile, first_query, first_key, unit);
       }
     }
-    time_sum.flush();
     if (bias.dposition == nullptr) continue;
     // Eight threads have parts of each diagonal.
     __syncthreads();
@@ -183,8 +173,12 @@ __global__ void __launch_bounds__(kThreads, 11)
   }
   if (bias.dtime == nullptr) return;
   __syncthreads();
-  for (int bucket = thread; bucket < kBins; bucket += kThreads) {
-    if (bins[bucket] != 0) atomicAdd(bias.dtime + bucket, bins[bucket] * bias.gradient_scale);
+  for (int bucket = thread; bucket < kBinRows; bucket += kThreads) {
+    float all = 0;
+    for (int copy = 0; copy < kThreads; ++copy) {
+      all += bins[(copy / 32 * kBinRows + bucket) * 32 + (copy + thread) % 32];
+    }
+    if (all != 0) atomicAdd(bias.dtime + bucket, all * bias.gradient_scale);
   }
 }
 
@@ -192,8 +186,8 @@ __global__ void __launch_bounds__(kThreads, 11)
 
 void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
                             int num_tiles, cudaStream_t stream) {
-  static const int blocks = resident_blocks(table_gradients_kernel, kThreads, 0);
-  table_gradients_kernel<<<blocks, kThreads, 0, stream>>>(pairs, bias, tiles, num_tiles);
+  static const int blocks = resident_blocks(table_gradients_kernel, kThreads, kBinBytes);
+  table_gradients_kernel<<<blocks, kThreads, kBinBytes, stream>>>(pairs, bias, tiles, num_tiles);
   check(cudaGetLastError(), "attention table gradients");
 }
 
