@@ -78,6 +78,14 @@ void sampled_softmax_backward(const Context& ctx, const SampledSoftmaxInputs<T>&
                               const SoftmaxOptions& options, View<const Accum<T>, 1> log_sum_exp,
                               View<const Accum<T>, 1> dloss, Rows<T> dquery, Rows<Accum<T>> ditems);
 
+// Both at once, for a dloss that is known before the losses are: on a GPU the rows of tokens' own
+// negatives are then read once, not twice. The same numbers up to rounding.
+template <class T>
+void sampled_softmax_with_gradients(const Context& ctx, const SampledSoftmaxInputs<T>& inputs,
+                                    const SoftmaxOptions& options, View<const Accum<T>, 1> dloss,
+                                    const SoftmaxOutput<T>& output, Rows<T> dquery,
+                                    Rows<Accum<T>> ditems);
+
 // The same with all V rows of a small catalogue as candidates.
 //   query [N, D]    items [V, D]    positive [N]
 template <class T>
