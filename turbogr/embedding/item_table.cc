@@ -19,7 +19,9 @@ ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser opti
     first_moment_ = Tensor(DType::kF32, {rows, width}, device);
     second_moment_ = Tensor(DType::kF32, {rows, width}, device);
   } else if (optimiser == SparseOptimiser::kAdaGrad) {
-    second_moment_ = Tensor(DType::kF32, {rows}, device);
+    // A number a row: a GPU keeps those of a table in host memory itself.
+    second_moment_ =
+        Tensor(DType::kF32, {rows}, device == Device::kPinned ? Device::kCuda : device);
   }
 }
 

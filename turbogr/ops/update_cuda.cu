@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::int64_t kPiece = UpdateSlices::kPiece;
 constexpr unsigned kRowWarps = 8;  // rows of a block of update_rows
-// Of a narrow update: 128 warps with two kilobytes on their way each fill a link of 60 GB/s each
-// way, and leave all but a few multiprocessors to others.
-constexpr unsigned kNarrowWarps = 16;
+// Of a narrow update: 256 warps with two kilobytes on their way each are enough for a link of 50
+// GB/s each way, and leave all but a few multiprocessors to others. Half of them are not.
+constexpr unsigned kNarrowWarps = 32;
 constexpr std::int64_t kNarrowBlocks = 8;
 
 __device__ double squares_of(const float* values, std::int64_t count) {
@@ -188,10 +188,10 @@ __device__ void update_row(RowOptimiser optimiser, const TableRows& table, const
 }
 
 template <class T>
-__global__ void update_rows_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
-                                   Rows<const float> gradient, RowStep step, const StepScale* scale,
-                                   RowCopies<T> copies, const std::int32_t* which,
-                                   std::int64_t count) {
+__global__ void __launch_bounds__(32 * kNarrowWarps)
+    update_rows_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
+                       Rows<const float> gradient, RowStep step, const StepScale* scale,
+                       RowCopies<T> copies, const std::int32_t* which, std::int64_t count) {
   bool updates = true;
   if (scale != nullptr) {
     updates = scale->finite != 0;

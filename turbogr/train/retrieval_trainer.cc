@@ -146,6 +146,7 @@ template <class T>
 void RetrievalTrainer<T>::refresh(const Context& ctx) {
   model_.refresh(ctx);
   if (!half_table_.empty()) half_table_.assign(ctx, table_.weights());
+  if (prefetch_ != nullptr) synchronize(ctx);  // the host reads the table
 }
 
 template <class T>
