@@ -42,11 +42,16 @@ __global__ void step_scale_kernel(View<const double, 1> squares, View<const doub
   *scale = step_scale(squares, losses, options);
 }
 
+// Rounding is spelled out, so that every kernel gives a row the same bits.
 __device__ void adamw_one(const AdamWCoefficients& k, float g, float& w, float& m, float& v) {
-  g *= k.gradient_scale;
-  m = m * k.beta1 + g * (1.0f - k.beta1);
-  v = v * k.beta2 + g * g * (1.0f - k.beta2);
-  w = w - w * k.decay - m * k.step_size / (sqrtf(v * k.second_scale) + k.epsilon);
+  g = __fmul_rn(g, k.gradient_scale);
+  m = __fmaf_rn(m, k.beta1, __fmul_rn(g, 1.0f - k.beta1));
+  v = __fmaf_rn(v, k.beta2, __fmul_rn(__fmul_rn(g, g), 1.0f - k.beta2));
+  const float divisor = __fadd_rn(sqrtf(__fmul_rn(v, k.second_scale)), k.epsilon);
+  w = __fsub_rn(__fmaf_rn(-w, k.decay, w), __fdiv_rn(__fmul_rn(m, k.step_size), divisor));
+}
+__device__ float descended(float w, float keep, float g, float stride) {
+  return __fmaf_rn(w, keep, -__fmul_rn(g, stride));
 }
 
 __device__ void store_vector4(float* p, const float4& x) { *reinterpret_cast<float4*>(p) = x; }
@@ -134,15 +139,15 @@ __device__ void descend(const float* g, std::int64_t width, float keep, float st
       const float4 d = *reinterpret_cast<const float4*>(g + c);
       float4 x = *reinterpret_cast<const float4*>(w + c);
       if (updates) {
-        x = {x.x * keep - d.x * stride, x.y * keep - d.y * stride, x.z * keep - d.z * stride,
-             x.w * keep - d.w * stride};
+        x = {descended(x.x, keep, d.x, stride), descended(x.y, keep, d.y, stride),
+             descended(x.z, keep, d.z, stride), descended(x.w, keep, d.w, stride)};
         *reinterpret_cast<float4*>(w + c) = x;
       }
       if (copy != nullptr) store4(copy + c, x);
     }
   }
   for (std::int64_t c = done + threadIdx.x; c < width; c += 32) {
-    if (updates) w[c] = w[c] * keep - g[c] * stride;
+    if (updates) w[c] = descended(w[c], keep, g[c], stride);
     if (copy != nullptr) copy[c] = convert<T>(w[c]);
   }
 }

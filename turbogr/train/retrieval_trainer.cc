@@ -408,6 +408,7 @@ void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Ba
   // A table in host memory may still read the last step's.
   if (prefetch_ == nullptr) zero_gradient(ctx, slot);
   model_.parameters().zero_gradients(ctx);
+  bool first = true;
   for (std::size_t b = 0; b < batches.size(); ++b) {
     double* loss_sum = loss_sums_.template view<double, 1>().data + b;
     if (batches[b].num_tokens() == 0) {  // a rank without a share of the last batch
@@ -415,7 +416,7 @@ void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Ba
       continue;
     }
     Fed fed = feed(ctx, batches[b], b, step, weight, slot, candidates);
-    fed.first = b == 0;
+    fed.first = std::exchange(first, false);
     forward_backward(ctx, fed, weight, slot, loss_sum,
                      b + 1 == batches.size() ? ready : LayersReady());
   }
