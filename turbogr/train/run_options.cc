@@ -118,10 +118,6 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                       .floor = config.optim.final_lr};
   options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
   options.table_in_host_memory = config.embedding.memory == "host";
-  TGR_CHECK(!options.table_in_host_memory || config.train.device == "cuda",
-            "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
-            "train.device = \"",
-            config.train.device, "\" has it anyway; leave it out, or train on cuda");
   options.table.rate = config.embedding.lr;
   options.table.beta1 = config.embedding.beta1;
   options.table.beta2 = config.embedding.beta2;
