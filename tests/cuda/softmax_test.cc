@@ -16,7 +16,7 @@ using test::SoftmaxCase;
 using test::SoftmaxResult;
 using test::SoftmaxShape;
 
-// at_once: both passes in one call.
+// `at_once`: losses and gradients from one call.
 template <class T>
 SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins margins,
                   bool at_once = false) {
@@ -41,8 +41,18 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
   if (c.shape.correction) in.correction = correction.view<A, 1>();
   const Tensor order = test::place(ctx, test::tensor_of(c.order));
   if (c.options.sharing != NegativeSharing::kNone) in.order = order.view<std::int32_t, 1>();
+  Tensor half_items, half_scale;
+  if (c.shape.half) {
+    half_items = test::place(ctx, c.half_items);
+    half_scale = test::place(ctx, c.half_scale);
+    in.negative_items = {std::as_const(half_items).view<f16, 2>(),
+                         std::as_const(half_scale).view<float, 1>()};
+  }
   const SoftmaxOutput<T> output = {loss.view<A, 1>(), log_sum_exp.view<A, 1>()};
-  if (c.shape.kind == Negatives::kAll) {
+  if (at_once) {
+    sampled_softmax_with_gradients<T>(ctx, in, c.options, dloss.view<A, 1>(), output, dquery.rows(),
+                                      ditems.rows());
+  } else if (c.shape.kind == Negatives::kAll) {
     full_softmax<T>(ctx, in.query, in.items, in.positive, c.options, output);
     full_softmax_backward<T>(ctx, in.query, in.items, in.positive, c.options, output.log_sum_exp,
                              dloss.view<A, 1>(), dquery.rows(), ditems.rows());
@@ -59,7 +69,7 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
 }
 
 template <class T>
-void expect_close(const SoftmaxCase<T>& c, bool at_once) {
+void expect_close(const SoftmaxCase<T>& c, bool at_once = false) {
   const SoftmaxResult plain = c.template plain<Accum<T>, T>();
   const SoftmaxResult exact = c.template plain<double, double>();
   const test::Margins margins = c.shape.width % 8 == 0 ? test::kAligned : test::kCrooked;
@@ -99,12 +109,7 @@ void expect_close(const SoftmaxCase<T>& c, bool at_once) {
       expect(fast.ditems, plain.ditems, exact.ditems);
     }
   }
-}
-
-template <class T>
-void expect_close(const SoftmaxCase<T>& c) {
-  expect_close(c, false);
-  if (c.shape.kind == Negatives::kShared) expect_close(c, true);
+  if (!at_once && c.shape.kind != Negatives::kAll) expect_close(c, true);
 }
 
 template <class T>
@@ -169,6 +174,31 @@ TYPED_TEST(CudaSoftmax, SharesNegativesByLogitsAndByEmbeddings) {
   }
 }
 
+TYPED_TEST(CudaSoftmax, ReadsNegativesFromHalfRows) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    for (const std::int64_t width : {7, 50, 64, 264, 1024}) {
+      expect_close(SoftmaxCase<T>({.tokens = 53,
+                                   .items = 41,
+                                   .width = width,
+                                   .negatives = 35,
+                                   .kind = kind,
+                                   .correction = true,
+                                   .scale = 3.0,
+                                   .half = true}));
+      expect_close(SoftmaxCase<T>(
+          {.tokens = 9, .items = 12, .width = width, .negatives = 40, .kind = kind, .half = true},
+          {.temperature = 1.0, .normalize = false}));
+    }
+  }
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    expect_close(
+        SoftmaxCase<T>({.tokens = 53, .items = 41, .width = 64, .negatives = 35, .half = true},
+                       {.sharing = sharing, .sharing_factor = 3}));
+  }
+}
+
 TYPED_TEST(CudaSoftmax, NegativesEqualToThePositiveCostNothing) {
   TGR_SKIP_WITHOUT_GPU();
   using T = TypeParam;
@@ -194,12 +224,16 @@ TYPED_TEST(CudaSoftmax, StaysFiniteWithHugeLogitsAndRepeatsItsBits) {
     const SoftmaxCase<T> c(
         {.tokens = 1100, .items = 90, .width = 40, .negatives = 20, .kind = kind, .scale = 100.0},
         {.temperature = 0.05, .normalize = false});
-    const SoftmaxResult first = run(ctx, c, test::kAligned), second = run(ctx, c, test::kAligned);
-    EXPECT_TRUE(std::isfinite(test::max_magnitude(first.loss)));
-    EXPECT_TRUE(std::isfinite(test::max_magnitude(first.ditems)));
-    EXPECT_TRUE(test::same_bits(first.loss, second.loss));
-    EXPECT_TRUE(test::same_bits(first.dquery, second.dquery));
-    EXPECT_TRUE(test::same_bits(first.ditems, second.ditems));
+    for (const bool at_once : {false, true}) {
+      if (at_once && kind == Negatives::kAll) continue;
+      const SoftmaxResult first = run(ctx, c, test::kAligned, at_once);
+      const SoftmaxResult second = run(ctx, c, test::kAligned, at_once);
+      EXPECT_TRUE(std::isfinite(test::max_magnitude(first.loss)));
+      EXPECT_TRUE(std::isfinite(test::max_magnitude(first.ditems)));
+      EXPECT_TRUE(test::same_bits(first.loss, second.loss));
+      EXPECT_TRUE(test::same_bits(first.dquery, second.dquery));
+      EXPECT_TRUE(test::same_bits(first.ditems, second.ditems));
+    }
   }
 }
 

@@ -302,6 +302,31 @@ TEST(SampledSoftmax, TakesNoTokensAndNoNegatives) {
   EXPECT_EQ(test::max_magnitude(loss), 0.0);
 }
 
+TEST(SampledSoftmax, BothAtOnceAreTheTwoCalls) {
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    const SoftmaxCase<float> c(
+        {.tokens = 20, .items = 30, .width = 9, .negatives = 11, .kind = kind});
+    const test::SoftmaxResult two = c.run(ctx);
+    Tensor loss = test::poisoned<float>({20}), saved = test::poisoned<float>({20});
+    Tensor dquery = test::poisoned<float>({20, 9});
+    Tensor ditems = test::converted<float, float>(c.ditems_start);
+    sampled_softmax_with_gradients<float>(ctx, c.inputs(), c.options, c.dloss.view<float, 1>(),
+                                          {loss.view<float, 1>(), saved.view<float, 1>()},
+                                          dquery.view<float, 2>(), ditems.view<float, 2>());
+    EXPECT_EQ(test::max_error(loss, two.loss), 0.0);
+    EXPECT_EQ(test::max_error(saved, two.log_sum_exp), 0.0);
+    EXPECT_EQ(test::max_error(dquery, two.dquery), 0.0);
+    EXPECT_EQ(test::max_error(ditems, two.ditems), 0.0);
+    EXPECT_EQ(message_of([&] {
+                sampled_softmax_with_gradients<float>(
+                    ctx, c.inputs(), c.options, c.dloss.view<float, 1>(),
+                    {loss.view<float, 1>(), saved.view<float, 1>()}, dquery.view<float, 2>(), {});
+              }),
+              "sampled_softmax_with_gradients: ditems is [0, 0]; wanted [30, 9]");
+  }
+}
+
 TEST(SampledSoftmax, ScratchStaysFarBelowOneRowANegative) {
   const Context ctx({.threads = 2});
   const std::int64_t tokens = 32768, negatives = 128, width = 256;

@@ -74,8 +74,6 @@ void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& 
   if (in.correction.data != nullptr) {
     check_vector(op, "correction", in.correction, items);
   }
-  TGR_CHECK(ctx.device() == Device::kCpu || !problem.half(), op,
-            ": f16 rows are read on the CPU only; leave negative_items empty on a GPU");
   TGR_CHECK(options.sharing_factor >= 1, op, ": a sharing factor of ", options.sharing_factor,
             "; it must be 1 or more");
   if (options.sharing != NegativeSharing::kNone) {

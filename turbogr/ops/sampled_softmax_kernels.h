@@ -67,7 +67,7 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                       View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                       Rows<T> dquery, Rows<Accum<T>> ditems);
 
-// On a CPU one after the other.
+// Both at once, as far as that spares work.
 template <class T>
 void softmax_with_gradients(Cpu cpu, const SoftmaxProblem<T>& problem,
                             View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,

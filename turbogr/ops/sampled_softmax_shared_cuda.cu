@@ -3,6 +3,7 @@
 // large enough to fill the device; the gradient's tile is rounded to T for its two products.
 #include <algorithm>
 
+#include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/gemm_cuda.h"
 #include "turbogr/ops/sampled_softmax_scores_cuda.cuh"
 
@@ -21,12 +22,17 @@ template <class T>
 struct SharedScratch : CandidateSet<Accum<T>> {
   using A = Accum<T>;
   Rows<T> rows;
+  // What bf16 rows leave of f16 ones: eight bits and the other three. Else empty.
+  Rows<T> rest;
   A* scores;  // [kTokens, kSet]
 
   SharedScratch(WorkspaceScope& scope, const SoftmaxProblem<T>& problem) {
     const std::int64_t room = std::min(kSet<T>, std::max<std::int64_t>(problem.num_negatives(), 1));
     const std::int64_t stride = padded(problem.width());
     rows = {scope.take<T, 2>({room, stride}).data, room, problem.width(), stride};
+    if (problem.half() && std::is_same_v<T, bf16>) {
+      rest = {scope.take<T, 2>({room, stride}).data, room, problem.width(), stride};
+    }
     this->places = scope.take<std::int32_t>(padded(room)).data;
     this->inverse = scope.take<A>(padded(room)).data;
     this->correction = scope.take<A>(padded(room)).data;
@@ -34,9 +40,9 @@ struct SharedScratch : CandidateSet<Accum<T>> {
   }
 };
 
-// A warp a candidate.
-template <class T, bool kVector>
-__global__ void fill_candidates_kernel(Rows<const T> items, const std::int32_t* negatives,
+// A warp a candidate. f16 values are taken as stored, their scale being part of `inverse`.
+template <class T, class Row, bool kVector>
+__global__ void fill_candidates_kernel(Rows<const Row> items, const std::int32_t* negatives,
                                        std::int64_t begin, std::int64_t count,
                                        const Accum<T>* inverse, const Accum<T>* correction,
                                        SharedScratch<T> out) {
@@ -54,8 +60,13 @@ __global__ void fill_candidates_kernel(Rows<const T> items, const std::int32_t* 
   }
 #pragma unroll 4
   for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < items.cols; c += 32 * kColumns) {
-    const auto x = cuda::load8<kVector>(items.row(row) + c, items.cols - c);
+    auto x = cuda::load_row8<kVector, Accum<T>>(items.row(row) + c, items.cols - c);
     cuda::store8<kVector>(out.rows.row(j) + c, items.cols - c, x);
+    if constexpr (std::is_same_v<T, bf16> && std::is_same_v<Row, f16>) {
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) x[i] -= convert<float>(bf16(x[i]));
+      cuda::store8<kVector>(out.rest.row(j) + c, items.cols - c, x);
+    }
   }
 }
 
@@ -191,24 +202,42 @@ struct Shared {
   void fill_set(std::int64_t begin) {
     const auto& in = problem.inputs;
     count = std::min(kSet<T>, problem.num_negatives() - begin);
-    cuda::choose_vector<T>(cuda::vectorable(in.items), [&](auto vector) {
-      fill_candidates_kernel<T, vector.value>
-          <<<static_cast<unsigned>(cuda::divide_up(padded(count), 4)), dim3(32, 4), 0, stream>>>(
-              in.items, in.shared_negatives.data, begin, count, norms.items, in.correction.data,
-              set);
-    });
+    const auto fill = [&](auto items) {
+      using Row = std::remove_const_t<std::remove_pointer_t<decltype(items.data)>>;
+      cuda::choose_vector<T>(cuda::vectorable(items), [&](auto vector) {
+        fill_candidates_kernel<T, Row, vector.value>
+            <<<static_cast<unsigned>(cuda::divide_up(padded(count), 4)), dim3(32, 4), 0, stream>>>(
+                items, in.shared_negatives.data, begin, count, norms.reading, in.correction.data,
+                set);
+      });
+    };
+    if (problem.half()) {
+      fill(in.negative_items.values);
+    } else {
+      fill(in.items);
+    }
     set.rows.rows = count;
+    set.rest.rows = set.rest.data == nullptr ? 0 : count;
   }
   Rows<const T> queries(std::int64_t first, std::int64_t tokens) const {
     const Rows<const T> all = problem.inputs.query;
     return {all.row(first), tokens, all.cols, all.stride};
   }
+  // c = a times the set's rows, as many as there are parts of them.
+  void multiply(Gemm<T> product) {
+    product.b = set.rows;
+    gemm<T>(cuda, product);
+    if (set.rest.rows == 0) return;
+    product.b = set.rest;
+    product.beta = 1;
+    gemm<T>(cuda, product);
+  }
   // scores = query item^T, as they are.
   void score(std::int64_t first, std::int64_t tokens) {
-    gemm<T>(cuda, {.a = queries(first, tokens),
-                   .b = set.rows,
-                   .b_transposed = true,
-                   .c = Rows<A>(set.scores, tokens, count, stride())});
+    multiply({.a = queries(first, tokens),
+              .b = {},
+              .b_transposed = true,
+              .c = Rows<A>(set.scores, tokens, count, stride())});
   }
   ScoreTile<T> tile(std::int64_t first, std::int64_t tokens) const {
     return {.scores = set.scores,
@@ -310,10 +339,8 @@ void shared_gradients(Cuda cuda, const SoftmaxProblem<T>& problem, const Softmax
         shared.score(first, count);
         weigh(first, count);
         const Rows<const T> tile(weights, count, shared.count, shared.stride());
-        gemm<T>(cuda, {.a = tile,
-                       .b = shared.set.rows,
-                       .c = sums_of(first, count),
-                       .beta = begin > 0 ? 1.0 : 0.0});
+        shared.multiply(
+            {.a = tile, .b = {}, .c = sums_of(first, count), .beta = begin > 0 ? 1.0 : 0.0});
         gemm<T>(cuda, {.a = tile,
                        .b = shared.queries(first, count),
                        .a_transposed = true,
@@ -322,15 +349,30 @@ void shared_gradients(Cuda cuda, const SoftmaxProblem<T>& problem, const Softmax
         if (last) finish(first, count);
       });
     }
+    const auto add_terms = [&](std::int64_t num_tokens, std::int64_t count, bool of_negatives) {
+      ItemTerms<T> terms = {};
+      terms.keys = keys;
+      terms.index = index;
+      terms.count = num_tokens + count;
+      terms.weight = positive_weight;
+      terms.query = in.query;
+      terms.set_sums = set_sums;
+      terms.set_places = shared.set.places;
+      terms.of_negatives = of_negatives;
+      if (terms.count == 0) return;
+      item_terms_kernel<<<static_cast<unsigned>(cuda::divide_up(terms.count, kThreads)), kThreads,
+                          0, shared.stream>>>(in.positive.data, num_tokens, tokens,
+                                              shared.set.places, count, keys, index);
+      add_item_terms<T>(cuda, problem, shared.norms, terms, ditems);
+    };
     // The positives' weights are known after the last set.
     const std::int64_t num_tokens = last ? tokens : 0;
-    const std::int64_t terms = num_tokens + shared.count;
-    if (terms == 0) continue;
-    item_terms_kernel<<<static_cast<unsigned>(cuda::divide_up(terms, kThreads)), kThreads, 0,
-                        shared.stream>>>(in.positive.data, num_tokens, tokens, shared.set.places,
-                                         shared.count, keys, index);
-    add_item_terms<T>(cuda, problem, shared.norms,
-                      {keys, index, terms, positive_weight, 0, in.query, set_sums}, ditems);
+    if (problem.half()) {
+      add_terms(0, shared.count, true);
+      add_terms(num_tokens, 0, false);
+    } else {
+      add_terms(num_tokens, shared.count, false);
+    }
   }
   cuda::check_launch("sampled_softmax_backward");
 }
@@ -381,8 +423,8 @@ std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,
                                         std::int64_t width) {
   constexpr std::int64_t kRoom = kSet<float>;
   const std::int64_t stride = padded(width);
-  return workspace_bytes_of<float>(kRoom * stride) + workspace_bytes_of<std::int32_t>(kRoom) +
-         2 * workspace_bytes_of<double>(kRoom) +
+  return workspace_bytes_of<float>(kRoom * stride) +  // rows, or two parts of them in bf16
+         workspace_bytes_of<std::int32_t>(kRoom) + 2 * workspace_bytes_of<double>(kRoom) +
          2 * workspace_bytes_of<float>(kTokens<float> * kRoom) +  // scores, weights
          workspace_bytes_of<float>(kRoom * width) +               // set_sums
          2 * workspace_bytes_of<double>(tokens) +                 // positives' weights
