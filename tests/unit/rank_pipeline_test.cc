@@ -311,6 +311,46 @@ TEST(RankPipeline, AveragedReplicasTrain) {
             std::string::npos);
 }
 
+// What a GPU does, on a CPU: rows gathered, sent and summed by operators, every buffer staged.
+TEST(RankPipeline, MovingRowsByTheDeviceChangesNoBit) {
+  RetrievalOptions clipped = options_of();
+  clipped.clip = 0.05;
+  for (const Layout layout : {Layout{1, 1}, {2, 2}, {4, 2}, {12, 4}}) {
+    for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kOverlap,
+                                        StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
+      for (const RetrievalOptions& options : {options_of(), clipped}) {
+        expect_equal(
+            train_on_ranks<float>(options, layout, {.schedule = schedule}),
+            train_on_ranks<float>(options, layout, {.schedule = schedule, .device_rows = true}),
+            std::to_string(layout.ranks) + " ranks, schedule " +
+                std::to_string(static_cast<int>(schedule)));
+      }
+    }
+  }
+  for (const DType rows : {DType::kF32, DType::kBf16}) {
+    PipelineOptions wire = {
+        .schedule = StepSchedule::kExactPrefetch, .row_wire = rows, .gradient_wire = DType::kBf16};
+    PipelineOptions by_device = wire;
+    by_device.device_rows = true;
+    expect_equal(train_on_ranks<float>(options_of(), {4, 2}, wire),
+                 train_on_ranks<float>(options_of(), {4, 2}, by_device), "bf16 on the wire");
+    expect_equal(train_on_ranks<bf16>(options_of(), {3, 3}, wire),
+                 train_on_ranks<bf16>(options_of(), {3, 3}, by_device), "bf16 model");
+  }
+  PipelineOptions average = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  PipelineOptions by_device = average;
+  by_device.device_rows = true;
+  RetrievalOptions adagrad = options_of();
+  adagrad.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
+  expect_equal(train_on_ranks<float>(adagrad, {4, 2}, average),
+               train_on_ranks<float>(adagrad, {4, 2}, by_device), "averaged replicas");
+  EXPECT_NE(
+      message_of([&] {
+        train_on_ranks<float>(options_of(), {2, 2}, {.row_wire = DType::kF16, .device_rows = true});
+      }).find("cannot travel as f16"),
+      std::string::npos);
+}
+
 TEST(RankPipeline, ABadNumberIsSkippedOnAllRanks) {
   RetrievalOptions options = options_of();
   options.temperature = 1e-300;  // logits overflow
@@ -367,13 +407,14 @@ TEST(RankPipeline, SaysWhatIsWrong) {
 TEST(DenseReducer, SumsBucketsAsTheyFill) {
   for (const std::int64_t bucket_bytes : {1, 40, 1 << 20}) {
     dist::run_threads(3, [&](dist::Communicator& world) {
+      const Context ctx({.threads = 1});
       std::vector<std::vector<float>> gradients = {std::vector<float>(7), std::vector<float>(1),
                                                    std::vector<float>(20), std::vector<float>(3)};
       std::vector<GradientBlock> blocks;
       for (auto& each : gradients) {
         blocks.push_back({each.data(), static_cast<std::int64_t>(each.size())});
       }
-      DenseReducer reducer(world, blocks, bucket_bytes);
+      DenseReducer reducer(ctx, world, blocks, bucket_bytes);
       EXPECT_EQ(reducer.num_buckets(), bucket_bytes == 1 ? 4u : bucket_bytes == 40 ? 2u : 1u);
       for (int round = 0; round < 2; ++round) {
         for (auto& each : gradients) {
