@@ -28,7 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 #define TGR_NCCL_CALLS(X)                                                                       \
   X(GetVersion)                                                                                 \
-  X(GetUniqueId) X(GetErrorString) X(GetLastError) X(CommInitRank) X(CommDestroy) X(CommAbort)  \
+  X(GetUniqueId)                                                                                \
+  X(GetErrorString) X(GetLastError) X(CommInitRank) X(CommDestroy) X(CommAbort)                 \
       X(CommGetAsyncError) X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) \
           X(Broadcast) X(Send) X(Recv)
 
