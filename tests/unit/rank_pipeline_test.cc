@@ -70,10 +70,18 @@ std::vector<float> weights_of(RetrievalTrainer<T>& trainer) {
   return all;
 }
 
+// Of targets in an imagined epoch.
+std::vector<std::int64_t> counts_of(const RetrievalOptions& options) {
+  std::vector<std::int64_t> counts;
+  if (options.negatives.kind == NegativeKind::kUniform) return counts;
+  for (std::int64_t item = 0; item < kShape.items; ++item) counts.push_back(item % 7);
+  return counts;
+}
+
 template <class T>
 Outcome train_alone(const RetrievalOptions& options) {
   const Context ctx({.threads = 1});
-  RetrievalTrainer<T> trainer(ctx, options, kShape.items);
+  RetrievalTrainer<T> trainer(ctx, options, kShape.items, counts_of(options));
   trainer.initialise(ctx);
   Outcome outcome;
   for (int step = 0; step < kSteps; ++step) {
@@ -100,7 +108,7 @@ Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, Pipe
     const Context ctx({.threads = 1});
     PipelineOptions own = options;
     own.topology = dist::make_topology(world.nodes(), layout.group);
-    RetrievalTrainer<T> trainer(ctx, trainer_options, kShape.items);
+    RetrievalTrainer<T> trainer(ctx, trainer_options, kShape.items, counts_of(trainer_options));
     RankPipeline<T> pipeline(ctx, world, trainer, own);
     pipeline.initialise(ctx);
     std::vector<StepResult> results;
@@ -190,6 +198,37 @@ TEST(RankPipeline, TheSameForClippingFuxiSharedNegativesAndAdaGrad) {
   RetrievalOptions fuxi = options_of(model::ModelKind::kFuxi);
   fuxi.dense.epsilon = fuxi.table.epsilon = 1e-2;
   expect_near(train_alone<float>(fuxi), train_on_ranks<float>(fuxi, {3, 3}, {}), 2e-6, "fuxi");
+}
+
+TEST(RankPipeline, NegativesComeFromThePositivesOfAllRanks) {
+  for (const NegativeKind kind : {NegativeKind::kInBatch, NegativeKind::kMixed}) {
+    for (const bool shared : {false, true}) {
+      RetrievalOptions options = smooth_options();
+      options.negatives.kind = kind;
+      if (kind == NegativeKind::kMixed) options.negatives.mix = {1, 1, 1};
+      options.negatives.count = 9;
+      options.negatives.shared = shared;
+      const Outcome alone = train_alone<float>(options);
+      for (const Layout layout : {Layout{2, 2}, {4, 2}, {12, 4}}) {
+        expect_near(
+            alone,
+            train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch}),
+            2e-6, "kind " + std::to_string(static_cast<int>(kind)));
+      }
+    }
+  }
+}
+
+TEST(RankPipeline, TargetsAreCountedOverAllRanks) {
+  RetrievalOptions options = smooth_options();
+  options.parts = {.prefix = 2, .targets = 3};
+  const Outcome alone = train_alone<float>(options);
+  EXPECT_LT(alone.results[0].predicting, alone.results[0].tokens);
+  for (const Layout layout : {Layout{1, 1}, {3, 3}, {4, 2}, {12, 4}}) {
+    const Outcome many = train_on_ranks<float>(options, layout, {});
+    expect_near(alone, many, 2e-6, std::to_string(layout.ranks) + " ranks");
+    EXPECT_EQ(alone.results[0].predicting, many.results[0].predicting);
+  }
 }
 
 TEST(RankPipeline, SchedulesThatPromiseItGiveTheSameBits) {

@@ -173,7 +173,7 @@ class StagedCommunicator : public Communicator {
   const std::vector<int>& nodes() const override { return host().nodes(); }
 
   Pending start_all_reduce(Values values, Reduce reduce) override {
-    if (size() == 1) return host().start_all_reduce(values, reduce);
+    if (size() == 1) return {};
     return start(values.data, bytes_of(values), values.data, bytes_of(values), /*in_place=*/true,
                  [values, reduce](Communicator& ranks, std::byte* in, std::byte*) {
                    Values staged = values;
@@ -224,7 +224,8 @@ class StagedCommunicator : public Communicator {
                  });
   }
   Pending start_broadcast(void* data, std::int64_t bytes, int root) override {
-    if (size() == 1) return host().start_broadcast(data, bytes, root);
+    TGR_CHECK(root >= 0 && root < size(), "broadcast: root ", root, " of ", size(), " ranks");
+    if (size() == 1) return {};
     const auto count = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0));
     return start(data, rank() == root ? count : 0, data, count, /*in_place=*/true,
                  [bytes, root](Communicator& ranks, std::byte* in, std::byte*) {

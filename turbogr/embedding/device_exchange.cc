@@ -40,6 +40,15 @@ Rows<T> fit(const Context& ctx, Tensor& buffer, std::int64_t count, std::int64_t
   return {reinterpret_cast<T*>(buffer.data()), count, width, width};
 }
 
+// Where each id's row arrives.
+std::vector<std::int64_t> places_of(const Route& route) {
+  std::vector<std::int64_t> places(route.order.size());
+  for (std::size_t k = 0; k < route.order.size(); ++k) {
+    places[static_cast<std::size_t>(route.order[k])] = static_cast<std::int64_t>(k);
+  }
+  return places;
+}
+
 // Calls body with a value of the type rows travel in.
 template <class Body>
 void with_wire(DType wire, Body&& body) {
@@ -82,17 +91,11 @@ void SentLists::send(const Context& ctx) {
   }
 }
 
-void DeviceExchange::send_lists(const Context& ctx, const Route& route, bool joined) {
-  std::vector<std::int64_t> places(static_cast<std::size_t>(route.num_ids));
-  for (std::size_t k = 0; k < route.order.size(); ++k) {
-    places[static_cast<std::size_t>(route.order[k])] = static_cast<std::int64_t>(k);
-  }
+void DeviceExchange::send_groups(const Context& ctx, const Route& route, bool joined) {
   std::size_t bytes = 0;
   const auto count = [&](const auto& list) {
     bytes += SentLists::room(list.size() * sizeof(list[0]));
   };
-  count(route.requests);
-  count(places);
   count(route.order);
   count(route.rows);
   count(route.group_offsets);
@@ -102,20 +105,16 @@ void DeviceExchange::send_lists(const Context& ctx, const Route& route, bool joi
     count(route.touched_offsets);
     count(route.touched_positions);
   }
-  lists_.begin(ctx, bytes);
-  requests_ = lists_.put(span_of(route.requests));
-  places_ = lists_.put(span_of(places));
-  order_ = lists_.put(span_of(route.order));
-  groups_ = {lists_.put(span_of(route.rows)), lists_.put(span_of(route.group_offsets)),
-             lists_.put(span_of(route.group_requests))};
+  return_lists_.begin(ctx, bytes);
+  const auto put = [&](const auto& list) { return return_lists_.put(span_of(list)); };
+  order_ = put(route.order);
+  groups_ = {put(route.rows), put(route.group_offsets), put(route.group_requests)};
   touched_ = groups_.rows;
   if (joined) {
-    joined_groups_ = {lists_.put(span_of(route.touched)),
-                      lists_.put(span_of(route.touched_offsets)),
-                      lists_.put(span_of(route.touched_positions))};
+    joined_groups_ = {put(route.touched), put(route.touched_offsets), put(route.touched_positions)};
     touched_ = joined_groups_.rows;
   }
-  lists_.send(ctx);
+  return_lists_.send(ctx);
 }
 
 // out(i) = the row that arrived at places(i).
@@ -143,18 +142,23 @@ void DeviceExchange::fetch(const Context& ctx, const ShardedTable& table, const 
   const ShardedOptions& options = table.options();
   TGR_CHECK(out.rows == route.num_ids && out.cols == options.width, "rows wanted in [", out.rows,
             ", ", out.cols, "]; they are [", route.num_ids, ", ", options.width, "]");
-  send_lists(ctx, route, circles.num_replicas() > 1 && options.replicas == ReplicaMode::kExact);
+  const std::vector<std::int64_t> places = places_of(route);
+  fetch_lists_.begin(ctx, SentLists::room(route.requests.size() * sizeof(std::int64_t)) +
+                              SentLists::room(places.size() * sizeof(std::int64_t)));
+  const View<const std::int64_t, 1> sent_requests = fetch_lists_.put(span_of(route.requests));
+  const View<const std::int64_t, 1> sent_places = fetch_lists_.put(span_of(places));
+  fetch_lists_.send(ctx);
   with_wire(options.row_wire, [&](auto format) {
     using Wire = decltype(format);
     const Rows<Wire> sending = fit<Wire>(ctx, sending_, std::ssize(route.requests), options.width);
-    ops::gather_rows<float, Wire>(ctx, table.own().weights(), requests_, sending);
+    ops::gather_rows<float, Wire>(ctx, table.own().weights(), sent_requests, sending);
     // Room for rows that are fetched again, behind these.
     fit<Wire>(ctx, receiving_, 2 * route.num_ids, options.width);
   });
   const auto row_bytes = options.width * static_cast<std::int64_t>(size_of(options.row_wire));
   circles.group->all_to_all({sending_.data(), times(route.asked_by, row_bytes)},
                             {receiving_.data(), times(route.asked_of, row_bytes)});
-  unpack<T>(ctx, options.row_wire, places_, route.num_ids, out);
+  unpack<T>(ctx, options.row_wire, sent_places, route.num_ids, out);
 }
 
 // What changed arrives behind what was fetched before, and all is unpacked again.
@@ -167,10 +171,7 @@ void DeviceExchange::fetch_changed(const Context& ctx, const ShardedTable& table
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i] = route.requests[static_cast<std::size_t>(refresh.requests[i])];
   }
-  std::vector<std::int64_t> places(static_cast<std::size_t>(route.num_ids));
-  for (std::size_t k = 0; k < route.order.size(); ++k) {
-    places[static_cast<std::size_t>(route.order[k])] = static_cast<std::int64_t>(k);
-  }
+  std::vector<std::int64_t> places = places_of(route);
   for (std::size_t i = 0; i < refresh.positions.size(); ++i) {
     places[static_cast<std::size_t>(refresh.positions[i])] =
         route.num_ids + static_cast<std::int64_t>(i);
@@ -204,6 +205,7 @@ void DeviceExchange::return_gradients(const Context& ctx, const ShardedTable& ta
   const auto requests = std::ssize(route.requests);
   const auto own_count = std::ssize(route.rows);
   const bool joined = circles.num_replicas() > 1 && options.replicas == ReplicaMode::kExact;
+  send_groups(ctx, route, joined);
   with_wire(options.gradient_wire, [&](auto format) {
     using Wire = decltype(format);
     const auto sum_up = [&](std::int64_t count, const Groups& groups, Rows<float> sums) {
@@ -246,8 +248,8 @@ void DeviceExchange::update(const Context& ctx, ShardedTable& table, const AdamW
 }
 
 std::size_t DeviceExchange::bytes() const {
-  return lists_.bytes() + changed_lists_.bytes() + sending_.bytes() + receiving_.bytes() +
-         wide_.bytes() + sums_.bytes() + joined_sums_.bytes();
+  return fetch_lists_.bytes() + changed_lists_.bytes() + return_lists_.bytes() + sending_.bytes() +
+         receiving_.bytes() + wide_.bytes() + sums_.bytes() + joined_sums_.bytes();
 }
 
 #define TGR_INSTANTIATE(T)                                                                    \

@@ -9,8 +9,8 @@
 //   exchange.return_gradients(ctx, table, device_circles, route, gradient);
 //   exchange.update(ctx, table, settings, scale, num_replicas);
 //
-// One for each step on its way. Its lists are overwritten by the next step's fetch: the stream must
-// have passed the last one's by then.
+// One for each route on its way. A call's lists are overwritten by the next call of the same name:
+// the stream must have passed the last one's by then.
 #pragma once
 
 #include <cstddef>
@@ -67,15 +67,13 @@ class DeviceExchange {
     View<const std::int64_t, 1> rows, offsets;
     View<const std::int32_t, 1> positions;
   };
-  void send_lists(const Context& ctx, const Route& route, bool joined);
+  void send_groups(const Context& ctx, const Route& route, bool joined);
   template <class T>
   void unpack(const Context& ctx, DType wire, View<const std::int64_t, 1> places,
               std::int64_t arrived, Rows<T> out);
 
-  SentLists lists_, changed_lists_;
-  View<const std::int64_t, 1> requests_;  // own rows asked for
-  View<const std::int64_t, 1> places_;    // [num_ids], where each id's row arrives
-  View<const std::int32_t, 1> order_;     // [num_ids], whose row goes out k-th
+  SentLists fetch_lists_, changed_lists_, return_lists_;
+  View<const std::int32_t, 1> order_;  // [num_ids], whose row goes out k-th
   View<const std::int64_t, 1> touched_;
   Groups groups_, joined_groups_;
   Rows<const float> gradients_;

@@ -86,6 +86,7 @@ RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
       ctx_(ctx),
       world_(world),
       trainer_(trainer),
+      marks_(trainer.options().parts),
       lane_ctx_({.device = ctx.device(),
                  .threads = 1,
                  .simd = ctx.simd(),
@@ -225,7 +226,7 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
   Flight& flight = free_flight();
   flight.parts = batches.size();
   flight.batches.resize(std::max(flight.batches.size(), batches.size()));
-  flight.tokens = 0;
+  flight.tokens = flight.predicting = 0;
   for (std::size_t b = 0; b < batches.size(); ++b) {
     const std::int64_t tokens = batches[b].num_tokens();
     TGR_CHECK(tokens <= trainer_.options().memory.capacity, "a batch of ", tokens, " tokens where ",
@@ -233,6 +234,8 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
               " were planned for; raise train.tokens or lower train.batch");
     flight.batches[b] = batches[b];
     flight.tokens += tokens;
+    marks_.mark(batches[b].offsets_view(), /*training=*/true);
+    flight.predicting += marks_.predicting();
   }
   flight.step = trainer_.steps_done();
   flight.stop = stop;
@@ -264,25 +267,62 @@ StepResult RankPipeline<T>::finish(const Context& ctx) {
   return result;
 }
 
+// The distinct positives of all ranks, which in-batch negatives are drawn from, and how many there
+// were.
+template <class T>
+typename RetrievalTrainer<T>::Positives RankPipeline<T>::gather_positives(const Ends& ends,
+                                                                          Flight& flight) {
+  std::vector<std::int64_t> own;
+  for (std::size_t b = 0; b < flight.parts; ++b) {
+    const std::vector<std::int64_t>& targets = flight.batches[b].targets;
+    own.insert(own.end(), targets.begin(), targets.end());
+  }
+  struct Amount {
+    std::int64_t distinct, count;
+  };
+  Amount amount = {0, std::ssize(own)};
+  std::sort(own.begin(), own.end());
+  own.erase(std::unique(own.begin(), own.end()), own.end());
+  amount.distinct = std::ssize(own);
+  std::vector<std::int64_t> bytes;
+  std::int64_t distinct = 0, count = 0;
+  for (const Amount& each : ends.world->all_gather_value(amount)) {
+    bytes.push_back(each.distinct * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    distinct += each.distinct;
+    count += each.count;
+  }
+  flight.positives.resize(static_cast<std::size_t>(distinct));
+  ends.world->all_gather(own.data(), {flight.positives.data(), bytes});
+  return {{flight.positives.data(), {distinct}}, count};
+}
+
 template <class T>
 void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flight) {
   const std::span<const Batch> batches(flight.batches.data(), flight.parts);
+  using Positives = typename RetrievalTrainer<T>::Positives;
+  std::optional<Positives> positives;
+  if (trainer_.needs_positives()) {
+    const StageScope scope(ctx.trace(), "exchange positives", lane_of(ctx),
+                           time_of(ctx, &StageTimes::sparse_communication));
+    positives = gather_positives(ends, flight);
+  }
   {
     const StageScope scope(ctx.trace(), "draw negatives", lane_of(ctx),
                            time_of(ctx, &StageTimes::compute));
-    trainer_.draw(ctx.host(), batches, flight.step, flight.slot);
+    trainer_.draw(ctx.host(), batches, flight.step, flight.slot, positives);
   }
   const StageScope scope(ctx.trace(), "exchange ids", lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
-  std::vector<std::int64_t> sums = {flight.tokens, flight.stop ? 1 : 0};
+  std::vector<std::int64_t> sums = {flight.tokens, flight.predicting, flight.stop ? 1 : 0};
   ends.world->all_reduce(sums, dist::Reduce::kSum);
   flight.all_tokens = sums[0];
-  flight.stop = sums[1] > 0;
-  std::vector<std::int64_t> group = {flight.tokens};
+  flight.all_predicting = sums[1];
+  flight.stop = sums[2] > 0;
+  std::vector<std::int64_t> group = {flight.predicting};
   if (options_.replicas == embedding::ReplicaMode::kAverage) {
     ends.groups.group->all_reduce(group, dist::Reduce::kSum);
   }
-  flight.group_tokens = group[0];
+  flight.group_predicting = group[0];
   TGR_CHECK(flight.all_tokens > 0, "a step without tokens on any rank");
   table_.route(ctx.host(), ends.circles(), flight.slot.touched.ids(), flight.route);
 }
@@ -305,7 +345,7 @@ void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
   const StageScope scope(ctx.trace(), "forward and backward", kComputeLane, &times_.compute);
   stop_asked_ = stop_asked_ || flight.stop;
   trainer_.compute(ctx, {flight.batches.data(), flight.parts}, flight.step,
-                   1.0 / static_cast<double>(flight.all_tokens), flight.slot,
+                   1.0 / static_cast<double>(flight.all_predicting), flight.slot,
                    [&](std::int64_t layers) {
                      if (options_.schedule == StepSchedule::kSerial) return;
                      reducer_->ready(blocks_by_layers_[static_cast<std::size_t>(layers)]);
@@ -336,7 +376,7 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
     std::vector<double> sums = {0};
     for (std::size_t part = 0; part < flight.parts; ++part) sums[0] += losses[part];
     behind_.world->all_reduce(sums, dist::Reduce::kSum);
-    flight.loss = sums[0] / static_cast<double>(flight.all_tokens);
+    flight.loss = sums[0] / static_cast<double>(flight.all_predicting);
   }
   const StageScope scope(ctx.trace(), "update dense weights", kComputeLane, &times_.compute);
   ops::squared_sum(ctx, trainer_.slices(), numbers_at(flight.numbers, kDenseSquares));
@@ -358,8 +398,10 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
 // Of the row gradients: a group that goes its own way divides by its own tokens.
 template <class T>
 double RankPipeline<T>::row_factor(const Flight& flight) const {
-  if (options_.replicas == embedding::ReplicaMode::kExact || flight.group_tokens == 0) return 1;
-  return static_cast<double>(flight.all_tokens) / static_cast<double>(flight.group_tokens);
+  if (options_.replicas == embedding::ReplicaMode::kExact || flight.group_predicting == 0) {
+    return 1;
+  }
+  return static_cast<double>(flight.all_predicting) / static_cast<double>(flight.group_predicting);
 }
 
 // Row gradients, summed at their owners, and the square of their norm, known to all.
@@ -413,7 +455,7 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
   }
   flight.result.step = flight.step + 1;
   flight.result.tokens = flight.all_tokens;
-  flight.result.predicting = flight.all_tokens;
+  flight.result.predicting = flight.all_predicting;
   flight.result.loss = flight.loss;
   flight.result.gradient_norm = std::sqrt(flight.dense_squares + flight.row_squares);
   flight.result.finite = flight.scale.finite != 0;

@@ -113,7 +113,9 @@ class RankPipeline {
     std::vector<data::Batch> batches;
     std::size_t parts = 0;
     std::int64_t step = 0;  // from 0
-    std::int64_t tokens = 0, all_tokens = 0, group_tokens = 0;
+    std::int64_t tokens = 0, all_tokens = 0;
+    std::int64_t predicting = 0, all_predicting = 0, group_predicting = 0;  // those the loss counts
+    std::vector<std::int64_t> positives;  // distinct, of all ranks, where the sampler asks
     bool stop = false;
     embedding::Route route;
     embedding::Refresh refresh;
@@ -152,6 +154,7 @@ class RankPipeline {
   int lane_of(const Context& ctx) const;
   double* time_of(const Context& ctx, double StageTimes::*which);
 
+  typename RetrievalTrainer<T>::Positives gather_positives(const Ends& ends, Flight& flight);
   double row_factor(const Flight& flight) const;
   void add_device_ends(const Context& ctx, Ends& ends);
   const ops::StepScale* send_scale(const Context& ctx, Flight& flight, std::int64_t at,
@@ -161,6 +164,7 @@ class RankPipeline {
   const Context& ctx_;
   dist::Communicator& world_;
   RetrievalTrainer<T>& trainer_;
+  SequenceMarks marks_;  // of the batch last submitted
   Context lane_ctx_;     // one thread, and a stream on a GPU
   Ends ahead_, behind_;  // for the lane's work on the next step, and for the step being computed
   std::unique_ptr<dist::Communicator> dense_ranks_;
