@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -147,6 +148,10 @@ std::string mpi_version() {
 }
 
 void run_mpi(const std::function<void(Communicator&)>& body, const WaitOptions& options) {
+  // OpenMPI over TCP would queue a rank's consent to receive behind all it has to send, and two
+  // ranks that exchange long messages would take turns. Short pieces keep both ways busy. An
+  // environment that says otherwise is left alone.
+  ::setenv("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "262144", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   TGR_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided));
   TGR_CHECK(provided >= MPI_THREAD_SERIALIZED,

@@ -30,7 +30,8 @@ struct Route {
   std::vector<float> gradients;  // [W, D], summed; after ShardedTable::return_gradients
 
   // Buffers on the way.
-  std::vector<std::byte> sending, receiving;
+  std::vector<std::byte> sending, receiving, replica_sums;
+  std::vector<std::uint32_t> own_numbers, all_numbers;
   std::vector<std::int64_t> sending_ids, all_rows;
   std::vector<std::int32_t> inverse;
   std::vector<float> arrived, own_sums;

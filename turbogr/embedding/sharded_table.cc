@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/embedding/counts.h"
 #include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/embedding.h"
@@ -13,18 +16,6 @@
 
 namespace turbogr::embedding {
 namespace {
-
-constexpr std::int64_t kPiece = 256;  // rows copied at a time
-
-std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-std::vector<std::int64_t> times(const std::vector<std::int64_t>& counts, std::int64_t factor) {
-  std::vector<std::int64_t> scaled(counts);
-  for (std::int64_t& count : scaled) count *= factor;
-  return scaled;
-}
 
 // One number to and from every rank of the group.
 void exchange_counts(dist::Communicator& group, const std::vector<std::int64_t>& send,
@@ -63,14 +54,6 @@ void group_equal(const Context& ctx, const std::vector<std::int64_t>& values,
   if (count == 0) offsets[0] = 0;
 }
 
-ops::IdGroups groups_of(const std::vector<std::int64_t>& distinct,
-                        const std::vector<std::int64_t>& offsets,
-                        const std::vector<std::int32_t>& positions) {
-  return {{distinct.data(), {static_cast<std::int64_t>(distinct.size())}},
-          {offsets.data(), {static_cast<std::int64_t>(offsets.size())}},
-          {positions.data(), {static_cast<std::int64_t>(positions.size())}}};
-}
-
 }  // namespace
 
 ReplicaMode replica_mode_from_name(std::string_view name) {
@@ -87,7 +70,8 @@ std::size_t Route::bytes() const {
          sizeof(std::int32_t) * (order.capacity() + group_requests.capacity() +
                                  touched_positions.capacity() + inverse.capacity()) +
          sizeof(float) * (gradients.capacity() + arrived.capacity() + own_sums.capacity()) +
-         sending.capacity() + receiving.capacity();
+         sizeof(std::uint32_t) * (own_numbers.capacity() + all_numbers.capacity()) +
+         sending.capacity() + receiving.capacity() + replica_sums.capacity();
 }
 
 ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
@@ -102,12 +86,17 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
   TGR_CHECK(
       options.gradient_wire != DType::kF16,
       "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
+  TGR_CHECK(options.pieces >= 1 && options.pieces <= options.width, "gradients of width ",
+            options.width, " in ", options.pieces, " pieces");
   if (options.dynamic) {
     dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
                                                              .optimiser = options.optimiser,
                                                              .seed = options.seed,
                                                              .scale = options.scale});
   } else {
+    TGR_CHECK(sharding_.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
+              sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
+              " is the most: use more ranks a group");
     dense_ =
         std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser);
   }
@@ -117,7 +106,7 @@ void ShardedTable::initialise(const Context& ctx) {
   if (dynamic_) return;  // rows are made when they are first asked for
   auto* weights = reinterpret_cast<float*>(dense_->weight_tensor().data());
   parallel_ranges(
-      ctx.pool(), dense_->rows(), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+      ctx.pool(), dense_->rows(), kRowsAtATime, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t row = begin; row < end; ++row) {
           ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row), options_.scale,
                                     options_.width, weights + row * options_.width);
@@ -183,9 +172,13 @@ void ShardedTable::join_replicas(const Context& ctx, const Circles& circles, Rou
             "replicas cannot name them to each other; use one group or mode average");
   dist::Communicator& replicas = *circles.replicas;
   route.replica_counts = replicas.all_gather_value(static_cast<std::int64_t>(route.rows.size()));
-  route.all_rows.resize(static_cast<std::size_t>(sum_of(route.replica_counts)));
-  replicas.all_gather(route.rows.data(),
-                      {route.all_rows.data(), times(route.replica_counts, sizeof(std::int64_t))});
+  // A shard's rows have numbers of four bytes.
+  route.own_numbers.assign(route.rows.begin(), route.rows.end());
+  route.all_numbers.resize(static_cast<std::size_t>(sum_of(route.replica_counts)));
+  replicas.all_gather(
+      route.own_numbers.data(),
+      {route.all_numbers.data(), times(route.replica_counts, sizeof(std::uint32_t))});
+  route.all_rows.assign(route.all_numbers.begin(), route.all_numbers.end());
   group_equal(ctx, route.all_rows, route.touched, route.touched_offsets, route.touched_positions,
               route.inverse);
 }
@@ -195,7 +188,7 @@ void ShardedTable::pack(const Context& ctx, Route& route) const {
   const std::size_t row_bytes =
       static_cast<std::size_t>(options_.width) * size_of(options_.row_wire);
   route.sending.resize(route.requests.size() * row_bytes);
-  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(route.requests.size()), kPiece,
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(route.requests.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (auto i = static_cast<std::size_t>(begin);
                          i < static_cast<std::size_t>(end); ++i) {
@@ -213,7 +206,7 @@ void ShardedTable::exchange(const Context& ctx, const Circles& circles, Route& r
   route.receiving.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
   circles.group->all_to_all({route.sending.data(), times(route.asked_by, row_bytes)},
                             {route.receiving.data(), times(route.asked_of, row_bytes)});
-  parallel_ranges(ctx.pool(), route.num_ids, kPiece,
+  parallel_ranges(ctx.pool(), route.num_ids, kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t k = begin; k < end; ++k) {
                       from_wire(options_.row_wire, route.receiving.data() + k * row_bytes,
@@ -258,7 +251,7 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
   const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
   route.sending.resize(refresh.requests.size() * static_cast<std::size_t>(row_bytes));
   route.receiving.resize(refresh.positions.size() * static_cast<std::size_t>(row_bytes));
-  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.requests.size()), kPiece,
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.requests.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) {
                       const auto request =
@@ -269,7 +262,7 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                   });
   circles.group->all_to_all({route.sending.data(), times(refresh.give, row_bytes)},
                             {route.receiving.data(), times(refresh.take, row_bytes)});
-  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.positions.size()), kPiece,
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.positions.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) {
                       from_wire(options_.row_wire, route.receiving.data() + i * row_bytes,
@@ -277,65 +270,6 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                                 out.row(refresh.positions[static_cast<std::size_t>(i)]));
                     }
                   });
-}
-
-void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, Route& route,
-                                    Rows<const float> gradient) {
-  TGR_CHECK(gradient.rows == route.num_ids && gradient.cols == options_.width, "gradients are [",
-            gradient.rows, ", ", gradient.cols, "]; wanted [", route.num_ids, ", ", options_.width,
-            "]");
-  const std::int64_t width = options_.width;
-  const DType wire = options_.gradient_wire;
-  const auto row_bytes = width * static_cast<std::int64_t>(size_of(wire));
-  route.sending.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
-  parallel_ranges(ctx.pool(), route.num_ids, kPiece,
-                  [&](std::int64_t begin, std::int64_t end, int) {
-                    for (std::int64_t k = begin; k < end; ++k) {
-                      to_wire(wire, gradient.row(route.order[static_cast<std::size_t>(k)]), width,
-                              route.sending.data() + k * row_bytes);
-                    }
-                  });
-  const auto requests = static_cast<std::int64_t>(route.requests.size());
-  route.receiving.resize(static_cast<std::size_t>(requests * row_bytes));
-  circles.group->all_to_all({route.sending.data(), times(route.asked_of, row_bytes)},
-                            {route.receiving.data(), times(route.asked_by, row_bytes)});
-  route.arrived.resize(static_cast<std::size_t>(requests * width));
-  parallel_ranges(ctx.pool(), requests, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      from_wire(wire, route.receiving.data() + i * row_bytes, width,
-                route.arrived.data() + i * width);
-    }
-  });
-  const auto own_count = static_cast<std::int64_t>(route.rows.size());
-  const bool joined = circles.num_replicas() > 1 && options_.replicas == ReplicaMode::kExact;
-  std::vector<float>& sums = joined ? route.own_sums : route.gradients;
-  sums.resize(static_cast<std::size_t>(own_count * width));
-  ops::sum_duplicate_rows<float>(ctx,
-                                 Rows<const float>(route.arrived.data(), requests, width, width),
-                                 groups_of(route.rows, route.group_offsets, route.group_requests),
-                                 Rows<float>(sums.data(), own_count, width, width));
-  if (!joined) return;
-
-  // Replicas exchange sums of rows already deduplicated, and add them in the order of groups.
-  const std::int64_t all = sum_of(route.replica_counts);
-  route.sending.resize(static_cast<std::size_t>(own_count * row_bytes));
-  route.receiving.resize(static_cast<std::size_t>(all * row_bytes));
-  route.arrived.resize(static_cast<std::size_t>(all * width));
-  for (std::int64_t i = 0; i < own_count; ++i) {
-    to_wire(wire, route.own_sums.data() + i * width, width, route.sending.data() + i * row_bytes);
-  }
-  circles.replicas->all_gather(route.sending.data(),
-                               {route.receiving.data(), times(route.replica_counts, row_bytes)});
-  for (std::int64_t i = 0; i < all; ++i) {
-    from_wire(wire, route.receiving.data() + i * row_bytes, width,
-              route.arrived.data() + i * width);
-  }
-  const auto touched = static_cast<std::int64_t>(route.touched.size());
-  route.gradients.resize(static_cast<std::size_t>(touched * width));
-  ops::sum_duplicate_rows<float>(
-      ctx, Rows<const float>(route.arrived.data(), all, width, width),
-      groups_of(route.touched, route.touched_offsets, route.touched_positions),
-      Rows<float>(route.gradients.data(), touched, width, width));
 }
 
 void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,

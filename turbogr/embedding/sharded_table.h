@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
@@ -51,6 +52,9 @@ struct ShardedOptions {
   bool dynamic = false;               // ids of any size; rows appear when they are first asked for
   DType row_wire = DType::kF32;       // f32, bf16 or f16: rows on their way
   DType gradient_wire = DType::kF32;  // f32 or bf16: gradients on theirs
+  // Gradients return in so many pieces, each some columns of all rows: one is summed while others
+  // are on their way. The same on every rank; it changes no bit.
+  std::int64_t pieces = 1;
   std::uint64_t seed = 1;
   double scale = 0.02;
 };
@@ -110,6 +114,17 @@ class ShardedTable {
   int owner_of(std::int64_t id) const;
   void own_rows(const Context& ctx, std::vector<std::int64_t>& ids);
   void join_replicas(const Context& ctx, const Circles& circles, Route& route) const;
+
+  std::pair<std::int64_t, std::int64_t> piece_columns(std::int64_t piece) const;
+  Rows<float> gradient_columns(Route& route, std::int64_t begin, std::int64_t end) const;
+  void pack_gradients(const Context& ctx, const Route& route, Rows<const float> gradient,
+                      std::byte* to) const;
+  Rows<const float> as_floats(const Context& ctx, const std::byte* from, std::int64_t rows,
+                              std::int64_t columns, Route& route) const;
+  void sum_group(const Context& ctx, const Route& route, Rows<const float> arrived,
+                 Rows<float> sums) const;
+  dist::Pending start_replicas(const Context& ctx, const Circles& circles, Route& route,
+                               Rows<const float> arrived, std::int64_t begin) const;
 
   ShardedOptions options_;
   Sharding sharding_;

@@ -19,6 +19,10 @@ using model::first_rows;
 constexpr int kComputeLane = 0;
 constexpr int kAheadLane = 1;
 
+// Row gradients return in pieces of columns: enough for one's sums to hide behind another's way.
+constexpr std::int64_t kPieceColumns = 32;
+constexpr std::int64_t kMostPieces = 4;
+
 // A trace event, and its length added to `seconds`, when there is a place for it.
 class StageScope {
  public:
@@ -51,6 +55,7 @@ embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::in
           .replicas = options.replicas,
           .row_wire = options.row_wire,
           .gradient_wire = options.gradient_wire,
+          .pieces = std::clamp<std::int64_t>(trainer.model.width / kPieceColumns, 1, kMostPieces),
           .seed = trainer.seed,
           .scale = trainer.table_scale};
 }
