@@ -8,16 +8,13 @@
 #include "turbogr/core/trace.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/update.h"
+#include "turbogr/train/stages.h"
 
 namespace turbogr::train {
 namespace {
 
 using data::Batch;
 using model::first_rows;
-
-// Rows of a trace.
-constexpr int kComputeLane = 0;
-constexpr int kAheadLane = 1;
 
 // Row gradients return in pieces of columns: enough for one's sums to hide behind another's way.
 constexpr std::int64_t kPieceColumns = 32;
@@ -26,8 +23,8 @@ constexpr std::int64_t kMostPieces = 4;
 // A trace event, and its length added to `seconds`, when there is a place for it.
 class StageScope {
  public:
-  StageScope(Trace* trace, const char* name, int lane, double* seconds)
-      : scope_(trace, name, lane), seconds_(seconds), begin_ns_(Trace::now_ns()) {}
+  StageScope(Trace* trace, const Stage& stage, int lane, double* seconds)
+      : scope_(trace, stage.name, lane), seconds_(seconds), begin_ns_(Trace::now_ns()) {}
   ~StageScope() {
     if (seconds_ != nullptr) {
       *seconds_ += static_cast<double>(Trace::now_ns() - begin_ns_) * 1e-9;
@@ -236,11 +233,11 @@ template <class T>
 void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flight) {
   const std::span<const Batch> batches(flight.batches.data(), flight.parts);
   {
-    const StageScope scope(ctx.trace(), "draw negatives", lane_of(ctx),
+    const StageScope scope(ctx.trace(), stages::kDraw, lane_of(ctx),
                            time_of(ctx, &StageTimes::compute));
     trainer_.draw(ctx, batches, flight.step, flight.slot);
   }
-  const StageScope scope(ctx.trace(), "exchange ids", lane_of(ctx),
+  const StageScope scope(ctx.trace(), stages::kIds, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   std::vector<std::int64_t> sums = {flight.tokens, flight.stop ? 1 : 0};
   ends.world->all_reduce(sums, dist::Reduce::kSum);
@@ -257,7 +254,7 @@ void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flig
 
 template <class T>
 void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight) {
-  const StageScope scope(ctx.trace(), "fetch rows", lane_of(ctx),
+  const StageScope scope(ctx.trace(), stages::kFetch, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   table_.template fetch<T>(ctx, ends.circles(), flight.route,
                            first_rows<T>(flight.slot.compact, flight.route.num_ids));
@@ -266,7 +263,7 @@ void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight
 // Gradients of this rank's share, dense ones summed over ranks while they come.
 template <class T>
 void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
-  const StageScope scope(ctx.trace(), "forward and backward", kComputeLane, &times_.compute);
+  const StageScope scope(ctx.trace(), stages::kCompute, kComputeLane, &times_.compute);
   stop_asked_ = stop_asked_ || flight.stop;
   trainer_.compute(ctx, {flight.batches.data(), flight.parts}, flight.step,
                    1.0 / static_cast<double>(flight.all_tokens), flight.slot,
@@ -279,7 +276,7 @@ void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
 template <class T>
 void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
   {
-    const StageScope scope(ctx.trace(), "wait for dense gradients", kComputeLane,
+    const StageScope scope(ctx.trace(), stages::kDenseSums, kComputeLane,
                            &times_.dense_communication);
     reducer_->finish();
     std::vector<double> sums = {0};
@@ -289,7 +286,7 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
     behind_.world->all_reduce(sums, dist::Reduce::kSum);
     flight.loss = sums[0] / static_cast<double>(flight.all_tokens);
   }
-  const StageScope scope(ctx.trace(), "update dense weights", kComputeLane, &times_.compute);
+  const StageScope scope(ctx.trace(), stages::kDenseUpdate, kComputeLane, &times_.compute);
   ops::squared_sum(ctx, trainer_.slices(), &flight.dense_squares);
   const double squares = flight.dense_squares + flight.row_squares;
   const double norm = std::sqrt(squares);
@@ -304,7 +301,7 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
 // Row gradients, summed at their owners, and the square of their norm, known to all.
 template <class T>
 void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight) {
-  const StageScope scope(ctx.trace(), "return row gradients", lane_of(ctx),
+  const StageScope scope(ctx.trace(), stages::kReturn, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
   if (options_.replicas == embedding::ReplicaMode::kAverage && flight.group_tokens > 0) {
@@ -329,7 +326,7 @@ void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& 
 
 template <class T>
 void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
-  const StageScope scope(ctx.trace(), "update rows", lane_of(ctx),
+  const StageScope scope(ctx.trace(), stages::kRowUpdate, lane_of(ctx),
                          time_of(ctx, &StageTimes::compute));
   if (!std::isfinite(flight.row_squares)) flight.scale.finite = 0;
   table_.update(ctx, flight.route, trainer_.table_settings(flight.step), &flight.scale,
@@ -380,21 +377,20 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   if (late_updates()) {
     if (trainer_.options().clip > 0) return_rows(ctx, behind_, current);
     update_dense(ctx, current);
-    const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
-                           &times_.sparse_communication);
+    const StageScope scope(ctx.trace(), stages::kJoin, kComputeLane, &times_.sparse_communication);
     lane_->join();
     late_ = &current;
   } else {
     return_rows(ctx, behind_, current);
     update_dense(ctx, current);
     {
-      const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
+      const StageScope scope(ctx.trace(), stages::kJoin, kComputeLane,
                              &times_.sparse_communication);
       lane_->join();  // what it fetches is read before the update
     }
     update_rows(ctx, current);
     if (options_.schedule == StepSchedule::kExactPrefetch) {
-      const StageScope scope(ctx.trace(), "fetch changed rows", kComputeLane,
+      const StageScope scope(ctx.trace(), stages::kRefresh, kComputeLane,
                              &times_.sparse_communication);
       table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route,
                                        first_rows<T>(next->slot.compact, next->route.num_ids));
