@@ -5,23 +5,12 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/embedding/counts.h"
+#include "turbogr/embedding/row_groups.h"
 #include "turbogr/embedding/sharded_table.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/embedding.h"
 
 namespace turbogr::embedding {
-namespace {
-
-ops::IdGroups groups_of(const std::vector<std::int64_t>& distinct,
-                        const std::vector<std::int64_t>& offsets,
-                        const std::vector<std::int32_t>& positions) {
-  return {{distinct.data(), {static_cast<std::int64_t>(distinct.size())}},
-          {offsets.data(), {static_cast<std::int64_t>(offsets.size())}},
-          {positions.data(), {static_cast<std::int64_t>(positions.size())}}};
-}
-
-}  // namespace
-
 // Columns [begin, end) of every row travel together.
 std::pair<std::int64_t, std::int64_t> ShardedTable::piece_columns(std::int64_t piece) const {
   return {options_.width * piece / options_.pieces, options_.width * (piece + 1) / options_.pieces};
@@ -31,9 +20,9 @@ std::pair<std::int64_t, std::int64_t> ShardedTable::piece_columns(std::int64_t p
 // group and, where there are replicas, between those.
 void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, Route& route,
                                     Rows<const float> gradient) {
-  TGR_CHECK(gradient.rows == route.num_ids && gradient.cols == options_.width, "gradients are [",
-            gradient.rows, ", ", gradient.cols, "]; wanted [", route.num_ids, ", ", options_.width,
-            "]");
+  TGR_CHECK(gradient.rows == route.num_gradients && gradient.cols == options_.width,
+            "gradients are [", gradient.rows, ", ", gradient.cols, "]; wanted [",
+            route.num_gradients, ", ", options_.width, "]");
   const bool joined = circles.num_replicas() > 1 && options_.replicas == ReplicaMode::kExact;
   const auto element = static_cast<std::int64_t>(size_of(options_.gradient_wire));
   const auto requests = static_cast<std::int64_t>(route.requests.size());

@@ -11,6 +11,7 @@ namespace turbogr::embedding {
 struct Route {
   // This rank as one that asks. Ids are grouped by owner.
   std::int64_t num_ids = 0;
+  std::int64_t num_gradients = 0;      // rows that `order` points into; more in a part of a route
   std::vector<std::int64_t> asked_of;  // [G], ids asked of each rank
   std::vector<std::int32_t> order;     // [num_ids], place among the ids of the k-th one asked
 

@@ -10,52 +10,12 @@
 #include "turbogr/core/check.h"
 #include "turbogr/embedding/counts.h"
 #include "turbogr/embedding/mix.h"
+#include "turbogr/embedding/row_groups.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/random_rows.h"
 
 namespace turbogr::embedding {
-namespace {
-
-// One number to and from every rank of the group.
-void exchange_counts(dist::Communicator& group, const std::vector<std::int64_t>& send,
-                     std::vector<std::int64_t>& receive) {
-  const std::vector<std::int64_t> eight(send.size(), sizeof(std::int64_t));
-  receive.resize(send.size());
-  group.all_to_all({send.data(), eight}, {receive.data(), eight});
-}
-
-template <class T>
-void exchange_values(dist::Communicator& group, const std::vector<T>& send,
-                     const std::vector<std::int64_t>& send_counts, std::vector<T>& receive,
-                     const std::vector<std::int64_t>& receive_counts) {
-  receive.resize(static_cast<std::size_t>(sum_of(receive_counts)));
-  group.all_to_all({send.data(), times(send_counts, sizeof(T))},
-                   {receive.data(), times(receive_counts, sizeof(T))});
-}
-
-// Distinct values of `values`, ascending, and where each stands.
-void group_equal(const Context& ctx, const std::vector<std::int64_t>& values,
-                 std::vector<std::int64_t>& distinct, std::vector<std::int64_t>& offsets,
-                 std::vector<std::int32_t>& positions, std::vector<std::int32_t>& inverse) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  distinct.resize(values.size());
-  offsets.resize(values.size() + 1);
-  positions.resize(values.size());
-  inverse.resize(values.size());
-  ctx.workspace().reserve(ops::dedup_ids_workspace_bytes(count));
-  const std::int64_t unique = ops::dedup_ids(ctx, {values.data(), {count}},
-                                             {{distinct.data(), {count}},
-                                              {offsets.data(), {count + 1}},
-                                              {positions.data(), {count}},
-                                              {inverse.data(), {count}}});
-  distinct.resize(static_cast<std::size_t>(unique));
-  offsets.resize(static_cast<std::size_t>(unique) + 1);
-  if (count == 0) offsets[0] = 0;
-}
-
-}  // namespace
-
 ReplicaMode replica_mode_from_name(std::string_view name) {
   if (name == "exact") return ReplicaMode::kExact;
   TGR_CHECK(name == "average", "unknown replica mode '", name, "'; use exact or average");
@@ -136,7 +96,7 @@ void ShardedTable::route(const Context& ctx, const Circles& circles,
             " of ", group.size(), " asks a table whose shard here is ", shard_, " of ",
             sharding_.shards());
   const std::int64_t count = ids.shape[0];
-  route.num_ids = count;
+  route.num_ids = route.num_gradients = count;
   route.asked_of.assign(static_cast<std::size_t>(group.size()), 0);
   for (std::int64_t i = 0; i < count; ++i) {
     TGR_CHECK(options_.dynamic || (ids(i) >= 0 && ids(i) < options_.rows), "id ", ids(i),

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "turbogr/core/context.h"
@@ -89,6 +90,11 @@ class ShardedTable {
   template <class T>
   void fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
                      Route& route, Rows<T> out);
+
+  // Cuts `route` in two by its rows: those among `chosen` (ascending own rows, the same on all
+  // replicas) and the others. Gradients of either part may return, and update, on their own.
+  void split(const Context& ctx, const Circles& circles, const Route& route,
+             std::span<const std::int64_t> chosen, Route& among, Route& others) const;
 
   // Sums `gradient` [num_ids, D] of all ranks (exact: of all groups) into route.gradients.
   void return_gradients(const Context& ctx, const Circles& circles, Route& route,

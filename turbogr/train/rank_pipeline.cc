@@ -40,7 +40,7 @@ class StageScope {
 };
 
 std::size_t flights_of(StepSchedule schedule) {
-  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kSemiAsync ? 3 : 2;
+  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kOverlap ? 2 : 3;
 }
 
 embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::int64_t num_items,
@@ -201,7 +201,7 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
   }
   flight.step = trainer_.steps_done();
   flight.stop = stop;
-  flight.row_squares = 0;
+  flight.row_squares = flight.own_row_squares = 0;
   flight.done = false;
   flights_.push_back(&flight);
   guarded([&] {
@@ -279,28 +279,33 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
     const StageScope scope(ctx.trace(), stages::kDenseSums, kComputeLane,
                            &times_.dense_communication);
     reducer_->finish();
-    std::vector<double> sums = {0};
+    std::vector<double> sums = {0, flight.own_row_squares};
     for (std::size_t part = 0; part < flight.parts; ++part) {
       sums[0] += trainer_.loss_sums()(static_cast<std::int64_t>(part));
     }
     behind_.world->all_reduce(sums, dist::Reduce::kSum);
     flight.loss = sums[0] / static_cast<double>(flight.all_tokens);
+    flight.own_row_squares = sums[1];
   }
   const StageScope scope(ctx.trace(), stages::kDenseUpdate, kComputeLane, &times_.compute);
   ops::squared_sum(ctx, trainer_.slices(), &flight.dense_squares);
   const double squares = flight.dense_squares + flight.row_squares;
   const double norm = std::sqrt(squares);
   const double clip = trainer_.options().clip;
-  flight.scale = {.scale = clip > 0 && norm > clip ? clip / norm : 1.0,
-                  .finite = std::isfinite(flight.loss) && std::isfinite(squares) ? 1.0 : 0.0,
-                  .norm = norm,
-                  .loss = flight.loss};
+  flight.scale = {
+      .scale = clip > 0 && norm > clip ? clip / norm : 1.0,
+      .finite =
+          std::isfinite(flight.loss) && std::isfinite(squares + flight.own_row_squares) ? 1.0 : 0.0,
+      .norm = norm,
+      .loss = flight.loss};
   flight.result.rate = trainer_.update_dense(ctx, flight.step, &flight.scale);
 }
 
-// Row gradients, summed at their owners, and the square of their norm, known to all.
+// Row gradients, summed at their owners, and the square of their norm, known to all. `route`: the
+// flight's, or part of it.
 template <class T>
-void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight) {
+void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight,
+                                  embedding::Route& route) {
   const StageScope scope(ctx.trace(), stages::kReturn, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
@@ -310,9 +315,9 @@ void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& 
                                            static_cast<double>(flight.group_tokens));
     for (std::int64_t i = 0; i < gradient.rows * gradient.cols; ++i) gradient.data[i] *= factor;
   }
-  table_.return_gradients(ctx, ends.circles(), flight.route, gradient);
+  table_.return_gradients(ctx, ends.circles(), route, gradient);
   std::vector<double> squares = {0};
-  const auto& sums = flight.route.gradients;
+  const auto& sums = route.gradients;
   ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, std::ssize(sums)));
   ops::squared_sum(ctx, {sums.data(), {std::ssize(sums)}}, squares.data());
   ends.groups.group->all_reduce(squares, dist::Reduce::kSum);
@@ -321,20 +326,25 @@ void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& 
     ends.groups.replicas->all_reduce(squares, dist::Reduce::kSum);
     squares[0] /= ends.groups.replicas->size();
   }
-  flight.row_squares = squares[0];
+  flight.row_squares += squares[0];
 }
 
 template <class T>
-void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
+void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight,
+                                  const embedding::Route& route) {
   const StageScope scope(ctx.trace(), stages::kRowUpdate, lane_of(ctx),
                          time_of(ctx, &StageTimes::compute));
   if (!std::isfinite(flight.row_squares)) flight.scale.finite = 0;
-  table_.update(ctx, flight.route, trainer_.table_settings(flight.step), &flight.scale,
+  table_.update(ctx, route, trainer_.table_settings(flight.step), &flight.scale,
                 behind_.circles().num_replicas());
   if (options_.replicas == embedding::ReplicaMode::kAverage &&
       (flight.step + 1) % options_.average_every == 0) {
     table_.average(ctx, behind_.circles());
   }
+}
+
+template <class T>
+void RankPipeline<T>::end_step(Flight& flight) {
   flight.result.step = flight.step + 1;
   flight.result.tokens = flight.all_tokens;
   flight.result.predicting = flight.all_tokens;
@@ -348,67 +358,91 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
 template <class T>
 void RankPipeline<T>::whole_step(const Context& ctx, Flight& flight) {
   compute(ctx, flight);
-  return_rows(ctx, behind_, flight);
+  return_rows(ctx, behind_, flight, flight.route);
   update_dense(ctx, flight);
-  update_rows(ctx, flight);
+  update_rows(ctx, flight, flight.route);
+  end_step(flight);
 }
 
-// Computes the step whose rows are here while the lane prepares `next`.
+// What a step has left for later.
+template <class T>
+void RankPipeline<T>::end_late(const Context& ctx, const Ends& ends, Flight& flight) {
+  // Clipping has had all gradients returned before the dense update.
+  if (trainer_.options().clip == 0) return_rows(ctx, ends, flight, *flight.left);
+  update_rows(ctx, flight, *flight.left);
+  end_step(flight);
+}
+
+// Computes the step whose rows are here while the lane ends the one before and prepares `next`.
 template <class T>
 void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   Flight& current = *std::exchange(held_, nullptr);
   Flight* const late = std::exchange(late_, nullptr);
-  const bool fetches = options_.schedule == StepSchedule::kExactPrefetch || late_updates();
-  lane_->start([this, next, late, fetches, &current] {
-    if (late != nullptr) {
-      // Clipping has had them returned before the dense update.
-      if (trainer_.options().clip == 0) return_rows(lane_ctx_, ahead_, *late);
-      update_rows(lane_ctx_, *late);
-    }
+  const bool exact = options_.schedule == StepSchedule::kExactPrefetch;
+  const bool missed = late_updates();
+  // Without clipping nobody waits for gradients of rows that the next step does not read.
+  const bool parted = exact && trainer_.options().clip == 0;
+  lane_->start([=, this, &current] {
+    if (late != nullptr) end_late(lane_ctx_, ahead_, *late);
     prepare(lane_ctx_, ahead_, *next);
-    if (!fetches) return;
+    if (!exact && !missed) return;
     fetch(lane_ctx_, ahead_, *next);
-    if (options_.schedule == StepSchedule::kExactPrefetch) {
-      table_.plan_refresh(lane_ctx_, ahead_.circles(), next->route, current.route.touched,
-                          next->refresh);
+    if (!exact) return;
+    const StageScope scope(lane_ctx_.trace(), stages::kPlan, kAheadLane, nullptr);
+    const embedding::Circles circles = ahead_.circles();
+    table_.plan_refresh(lane_ctx_, circles, next->route, current.route.touched, next->refresh);
+    if (parted) {
+      table_.split(lane_ctx_, circles, current.route, next->route.touched, current.urgent,
+                   current.others);
     }
   });
   compute(ctx, current);
-  if (late_updates()) {
-    if (trainer_.options().clip > 0) return_rows(ctx, behind_, current);
-    update_dense(ctx, current);
+  if (!missed && !parted) return_rows(ctx, behind_, current, current.route);
+  if (missed && trainer_.options().clip > 0) return_rows(ctx, behind_, current, current.route);
+  if (parted) current.own_row_squares = own_squares(ctx, current);
+  update_dense(ctx, current);
+  {
     const StageScope scope(ctx.trace(), stages::kJoin, kComputeLane, &times_.sparse_communication);
-    lane_->join();
+    lane_->join();  // what it fetches is read before the update
+  }
+  if (missed) {
+    current.left = &current.route;
+    late_ = &current;
+  } else if (parted) {
+    return_rows(ctx, behind_, current, current.urgent);
+    update_rows(ctx, current, current.urgent);
+    current.left = &current.others;
     late_ = &current;
   } else {
-    return_rows(ctx, behind_, current);
-    update_dense(ctx, current);
-    {
-      const StageScope scope(ctx.trace(), stages::kJoin, kComputeLane,
-                             &times_.sparse_communication);
-      lane_->join();  // what it fetches is read before the update
-    }
-    update_rows(ctx, current);
-    if (options_.schedule == StepSchedule::kExactPrefetch) {
-      const StageScope scope(ctx.trace(), stages::kRefresh, kComputeLane,
-                             &times_.sparse_communication);
-      table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route,
-                                       first_rows<T>(next->slot.compact, next->route.num_ids));
-    } else {
-      fetch(ctx, behind_, *next);
-    }
+    update_rows(ctx, current, current.route);
+    end_step(current);
+  }
+  if (exact) {
+    const StageScope scope(ctx.trace(), stages::kRefresh, kComputeLane,
+                           &times_.sparse_communication);
+    table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route,
+                                     first_rows<T>(next->slot.compact, next->route.num_ids));
+  } else if (!missed) {
+    fetch(ctx, behind_, *next);
   }
   held_ = next;
+}
+
+// Of this rank's row gradients: not finite when one of them is not.
+template <class T>
+double RankPipeline<T>::own_squares(const Context& ctx, Flight& flight) {
+  const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
+  const std::int64_t count = gradient.rows * gradient.cols;
+  double squares = 0;
+  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, count));
+  ops::squared_sum(ctx, {gradient.data, {count}}, &squares);
+  return squares;
 }
 
 // Ends all that is under way.
 template <class T>
 void RankPipeline<T>::drain(const Context& ctx) {
-  if (late_ != nullptr) {
-    Flight& late = *std::exchange(late_, nullptr);
-    if (trainer_.options().clip == 0) return_rows(ctx, behind_, late);
-    update_rows(ctx, late);
-  }
+  if (late_ != nullptr) end_late(ctx, behind_, *std::exchange(late_, nullptr));
   if (held_ != nullptr) whole_step(ctx, *std::exchange(held_, nullptr));
 }
 

@@ -33,16 +33,16 @@ inline constexpr Stage kReturn = {"return row gradients", StageKind::kSparse};
 inline constexpr Stage kRowUpdate = {"update rows", StageKind::kCompute};
 inline constexpr Stage kJoin = {"wait for the next step's rows", StageKind::kSparse};
 inline constexpr Stage kRefresh = {"fetch changed rows", StageKind::kSparse};
+inline constexpr Stage kPlan = {"find changed rows", StageKind::kSparse};
 inline constexpr Stage kStep = {"step", StageKind::kCompute};  // of one rank without a pipeline
 inline constexpr Stage kEvaluate = {"evaluate", StageKind::kOutside};
 inline constexpr Stage kSave = {"save", StageKind::kOutside};
 }  // namespace stages
 
-inline constexpr std::array kStages = {stages::kRead,        stages::kDraw,    stages::kIds,
-                                       stages::kFetch,       stages::kCompute, stages::kDenseSums,
-                                       stages::kDenseUpdate, stages::kReturn,  stages::kRowUpdate,
-                                       stages::kJoin,        stages::kRefresh, stages::kStep,
-                                       stages::kEvaluate,    stages::kSave};
+inline constexpr std::array kStages = {
+    stages::kRead,      stages::kDraw,        stages::kIds,    stages::kFetch,     stages::kCompute,
+    stages::kDenseSums, stages::kDenseUpdate, stages::kReturn, stages::kRowUpdate, stages::kJoin,
+    stages::kRefresh,   stages::kPlan,        stages::kStep,   stages::kEvaluate,  stages::kSave};
 
 // Rows of a trace.
 inline constexpr int kComputeLane = 0;
