@@ -9,6 +9,7 @@
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/update.h"
+#include "turbogr/train/stages.h"
 
 namespace turbogr::train {
 namespace {
@@ -16,15 +17,15 @@ namespace {
 using data::Batch;
 using model::first_rows;
 
-// Rows of a trace.
-constexpr int kComputeLane = 0;
-constexpr int kAheadLane = 1;
+// Row gradients return in pieces of columns: enough for one's sums to hide behind another's way.
+constexpr std::int64_t kPieceColumns = 32;
+constexpr std::int64_t kMostPieces = 4;
 
 // A trace event, and its length added to `seconds`, when there is a place for it.
 class StageScope {
  public:
-  StageScope(Trace* trace, const char* name, int lane, double* seconds)
-      : scope_(trace, name, lane), seconds_(seconds), begin_ns_(Trace::now_ns()) {}
+  StageScope(Trace* trace, const Stage& stage, int lane, double* seconds)
+      : scope_(trace, stage.name, lane), seconds_(seconds), begin_ns_(Trace::now_ns()) {}
   ~StageScope() {
     if (seconds_ != nullptr) {
       *seconds_ += static_cast<double>(Trace::now_ns() - begin_ns_) * 1e-9;
@@ -42,16 +43,17 @@ class StageScope {
 // Places in a flight's numbers.
 constexpr std::int64_t kDenseScale = 0;  // a StepScale
 constexpr std::int64_t kRowScale = 4;    // another
-constexpr std::int64_t kDenseSquares = 8;
-constexpr std::int64_t kRowSquares = 9;
-constexpr std::int64_t kLossSums = 10;  // of each batch
+constexpr std::int64_t kOtherRowScale = 8;
+constexpr std::int64_t kDenseSquares = 12;
+constexpr std::int64_t kRowSquares = 13;
+constexpr std::int64_t kLossSums = 14;  // of each batch
 
 double* numbers_at(Tensor& numbers, std::int64_t place) {
   return numbers.view<double, 1>().data + place;
 }
 
 std::size_t flights_of(StepSchedule schedule) {
-  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kSemiAsync ? 3 : 2;
+  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kOverlap ? 2 : 3;
 }
 
 embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::int64_t num_items,
@@ -64,6 +66,7 @@ embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::in
           .row_wire = options.row_wire,
           .gradient_wire = options.gradient_wire,
           .device = device,
+          .pieces = std::clamp<std::int64_t>(trainer.model.width / kPieceColumns, 1, kMostPieces),
           .seed = trainer.seed,
           .scale = trainer.table_scale};
 }
@@ -239,7 +242,7 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
   }
   flight.step = trainer_.steps_done();
   flight.stop = stop;
-  flight.row_squares = 0;
+  flight.row_squares = flight.own_row_squares = 0;
   flight.done = false;
   flights_.push_back(&flight);
   guarded([&] {
@@ -302,16 +305,16 @@ void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flig
   using Positives = typename RetrievalTrainer<T>::Positives;
   std::optional<Positives> positives;
   if (trainer_.needs_positives()) {
-    const StageScope scope(ctx.trace(), "exchange positives", lane_of(ctx),
+    const StageScope scope(ctx.trace(), stages::kPositives, lane_of(ctx),
                            time_of(ctx, &StageTimes::sparse_communication));
     positives = gather_positives(ends, flight);
   }
   {
-    const StageScope scope(ctx.trace(), "draw negatives", lane_of(ctx),
+    const StageScope scope(ctx.trace(), stages::kDraw, lane_of(ctx),
                            time_of(ctx, &StageTimes::compute));
     trainer_.draw(ctx.host(), batches, flight.step, flight.slot, positives);
   }
-  const StageScope scope(ctx.trace(), "exchange ids", lane_of(ctx),
+  const StageScope scope(ctx.trace(), stages::kIds, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   std::vector<std::int64_t> sums = {flight.tokens, flight.predicting, flight.stop ? 1 : 0};
   ends.world->all_reduce(sums, dist::Reduce::kSum);
@@ -329,7 +332,7 @@ void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flig
 
 template <class T>
 void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight) {
-  const StageScope scope(ctx.trace(), "fetch rows", lane_of(ctx),
+  const StageScope scope(ctx.trace(), stages::kFetch, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   const Rows<T> rows = first_rows<T>(flight.slot.compact, flight.route.num_ids);
   if (options_.device_rows) {
@@ -342,7 +345,7 @@ void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight
 // Gradients of this rank's share, dense ones summed over ranks while they come.
 template <class T>
 void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
-  const StageScope scope(ctx.trace(), "forward and backward", kComputeLane, &times_.compute);
+  const StageScope scope(ctx.trace(), stages::kCompute, kComputeLane, &times_.compute);
   stop_asked_ = stop_asked_ || flight.stop;
   trainer_.compute(ctx, {flight.batches.data(), flight.parts}, flight.step,
                    1.0 / static_cast<double>(flight.all_predicting), flight.slot,
@@ -367,18 +370,19 @@ const ops::StepScale* RankPipeline<T>::send_scale(const Context& ctx, Flight& fl
 template <class T>
 void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
   {
-    const StageScope scope(ctx.trace(), "wait for dense gradients", kComputeLane,
+    const StageScope scope(ctx.trace(), stages::kDenseSums, kComputeLane,
                            &times_.dense_communication);
     reducer_->finish();
     double* const losses = numbers_at(flight.host_numbers, kLossSums);
     copy_bytes(ctx, losses, trainer_.loss_sums().data, flight.parts * sizeof(double));
     synchronize(ctx);
-    std::vector<double> sums = {0};
+    std::vector<double> sums = {0, flight.own_row_squares};
     for (std::size_t part = 0; part < flight.parts; ++part) sums[0] += losses[part];
     behind_.world->all_reduce(sums, dist::Reduce::kSum);
     flight.loss = sums[0] / static_cast<double>(flight.all_predicting);
+    flight.own_row_squares = sums[1];
   }
-  const StageScope scope(ctx.trace(), "update dense weights", kComputeLane, &times_.compute);
+  const StageScope scope(ctx.trace(), stages::kDenseUpdate, kComputeLane, &times_.compute);
   ops::squared_sum(ctx, trainer_.slices(), numbers_at(flight.numbers, kDenseSquares));
   double* const own_squares = numbers_at(flight.host_numbers, kDenseSquares);
   copy_bytes(ctx, own_squares, numbers_at(flight.numbers, kDenseSquares), sizeof(double));
@@ -387,10 +391,12 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
   const double squares = flight.dense_squares + flight.row_squares;
   const double norm = std::sqrt(squares);
   const double clip = trainer_.options().clip;
-  flight.scale = {.scale = clip > 0 && norm > clip ? clip / norm : 1.0,
-                  .finite = std::isfinite(flight.loss) && std::isfinite(squares) ? 1.0 : 0.0,
-                  .norm = norm,
-                  .loss = flight.loss};
+  flight.scale = {
+      .scale = clip > 0 && norm > clip ? clip / norm : 1.0,
+      .finite =
+          std::isfinite(flight.loss) && std::isfinite(squares + flight.own_row_squares) ? 1.0 : 0.0,
+      .norm = norm,
+      .loss = flight.loss};
   flight.result.rate =
       trainer_.update_dense(ctx, flight.step, send_scale(ctx, flight, kDenseScale, flight.scale));
 }
@@ -404,39 +410,60 @@ double RankPipeline<T>::row_factor(const Flight& flight) const {
   return static_cast<double>(flight.all_predicting) / static_cast<double>(flight.group_predicting);
 }
 
-// Row gradients, summed at their owners, and the square of their norm, known to all.
+// The sum of squares, on the host.
 template <class T>
-void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight) {
-  const StageScope scope(ctx.trace(), "return row gradients", lane_of(ctx),
+double RankPipeline<T>::squares_of(const Context& ctx, View<const float, 1> values,
+                                   Flight& flight) {
+  double* const sum = numbers_at(flight.numbers, kRowSquares);
+  double* const on_host = numbers_at(flight.host_numbers, kRowSquares);
+  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, values.shape[0]));
+  ops::squared_sum(ctx, values, sum);
+  copy_bytes(ctx, on_host, sum, sizeof(double));
+  synchronize(ctx);
+  return *on_host;
+}
+
+template <class T>
+embedding::DeviceExchange& RankPipeline<T>::exchange_of(Flight& flight,
+                                                        const embedding::Route& route) const {
+  return &route == &flight.urgent   ? flight.urgent_exchange
+         : &route == &flight.others ? flight.others_exchange
+                                    : flight.exchange;
+}
+
+// Row gradients, summed at their owners, and the square of their norm, known to all. `route`: the
+// flight's, or part of it.
+template <class T>
+void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& flight,
+                                  embedding::Route& route) {
+  const StageScope scope(ctx.trace(), stages::kReturn, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
   View<const float, 1> sums;
   if (options_.device_rows) {
-    flight.exchange.return_gradients(ctx, table_, ends.device_circles(), flight.route, gradient);
-    const Rows<const float> rows = flight.exchange.gradients();
+    embedding::DeviceExchange& exchange = exchange_of(flight, route);
+    exchange.return_gradients(ctx, table_, ends.device_circles(), route, gradient);
+    const Rows<const float> rows = exchange.gradients();
     sums = {rows.data, {rows.rows * rows.cols}};
   } else {
-    table_.return_gradients(ctx, ends.circles(), flight.route, gradient);
-    sums = {flight.route.gradients.data(), {std::ssize(flight.route.gradients)}};
+    table_.return_gradients(ctx, ends.circles(), route, gradient);
+    sums = {route.gradients.data(), {std::ssize(route.gradients)}};
   }
-  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, sums.shape[0]));
-  ops::squared_sum(ctx, sums, numbers_at(flight.numbers, kRowSquares));
-  double* const own_squares = numbers_at(flight.host_numbers, kRowSquares);
-  copy_bytes(ctx, own_squares, numbers_at(flight.numbers, kRowSquares), sizeof(double));
-  synchronize(ctx);
-  std::vector<double> squares = {*own_squares * row_factor(flight) * row_factor(flight)};
+  std::vector<double> squares = {squares_of(ctx, sums, flight) * row_factor(flight) *
+                                 row_factor(flight)};
   ends.groups.group->all_reduce(squares, dist::Reduce::kSum);
   if (options_.replicas == embedding::ReplicaMode::kAverage) {
     // One number for all, or ranks would clip differently: the mean over the groups.
     ends.groups.replicas->all_reduce(squares, dist::Reduce::kSum);
     squares[0] /= ends.groups.replicas->size();
   }
-  flight.row_squares = squares[0];
+  flight.row_squares += squares[0];
 }
 
 template <class T>
-void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
-  const StageScope scope(ctx.trace(), "update rows", lane_of(ctx),
+void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight,
+                                  const embedding::Route& route) {
+  const StageScope scope(ctx.trace(), stages::kRowUpdate, lane_of(ctx),
                          time_of(ctx, &StageTimes::compute));
   if (!std::isfinite(flight.row_squares)) flight.scale.finite = 0;
   ops::StepScale scale = flight.scale;
@@ -444,15 +471,21 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
   const AdamWSettings settings = trainer_.table_settings(flight.step);
   const int replicas = behind_.circles().num_replicas();
   if (options_.device_rows) {
-    flight.exchange.update(ctx, table_, settings, send_scale(ctx, flight, kRowScale, scale),
-                           replicas);
+    // What was sent for the urgent rows may still be on its way.
+    const std::int64_t place = &route == &flight.others ? kOtherRowScale : kRowScale;
+    exchange_of(flight, route)
+        .update(ctx, table_, settings, send_scale(ctx, flight, place, scale), replicas);
   } else {
-    table_.update(ctx, flight.route, settings, &scale, replicas);
+    table_.update(ctx, route, settings, &scale, replicas);
   }
   if (options_.replicas == embedding::ReplicaMode::kAverage &&
       (flight.step + 1) % options_.average_every == 0) {
     table_.average(ctx, behind_.circles());
   }
+}
+
+template <class T>
+void RankPipeline<T>::end_step(Flight& flight) {
   flight.result.step = flight.step + 1;
   flight.result.tokens = flight.all_tokens;
   flight.result.predicting = flight.all_predicting;
@@ -466,77 +499,97 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight) {
 template <class T>
 void RankPipeline<T>::whole_step(const Context& ctx, Flight& flight) {
   compute(ctx, flight);
-  return_rows(ctx, behind_, flight);
+  return_rows(ctx, behind_, flight, flight.route);
   update_dense(ctx, flight);
-  update_rows(ctx, flight);
+  update_rows(ctx, flight, flight.route);
+  end_step(flight);
 }
 
-// Computes the step whose rows are here while the lane prepares `next`.
+// What a step has left for later.
+template <class T>
+void RankPipeline<T>::end_late(const Context& ctx, const Ends& ends, Flight& flight) {
+  // Clipping has had all gradients returned before the dense update.
+  if (trainer_.options().clip == 0) return_rows(ctx, ends, flight, *flight.left);
+  update_rows(ctx, flight, *flight.left);
+  end_step(flight);
+}
+
+// Computes the step whose rows are here while the lane ends the one before and prepares `next`.
 template <class T>
 void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   Flight& current = *std::exchange(held_, nullptr);
   Flight* const late = std::exchange(late_, nullptr);
-  const bool fetches = options_.schedule == StepSchedule::kExactPrefetch || late_updates();
+  const bool exact = options_.schedule == StepSchedule::kExactPrefetch;
+  const bool missed = late_updates();
+  // Without clipping nobody waits for gradients of rows that the next step does not read.
+  const bool parted = exact && trainer_.options().clip == 0;
   before_lane_.record(ctx);
-  lane_->start([this, next, late, fetches, &current] {
+  lane_->start([=, this, &current] {
     bind_thread(lane_ctx_);
     before_lane_.wait_on(lane_ctx_);
-    if (late != nullptr) {
-      // Clipping has had them returned before the dense update.
-      if (trainer_.options().clip == 0) return_rows(lane_ctx_, ahead_, *late);
-      update_rows(lane_ctx_, *late);
-    }
+    if (late != nullptr) end_late(lane_ctx_, ahead_, *late);
     prepare(lane_ctx_, ahead_, *next);
-    if (!fetches) return synchronize(lane_ctx_);
+    if (!exact && !missed) return synchronize(lane_ctx_);
     fetch(lane_ctx_, ahead_, *next);
-    if (options_.schedule == StepSchedule::kExactPrefetch) {
-      table_.plan_refresh(lane_ctx_.host(), ahead_.circles(), next->route, current.route.touched,
-                          next->refresh);
+    if (!exact) return synchronize(lane_ctx_);
+    const StageScope scope(lane_ctx_.trace(), stages::kPlan, kAheadLane, nullptr);
+    const embedding::Circles circles = ahead_.circles();
+    table_.plan_refresh(lane_ctx_.host(), circles, next->route, current.route.touched,
+                        next->refresh);
+    if (parted) {
+      table_.split(lane_ctx_.host(), circles, current.route, next->route.touched, current.urgent,
+                   current.others);
     }
     synchronize(lane_ctx_);
   });
   compute(ctx, current);
-  if (late_updates()) {
-    if (trainer_.options().clip > 0) return_rows(ctx, behind_, current);
-    update_dense(ctx, current);
-    const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
-                           &times_.sparse_communication);
-    lane_->join();
+  if (!missed && !parted) return_rows(ctx, behind_, current, current.route);
+  if (missed && trainer_.options().clip > 0) return_rows(ctx, behind_, current, current.route);
+  if (parted) current.own_row_squares = own_squares(ctx, current);
+  update_dense(ctx, current);
+  {
+    const StageScope scope(ctx.trace(), stages::kJoin, kComputeLane, &times_.sparse_communication);
+    lane_->join();  // what it fetches is read before the update
+  }
+  if (missed) {
+    current.left = &current.route;
+    late_ = &current;
+  } else if (parted) {
+    return_rows(ctx, behind_, current, current.urgent);
+    update_rows(ctx, current, current.urgent);
+    current.left = &current.others;
     late_ = &current;
   } else {
-    return_rows(ctx, behind_, current);
-    update_dense(ctx, current);
-    {
-      const StageScope scope(ctx.trace(), "wait for the next step's rows", kComputeLane,
-                             &times_.sparse_communication);
-      lane_->join();  // what it fetches is read before the update
-    }
-    update_rows(ctx, current);
-    if (options_.schedule == StepSchedule::kExactPrefetch) {
-      const StageScope scope(ctx.trace(), "fetch changed rows", kComputeLane,
-                             &times_.sparse_communication);
-      const Rows<T> rows = first_rows<T>(next->slot.compact, next->route.num_ids);
-      if (options_.device_rows) {
-        next->exchange.template fetch_changed<T>(ctx, table_, behind_.device_circles(),
-                                                 next->refresh, next->route, rows);
-      } else {
-        table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route, rows);
-      }
+    update_rows(ctx, current, current.route);
+    end_step(current);
+  }
+  if (exact) {
+    const StageScope scope(ctx.trace(), stages::kRefresh, kComputeLane,
+                           &times_.sparse_communication);
+    const Rows<T> rows = first_rows<T>(next->slot.compact, next->route.num_ids);
+    if (options_.device_rows) {
+      next->exchange.template fetch_changed<T>(ctx, table_, behind_.device_circles(), next->refresh,
+                                               next->route, rows);
     } else {
-      fetch(ctx, behind_, *next);
+      table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route, rows);
     }
+  } else if (!missed) {
+    fetch(ctx, behind_, *next);
   }
   held_ = next;
+}
+
+// Of this rank's row gradients: not finite when one of them is not.
+template <class T>
+double RankPipeline<T>::own_squares(const Context& ctx, Flight& flight) {
+  const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
+  return squares_of(ctx, {gradient.data, {gradient.rows * gradient.cols}}, flight);
 }
 
 // Ends all that is under way.
 template <class T>
 void RankPipeline<T>::drain(const Context& ctx) {
-  if (late_ != nullptr) {
-    Flight& late = *std::exchange(late_, nullptr);
-    if (trainer_.options().clip == 0) return_rows(ctx, behind_, late);
-    update_rows(ctx, late);
-  }
+  if (late_ != nullptr) end_late(ctx, behind_, *std::exchange(late_, nullptr));
   if (held_ != nullptr) whole_step(ctx, *std::exchange(held_, nullptr));
 }
 
@@ -602,7 +655,8 @@ template <class T>
 std::size_t RankPipeline<T>::bytes() const {
   std::size_t total = table_.bytes() + reducer_->bytes();
   for (const std::unique_ptr<Flight>& each : slots_)
-    total += each->slot.bytes() + each->exchange.bytes();
+    total += each->slot.bytes() + each->exchange.bytes() + each->urgent_exchange.bytes() +
+             each->others_exchange.bytes();
   return total;
 }
 

@@ -6,10 +6,10 @@
 //
 //   serial           one after the other
 //   overlap          the next step draws and exchanges ids while this one computes
-//   exact_prefetch   it fetches rows, too; those this step changes are fetched again after its
-//   update semi_async       it fetches rows, too, and rows are updated while the next step
-//   computes: what a
-//                    step reads misses the update just before it (after `warmup` steps)
+//   exact_prefetch   it fetches rows, too; those both steps touch return their gradients first and
+//                    are fetched again after the update, the others' return while the next computes
+//   semi_async       it fetches rows, too, and rows are updated while the next step computes: what
+//                    a step reads misses the update just before it (after `warmup` steps)
 // The first three give the same bits.
 //
 // On a GPU the host of a rank still draws and exchanges ids; rows, their gradients and the dense
@@ -119,11 +119,14 @@ class RankPipeline {
     bool stop = false;
     embedding::Route route;
     embedding::Refresh refresh;
-    embedding::DeviceExchange exchange;
+    embedding::Route urgent, others;   // exact_prefetch: the route's rows that the next step reads
+    embedding::Route* left = nullptr;  // what is still to be returned and updated
+    embedding::DeviceExchange exchange, urgent_exchange, others_exchange;  // of each route
     // f64 that the device reads or writes, and the host's copies (numbers_at in the source).
     Tensor numbers, host_numbers;
     ops::StepScale scale{};
     double dense_squares = 0, row_squares = 0, loss = 0;
+    double own_row_squares = 0;  // of gradients not summed yet
     StepResult result;
     bool done = false;
   };
@@ -144,9 +147,12 @@ class RankPipeline {
   void fetch(const Context& ctx, const Ends& ends, Flight& flight);
   void compute(const Context& ctx, Flight& flight);
   void update_dense(const Context& ctx, Flight& flight);
-  void return_rows(const Context& ctx, const Ends& ends, Flight& flight);
-  void update_rows(const Context& ctx, Flight& flight);
+  void return_rows(const Context& ctx, const Ends& ends, Flight& flight, embedding::Route& route);
+  void update_rows(const Context& ctx, Flight& flight, const embedding::Route& route);
+  void end_step(Flight& flight);
   void whole_step(const Context& ctx, Flight& flight);
+  void end_late(const Context& ctx, const Ends& ends, Flight& flight);
+  double own_squares(const Context& ctx, Flight& flight);
   void advance(const Context& ctx, Flight* next);
   void drain(const Context& ctx);
   template <class Work>
@@ -155,6 +161,8 @@ class RankPipeline {
   double* time_of(const Context& ctx, double StageTimes::*which);
 
   typename RetrievalTrainer<T>::Positives gather_positives(const Ends& ends, Flight& flight);
+  double squares_of(const Context& ctx, View<const float, 1> values, Flight& flight);
+  embedding::DeviceExchange& exchange_of(Flight& flight, const embedding::Route& route) const;
   double row_factor(const Flight& flight) const;
   void add_device_ends(const Context& ctx, Ends& ends);
   const ops::StepScale* send_scale(const Context& ctx, Flight& flight, std::int64_t at,
@@ -176,7 +184,7 @@ class RankPipeline {
   std::vector<std::unique_ptr<Flight>> slots_;
   std::deque<Flight*> flights_;  // submitted and not finished, oldest first
   Flight* held_ = nullptr;       // rows fetched, not computed
-  Flight* late_ = nullptr;       // computed, rows not updated
+  Flight* late_ = nullptr;       // computed, rows not all updated
   bool stop_asked_ = false;
   StageTimes times_;
   std::unique_ptr<Lane> lane_;  // last: ends first

@@ -33,7 +33,9 @@
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/stages.h"
 #include "turbogr/train/step_count.h"
+#include "turbogr/train/timeline.h"
 #include "turbogr/train/trained_model.h"
 
 namespace turbogr::train {
@@ -362,7 +364,10 @@ class TrainingRun {
     progress_ = &progress;
     while (!finished() && !stopping()) {
       const double begin = seconds_now();
-      const std::size_t parts = next_batches();
+      const std::size_t parts = [&] {
+        const TraceScope scope(trace_.get(), stages::kRead.name, kComputeLane);
+        return next_batches();
+      }();
       if (parts == 0) {
         finish_steps(0);
         end_epoch();
@@ -371,6 +376,7 @@ class TrainingRun {
       if (pipeline_) {
         pipeline_->submit(ctx_, {batches_.data(), parts}, data::interrupted());
       } else {
+        const TraceScope scope(trace_.get(), stages::kStep.name, kComputeLane);
         trainer_->submit(ctx_, {batches_.data(), parts});
       }
       remember(parts);
@@ -560,6 +566,7 @@ class TrainingRun {
   // Where there is a validation split the test split waits for the end, so that nobody chooses by
   // it.
   std::optional<double> evaluate_all() {
+    const TraceScope scope(trace_.get(), stages::kEvaluate.name, kComputeLane);
     if (progress_ != nullptr) progress_->pause();
     std::optional<double> score;
     const std::vector<Split> splits = held_out(config_);
@@ -600,6 +607,7 @@ class TrainingRun {
 
   void save(std::optional<double> score) {
     if (last_saved_ == trainer_->steps_done() && !score) return;
+    const TraceScope scope(trace_.get(), stages::kSave.name, kComputeLane);
     last_saved_ = trainer_->steps_done();
     if (pipeline_) pipeline_->assemble(/*everywhere=*/false);
     if (leads()) write_checkpoint(score);
