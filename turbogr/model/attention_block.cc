@@ -259,6 +259,10 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
 
   const ops::AttentionBiasGradient<T> dbias = {vector_gradient(position_), vector_gradient(time_)};
   if (options_.kind == ModelKind::kHstu) {
+    // With SiLU's derivative, which the attention kernels bring in on the way.
+    ops::BeforeSilu<T> before;
+    const Parts<const T> projected = parts_of(options_, linear);
+    if (options_.silu_on_all) before = {projected.q, projected.k, projected.v};
     ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
                                     bias(parameters, step),
                                     {.heads = options_.heads,
@@ -267,7 +271,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                      .mask = mask(step),
                                      .plan = step.plan,
                                      .deterministic = step.deterministic},
-                                    dattended, dparts.q, dparts.k, dparts.v, dbias);
+                                    dattended, dparts.q, dparts.k, dparts.v, dbias, before);
   } else {
     ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
                                     bias(parameters, step),
@@ -280,7 +284,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   }
 
-  if (options_.silu_on_all) {
+  if (options_.silu_on_all && options_.kind != ModelKind::kHstu) {
     const std::int64_t gate = options_.gate_width();
     const std::int64_t rest = options_.projection_width() - gate;
     ops::silu_backward<T>(ctx, linear.columns(gate, rest), dprojected.columns(gate, rest),
