@@ -17,6 +17,7 @@
 #include "bench/timed_communicator.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/core/trace.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/dist/topology.h"
 #include "turbogr/embedding/sharded_table.h"
@@ -31,6 +32,7 @@ struct ExchangeBench {
   std::int64_t negatives = 8192;
   int group = 0;
   int ranks_per_node = 0;
+  int pieces = 4;
   int steps = 10;
   std::string wire = "f32";
   std::string json;
@@ -59,7 +61,8 @@ struct Cost {
   struct Figure {
     double median, least;
   };
-  Figure group_ms, replicas_ms, both_ms;
+  Figure group_ms, replicas_ms, both_ms;  // spent waiting
+  Figure step_ms;                         // from the ids to the summed gradients
   double group_mb, replicas_mb;
 };
 
@@ -79,35 +82,44 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
                                  .width = bench.width,
                                  .optimiser = embedding::SparseOptimiser::kAdaGrad,
                                  .row_wire = dtype_from_name(bench.wire),
-                                 .gradient_wire = dtype_from_name(bench.wire)},
+                                 .gradient_wire = dtype_from_name(bench.wire),
+                                 .pieces = bench.pieces},
                                 group.rank(), group.size());
   table.initialise(ctx);
   embedding::Route route;
-  std::vector<double> group_ms, replicas_ms, both_ms;
+  std::vector<double> group_ms, replicas_ms, both_ms, step_ms;
+  std::vector<float> rows;
   for (int step = -1; step < bench.steps; ++step) {  // the first warms memory and connections
     if (step <= 0) group.bytes = replicas.bytes = 0;
     group.seconds = replicas.seconds = 0;
     const std::vector<std::int64_t> ids = ids_of(bench, world.rank(), step + 1);
     const auto count = static_cast<std::int64_t>(ids.size());
-    std::vector<float> rows(static_cast<std::size_t>(count * bench.width));
+    rows.resize(static_cast<std::size_t>(count * bench.width));
     world.barrier();
+    const std::int64_t begin_ns = Trace::now_ns();
     table.route(ctx, circles, {ids.data(), {count}}, route);
     table.fetch<float>(ctx, circles, route,
                        Rows<float>(rows.data(), count, bench.width, bench.width));
     table.return_gradients(ctx, circles, route,
                            Rows<const float>(rows.data(), count, bench.width, bench.width));
+    const auto step_ns = static_cast<double>(Trace::now_ns() - begin_ns);
     table.update(ctx, route, {.rate = 1e-3});
     if (step < 0) continue;
+    step_ms.push_back(step_ns * 1e-6);
     group_ms.push_back(group.seconds * 1e3);
     replicas_ms.push_back(replicas.seconds * 1e3);
     both_ms.push_back((group.seconds + replicas.seconds) * 1e3);
   }
-  for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms}) {
+  for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms, &step_ms}) {
     world.all_reduce(*each, dist::Reduce::kMax);
   }
   const double steps = bench.steps * 1e6;
-  return {figure_of(group_ms), figure_of(replicas_ms), figure_of(both_ms),
-          static_cast<double>(group.bytes) / steps, static_cast<double>(replicas.bytes) / steps};
+  return {figure_of(group_ms),
+          figure_of(replicas_ms),
+          figure_of(both_ms),
+          figure_of(step_ms),
+          static_cast<double>(group.bytes) / steps,
+          static_cast<double>(replicas.bytes) / steps};
 }
 
 void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
@@ -117,10 +129,11 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
       dist::make_topology(dist::play_nodes(world.nodes(), bench.ranks_per_node), bench.group);
   fmt::print(
       "{} ranks in {} groups of {}: all-to-all {:.1f} ms (best {:.1f}), replicas {:.1f} ({:.1f}), "
-      "all {:.1f} ({:.1f}); rank 0 sends {:.2f} + {:.2f} MB a step\n",
+      "all {:.1f} ({:.1f}), with packing and sums {:.1f} ({:.1f}); rank 0 sends {:.2f} + {:.2f} MB "
+      "a step\n",
       world.size(), topology.num_groups(), topology.group_size, cost.group_ms.median,
       cost.group_ms.least, cost.replicas_ms.median, cost.replicas_ms.least, cost.both_ms.median,
-      cost.both_ms.least, cost.group_mb, cost.replicas_mb);
+      cost.both_ms.least, cost.step_ms.median, cost.step_ms.least, cost.group_mb, cost.replicas_mb);
   if (bench.json.empty()) return;
   const nlohmann::json row = {{"ranks", world.size()},
                               {"group", topology.group_size},
@@ -129,6 +142,8 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
                               {"replicas_ms", cost.replicas_ms.median},
                               {"all_ms", cost.both_ms.median},
                               {"all_best_ms", cost.both_ms.least},
+                              {"step_ms", cost.step_ms.median},
+                              {"step_best_ms", cost.step_ms.least},
                               {"all_to_all_mb", cost.group_mb},
                               {"replicas_mb", cost.replicas_mb}};
   std::ofstream out(bench.json);
@@ -158,6 +173,9 @@ void add_bench_exchange(CLI::App& bench) {
   command->add_option("--group", options->group, "ranks a group; 0: those of a machine")
       ->capture_default_str();
   command->add_option("--ranks-per-node", options->ranks_per_node, "play machines; 0: as they are")
+      ->capture_default_str();
+  command->add_option("--pieces", options->pieces, "in which gradients return")
+      ->check(positive)
       ->capture_default_str();
   command->add_option("--steps", options->steps, "measured")
       ->check(positive)

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "apps/commands.h"
+#include "turbogr/train/timeline.h"
 
 namespace turbogr::apps {
 
@@ -20,7 +22,13 @@ void add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand("report", "Write a run's curves and config as one page");
   command->add_option("RUN", options->run, "Run folder")->required();
   command->add_option("--out", options->out, "Where to write it (default: RUN/report.html)");
-  command->callback([options] { fmt::print("{}\n", write_report(options->run, options->out)); });
+  command->callback([options] {
+    fmt::print("{}\n", write_report(options->run, options->out));
+    const std::string trace = options->run + "/trace.json";
+    if (std::filesystem::exists(trace)) {
+      fmt::print("{}", train::timeline_text(train::read_timeline(trace)));
+    }
+  });
 }
 
 }  // namespace turbogr::apps

@@ -1,4 +1,5 @@
-// A communicator that also measures: time spent in its verbs and bytes this rank sent to others.
+// A communicator that also measures: time spent starting and waiting for its verbs, and bytes this
+// rank sent to others.
 #pragma once
 
 #include <chrono>
@@ -24,29 +25,29 @@ class TimedCommunicator : public dist::Communicator {
   const std::string& name() const override { return inner_.name(); }
   const std::vector<int>& nodes() const override { return inner_.nodes(); }
 
-  // Verbs are waited for inside: what starts them waits at once anyway.
+  // What counts is the time in which the caller does nothing else: starting and waiting.
   dist::Pending start_all_reduce(dist::Values values, dist::Reduce reduce) override {
-    return timed([&] { inner_.all_reduce(values, reduce); });
+    return timed([&] { return inner_.start_all_reduce(values, reduce); });
   }
   dist::Pending start_reduce_scatter(dist::Values values, dist::Values part,
                                      dist::Reduce reduce) override {
-    return timed([&] { inner_.reduce_scatter(values, part, reduce); });
+    return timed([&] { return inner_.start_reduce_scatter(values, part, reduce); });
   }
   dist::Pending start_all_gather(const void* own, dist::ReceiveParts all) override {
     bytes += all.counts[static_cast<std::size_t>(rank())] * (size() - 1);
-    return timed([&] { inner_.all_gather(own, all); });
+    return timed([&] { return inner_.start_all_gather(own, all); });
   }
   dist::Pending start_all_to_all(dist::SendParts send, dist::ReceiveParts receive) override {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer != rank()) bytes += send.counts[static_cast<std::size_t>(peer)];
     }
-    return timed([&] { inner_.all_to_all(send, receive); });
+    return timed([&] { return inner_.start_all_to_all(send, receive); });
   }
   dist::Pending start_broadcast(void* data, std::int64_t count, int root) override {
-    return timed([&] { inner_.broadcast(data, count, root); });
+    return timed([&] { return inner_.start_broadcast(data, count, root); });
   }
   dist::Pending start_barrier() override {
-    return timed([&] { inner_.barrier(); });
+    return timed([&] { return inner_.start_barrier(); });
   }
   std::unique_ptr<dist::Communicator> split(int colour, int key, std::string name) override {
     return inner_.split(colour, key, std::move(name));
@@ -54,12 +55,28 @@ class TimedCommunicator : public dist::Communicator {
   void abort(const std::string& why) noexcept override { inner_.abort(why); }
 
  private:
-  template <class Work>
-  dist::Pending timed(Work&& work) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return {};
+  using Clock = std::chrono::steady_clock;
+  class State : public dist::Pending::State {
+   public:
+    State(dist::Pending inner, double& seconds) : inner_(std::move(inner)), seconds_(seconds) {}
+    bool done() override { return inner_.done(); }
+    void wait() override {
+      const auto begin = Clock::now();
+      inner_.wait();
+      seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    void give_up() noexcept override {}  // the inner one is when it goes
+
+   private:
+    dist::Pending inner_;
+    double& seconds_;
+  };
+  template <class Start>
+  dist::Pending timed(Start&& start) {
+    const auto begin = Clock::now();
+    dist::Pending inner = start();
+    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    return dist::Pending(std::make_shared<State>(std::move(inner), seconds));
   }
   dist::Communicator& inner_;
 };

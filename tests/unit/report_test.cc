@@ -14,6 +14,7 @@
 #include "turbogr/train/file.h"
 #include "turbogr/train/lengths.h"
 #include "turbogr/train/metrics.h"
+#include "turbogr/train/timeline.h"
 
 namespace turbogr {
 namespace {
@@ -216,6 +217,57 @@ TEST(Lengths, QuantilesAndTheFileRoundTrip) {
   EXPECT_EQ(back.bins.size(), length_histogram(lengths).bins.size());
   EXPECT_NE(message_of([] { length_histogram({-1}); }).find("length -1"), std::string::npos);
   EXPECT_NE(message_of([] { length_histogram({1}, 0); }).find("0 bins"), std::string::npos);
+}
+
+// Two ranks, two whole steps after the first; a save between them counts for nothing.
+constexpr std::string_view kTrace = R"({"traceEvents":[
+{"ph":"M","name":"process_name","pid":0,"args":{"name":"rank 0"}},
+{"ph":"X","name":"forward and backward","pid":0,"tid":0,"ts":0,"dur":100},
+{"ph":"X","name":"wait for dense gradients","pid":0,"tid":0,"ts":100,"dur":10},
+{"ph":"X","name":"forward and backward","pid":0,"tid":0,"ts":120,"dur":70},
+{"ph":"X","name":"fetch rows","pid":0,"tid":1,"ts":90,"dur":60},
+{"ph":"X","name":"an operator","pid":0,"tid":0,"ts":130,"dur":5},
+{"ph":"X","name":"save","pid":0,"tid":0,"ts":195,"dur":1000},
+{"ph":"X","name":"read batch","pid":0,"tid":0,"ts":1195,"dur":20},
+{"ph":"X","name":"forward and backward","pid":0,"tid":0,"ts":1215,"dur":85},
+{"ph":"X","name":"update rows","pid":0,"tid":0,"ts":1300,"dur":50},
+{"ph":"X","name":"forward and backward","pid":1,"tid":0,"ts":0,"dur":100},
+{"ph":"X","name":"fetch rows","pid":1,"tid":0,"ts":100,"dur":80},
+{"ph":"X","name":"forward and backward","pid":1,"tid":0,"ts":180,"dur":60},
+{"ph":"X","name":"forward and backward","pid":1,"tid":0,"ts":240,"dur":60}]})";
+
+TEST(Timeline, SharesOutTheTimeOfEveryRank) {
+  const TemporaryFolder folder;
+  replace_file(folder / "trace.json", std::string(kTrace));
+  const train::Timeline timeline = train::read_timeline(folder / "trace.json");
+  EXPECT_EQ(timeline.ranks, 2);
+  EXPECT_EQ(timeline.steps, 2);
+  EXPECT_NEAR(timeline.seconds, 197.5e-6, 1e-12);  // 195 and 200 microseconds
+  EXPECT_NEAR(timeline.share_of(train::StageKind::kCompute), (70 + 85 + 120) / 395.0, 1e-12);
+  EXPECT_NEAR(timeline.share_of(train::StageKind::kSparse), 80 / 395.0, 1e-12);
+  EXPECT_NEAR(timeline.share_of(train::StageKind::kDense), 10 / 395.0, 1e-12);
+  EXPECT_NEAR(timeline.share_of(train::StageKind::kInput), 20 / 395.0, 1e-12);
+  EXPECT_NEAR(timeline.bubbles(), 10 / 395.0, 1e-12);
+  ASSERT_EQ(timeline.stages.size(), 4u);
+  EXPECT_EQ(timeline.stages[1].name, "fetch rows");
+  EXPECT_NEAR(timeline.stages[1].hidden, 50 / 395.0, 1e-12);  // from the first step's end on
+  const std::string text = train::timeline_text(timeline);
+  EXPECT_NE(text.find("2 steps of 2 ranks: compute 69.6%"), std::string::npos) << text;
+  EXPECT_NE(text.find("sparse communication"), std::string::npos) << text;
+
+  write_run(folder.path(), 1);
+  const json data = data_of(report_page(folder.path()));
+  EXPECT_EQ(data["timeline"]["rows"].size(), 4u);
+  EXPECT_NEAR(data["timeline"]["shares"]["exposed sparse"].get<double>(), 80 / 395.0, 1e-12);
+  replace_file(folder / "trace.json", "{\"traceEvents\":[]}");
+  EXPECT_NE(message_of([&] {
+              train::read_timeline(folder / "trace.json");
+            }).find("shows no two training steps"),
+            std::string::npos);
+  EXPECT_TRUE(data_of(report_page(folder.path()))["timeline"].is_null());
+  replace_file(folder / "trace.json", "half");
+  EXPECT_NE(message_of([&] { train::read_timeline(folder / "trace.json"); }).find("is not a trace"),
+            std::string::npos);
 }
 
 }  // namespace

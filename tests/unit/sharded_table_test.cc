@@ -210,6 +210,21 @@ TEST(ShardedTable, PrefetchedRowsAreRefreshedWhereTheyChanged) {
   }
 }
 
+TEST(ShardedTable, GradientsMayReturnInPieces) {
+  for (const Layout& layout : kLayouts) {
+    for (const DType wire : {DType::kF32, DType::kBf16}) {
+      for (const std::int64_t pieces : {2, 3, 5}) {
+        check_layout(layout, {.rows = 41, .width = kWidth, .gradient_wire = wire, .pieces = pieces},
+                     /*early=*/false);
+      }
+    }
+  }
+  EXPECT_NE(message_of([] {
+              ShardedTable({.rows = 3, .width = kWidth, .pieces = kWidth + 1}, 0, 1);
+            }).find("gradients of width 5 in 6 pieces"),
+            std::string::npos);
+}
+
 TEST(ShardedTable, RowsAndGradientsMayTravelInHalfTheBytes) {
   for (const DType wire : {DType::kBf16, DType::kF16}) {
     check_layout({4, 2},

@@ -11,6 +11,7 @@ namespace turbogr::embedding {
 struct Route {
   // This rank as one that asks. Ids are grouped by owner.
   std::int64_t num_ids = 0;
+  std::int64_t num_gradients = 0;      // rows that `order` points into; more in a part of a route
   std::vector<std::int64_t> asked_of;  // [G], ids asked of each rank
   std::vector<std::int32_t> order;     // [num_ids], place among the ids of the k-th one asked
 
@@ -30,7 +31,8 @@ struct Route {
   std::vector<float> gradients;  // [W, D], summed; after ShardedTable::return_gradients
 
   // Buffers on the way.
-  std::vector<std::byte> sending, receiving;
+  std::vector<std::byte> sending, receiving, replica_sums;
+  std::vector<std::uint32_t> own_numbers, all_numbers;
   std::vector<std::int64_t> sending_ids, all_rows;
   std::vector<std::int32_t> inverse;
   std::vector<float> arrived, own_sums;

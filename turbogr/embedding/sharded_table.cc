@@ -3,76 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/embedding/counts.h"
 #include "turbogr/embedding/mix.h"
+#include "turbogr/embedding/row_groups.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/random_rows.h"
 
 namespace turbogr::embedding {
-namespace {
-
-constexpr std::int64_t kPiece = 256;  // rows copied at a time
-
-std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-std::vector<std::int64_t> times(const std::vector<std::int64_t>& counts, std::int64_t factor) {
-  std::vector<std::int64_t> scaled(counts);
-  for (std::int64_t& count : scaled) count *= factor;
-  return scaled;
-}
-
-// One number to and from every rank of the group.
-void exchange_counts(dist::Communicator& group, const std::vector<std::int64_t>& send,
-                     std::vector<std::int64_t>& receive) {
-  const std::vector<std::int64_t> eight(send.size(), sizeof(std::int64_t));
-  receive.resize(send.size());
-  group.all_to_all({send.data(), eight}, {receive.data(), eight});
-}
-
-template <class T>
-void exchange_values(dist::Communicator& group, const std::vector<T>& send,
-                     const std::vector<std::int64_t>& send_counts, std::vector<T>& receive,
-                     const std::vector<std::int64_t>& receive_counts) {
-  receive.resize(static_cast<std::size_t>(sum_of(receive_counts)));
-  group.all_to_all({send.data(), times(send_counts, sizeof(T))},
-                   {receive.data(), times(receive_counts, sizeof(T))});
-}
-
-// Distinct values of `values`, ascending, and where each stands.
-void group_equal(const Context& ctx, const std::vector<std::int64_t>& values,
-                 std::vector<std::int64_t>& distinct, std::vector<std::int64_t>& offsets,
-                 std::vector<std::int32_t>& positions, std::vector<std::int32_t>& inverse) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  distinct.resize(values.size());
-  offsets.resize(values.size() + 1);
-  positions.resize(values.size());
-  inverse.resize(values.size());
-  ctx.workspace().reserve(ops::dedup_ids_workspace_bytes(count));
-  const std::int64_t unique = ops::dedup_ids(ctx, {values.data(), {count}},
-                                             {{distinct.data(), {count}},
-                                              {offsets.data(), {count + 1}},
-                                              {positions.data(), {count}},
-                                              {inverse.data(), {count}}});
-  distinct.resize(static_cast<std::size_t>(unique));
-  offsets.resize(static_cast<std::size_t>(unique) + 1);
-  if (count == 0) offsets[0] = 0;
-}
-
-ops::IdGroups groups_of(const std::vector<std::int64_t>& distinct,
-                        const std::vector<std::int64_t>& offsets,
-                        const std::vector<std::int32_t>& positions) {
-  return {{distinct.data(), {static_cast<std::int64_t>(distinct.size())}},
-          {offsets.data(), {static_cast<std::int64_t>(offsets.size())}},
-          {positions.data(), {static_cast<std::int64_t>(positions.size())}}};
-}
-
-}  // namespace
-
 ReplicaMode replica_mode_from_name(std::string_view name) {
   if (name == "exact") return ReplicaMode::kExact;
   TGR_CHECK(name == "average", "unknown replica mode '", name, "'; use exact or average");
@@ -87,7 +31,8 @@ std::size_t Route::bytes() const {
          sizeof(std::int32_t) * (order.capacity() + group_requests.capacity() +
                                  touched_positions.capacity() + inverse.capacity()) +
          sizeof(float) * (gradients.capacity() + arrived.capacity() + own_sums.capacity()) +
-         sending.capacity() + receiving.capacity();
+         sizeof(std::uint32_t) * (own_numbers.capacity() + all_numbers.capacity()) +
+         sending.capacity() + receiving.capacity() + replica_sums.capacity();
 }
 
 ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
@@ -102,27 +47,40 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
   TGR_CHECK(
       options.gradient_wire != DType::kF16,
       "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
+  TGR_CHECK(!options.dynamic || options.device == Device::kCpu,
+            "a dynamic table on a GPU: rows are made by the host; use device = \"cpu\"");
+  TGR_CHECK(options.pieces >= 1 && options.pieces <= options.width, "gradients of width ",
+            options.width, " in ", options.pieces, " pieces");
   if (options.dynamic) {
     dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
                                                              .optimiser = options.optimiser,
                                                              .seed = options.seed,
                                                              .scale = options.scale});
   } else {
-    dense_ =
-        std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser);
+    TGR_CHECK(sharding_.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
+              sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
+              " is the most: use more ranks a group");
+    dense_ = std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser,
+                                         options.device);
   }
 }
 
 void ShardedTable::initialise(const Context& ctx) {
   if (dynamic_) return;  // rows are made when they are first asked for
-  auto* weights = reinterpret_cast<float*>(dense_->weight_tensor().data());
-  parallel_ranges(
-      ctx.pool(), dense_->rows(), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row), options_.scale,
-                                    options_.width, weights + row * options_.width);
-        }
-      });
+  const bool on_host = options_.device == Device::kCpu;
+  Tensor made;
+  if (!on_host) made = Tensor(DType::kF32, dense_->weight_tensor().shape());
+  Tensor& rows = on_host ? dense_->weight_tensor() : made;
+  auto* weights = reinterpret_cast<float*>(rows.data());
+  parallel_ranges(ctx.host().pool(), dense_->rows(), kRowsAtATime,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t row = begin; row < end; ++row) {
+                      ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row),
+                                                options_.scale, options_.width,
+                                                weights + row * options_.width);
+                    }
+                  });
+  if (!on_host) copy_tensor(ctx, dense_->weight_tensor(), made);
 }
 
 int ShardedTable::owner_of(std::int64_t id) const {
@@ -147,7 +105,7 @@ void ShardedTable::route(const Context& ctx, const Circles& circles,
             " of ", group.size(), " asks a table whose shard here is ", shard_, " of ",
             sharding_.shards());
   const std::int64_t count = ids.shape[0];
-  route.num_ids = count;
+  route.num_ids = route.num_gradients = count;
   route.asked_of.assign(static_cast<std::size_t>(group.size()), 0);
   for (std::int64_t i = 0; i < count; ++i) {
     TGR_CHECK(options_.dynamic || (ids(i) >= 0 && ids(i) < options_.rows), "id ", ids(i),
@@ -183,9 +141,13 @@ void ShardedTable::join_replicas(const Context& ctx, const Circles& circles, Rou
             "replicas cannot name them to each other; use one group or mode average");
   dist::Communicator& replicas = *circles.replicas;
   route.replica_counts = replicas.all_gather_value(static_cast<std::int64_t>(route.rows.size()));
-  route.all_rows.resize(static_cast<std::size_t>(sum_of(route.replica_counts)));
-  replicas.all_gather(route.rows.data(),
-                      {route.all_rows.data(), times(route.replica_counts, sizeof(std::int64_t))});
+  // A shard's rows have numbers of four bytes.
+  route.own_numbers.assign(route.rows.begin(), route.rows.end());
+  route.all_numbers.resize(static_cast<std::size_t>(sum_of(route.replica_counts)));
+  replicas.all_gather(
+      route.own_numbers.data(),
+      {route.all_numbers.data(), times(route.replica_counts, sizeof(std::uint32_t))});
+  route.all_rows.assign(route.all_numbers.begin(), route.all_numbers.end());
   group_equal(ctx, route.all_rows, route.touched, route.touched_offsets, route.touched_positions,
               route.inverse);
 }
@@ -195,7 +157,7 @@ void ShardedTable::pack(const Context& ctx, Route& route) const {
   const std::size_t row_bytes =
       static_cast<std::size_t>(options_.width) * size_of(options_.row_wire);
   route.sending.resize(route.requests.size() * row_bytes);
-  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(route.requests.size()), kPiece,
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(route.requests.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (auto i = static_cast<std::size_t>(begin);
                          i < static_cast<std::size_t>(end); ++i) {
@@ -213,7 +175,7 @@ void ShardedTable::exchange(const Context& ctx, const Circles& circles, Route& r
   route.receiving.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
   circles.group->all_to_all({route.sending.data(), times(route.asked_by, row_bytes)},
                             {route.receiving.data(), times(route.asked_of, row_bytes)});
-  parallel_ranges(ctx.pool(), route.num_ids, kPiece,
+  parallel_ranges(ctx.pool(), route.num_ids, kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t k = begin; k < end; ++k) {
                       from_wire(options_.row_wire, route.receiving.data() + k * row_bytes,
@@ -258,7 +220,7 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
   const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
   route.sending.resize(refresh.requests.size() * static_cast<std::size_t>(row_bytes));
   route.receiving.resize(refresh.positions.size() * static_cast<std::size_t>(row_bytes));
-  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.requests.size()), kPiece,
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.requests.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) {
                       const auto request =
@@ -269,7 +231,7 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                   });
   circles.group->all_to_all({route.sending.data(), times(refresh.give, row_bytes)},
                             {route.receiving.data(), times(refresh.take, row_bytes)});
-  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.positions.size()), kPiece,
+  parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.positions.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) {
                       from_wire(options_.row_wire, route.receiving.data() + i * row_bytes,
@@ -279,68 +241,17 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                   });
 }
 
-void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, Route& route,
-                                    Rows<const float> gradient) {
-  TGR_CHECK(gradient.rows == route.num_ids && gradient.cols == options_.width, "gradients are [",
-            gradient.rows, ", ", gradient.cols, "]; wanted [", route.num_ids, ", ", options_.width,
-            "]");
-  const std::int64_t width = options_.width;
-  const DType wire = options_.gradient_wire;
-  const auto row_bytes = width * static_cast<std::int64_t>(size_of(wire));
-  route.sending.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
-  parallel_ranges(ctx.pool(), route.num_ids, kPiece,
-                  [&](std::int64_t begin, std::int64_t end, int) {
-                    for (std::int64_t k = begin; k < end; ++k) {
-                      to_wire(wire, gradient.row(route.order[static_cast<std::size_t>(k)]), width,
-                              route.sending.data() + k * row_bytes);
-                    }
-                  });
-  const auto requests = static_cast<std::int64_t>(route.requests.size());
-  route.receiving.resize(static_cast<std::size_t>(requests * row_bytes));
-  circles.group->all_to_all({route.sending.data(), times(route.asked_of, row_bytes)},
-                            {route.receiving.data(), times(route.asked_by, row_bytes)});
-  route.arrived.resize(static_cast<std::size_t>(requests * width));
-  parallel_ranges(ctx.pool(), requests, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      from_wire(wire, route.receiving.data() + i * row_bytes, width,
-                route.arrived.data() + i * width);
-    }
-  });
-  const auto own_count = static_cast<std::int64_t>(route.rows.size());
-  const bool joined = circles.num_replicas() > 1 && options_.replicas == ReplicaMode::kExact;
-  std::vector<float>& sums = joined ? route.own_sums : route.gradients;
-  sums.resize(static_cast<std::size_t>(own_count * width));
-  ops::sum_duplicate_rows<float>(ctx,
-                                 Rows<const float>(route.arrived.data(), requests, width, width),
-                                 groups_of(route.rows, route.group_offsets, route.group_requests),
-                                 Rows<float>(sums.data(), own_count, width, width));
-  if (!joined) return;
-
-  // Replicas exchange sums of rows already deduplicated, and add them in the order of groups.
-  const std::int64_t all = sum_of(route.replica_counts);
-  route.sending.resize(static_cast<std::size_t>(own_count * row_bytes));
-  route.receiving.resize(static_cast<std::size_t>(all * row_bytes));
-  route.arrived.resize(static_cast<std::size_t>(all * width));
-  for (std::int64_t i = 0; i < own_count; ++i) {
-    to_wire(wire, route.own_sums.data() + i * width, width, route.sending.data() + i * row_bytes);
-  }
-  circles.replicas->all_gather(route.sending.data(),
-                               {route.receiving.data(), times(route.replica_counts, row_bytes)});
-  for (std::int64_t i = 0; i < all; ++i) {
-    from_wire(wire, route.receiving.data() + i * row_bytes, width,
-              route.arrived.data() + i * width);
-  }
-  const auto touched = static_cast<std::int64_t>(route.touched.size());
-  route.gradients.resize(static_cast<std::size_t>(touched * width));
-  ops::sum_duplicate_rows<float>(
-      ctx, Rows<const float>(route.arrived.data(), all, width, width),
-      groups_of(route.touched, route.touched_offsets, route.touched_positions),
-      Rows<float>(route.gradients.data(), touched, width, width));
-}
-
 void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,
                           const ops::StepScale* scale, int num_replicas) {
   const auto count = static_cast<std::int64_t>(route.touched.size());
+  update(ctx, {route.touched.data(), {count}},
+         Rows<const float>(route.gradients.data(), count, options_.width, options_.width), settings,
+         scale, num_replicas);
+}
+
+void ShardedTable::update(const Context& ctx, View<const std::int64_t, 1> touched,
+                          Rows<const float> gradients, const AdamWSettings& settings,
+                          const ops::StepScale* scale, int num_replicas) {
   AdamWSettings own_settings = settings;
   if (options_.replicas == ReplicaMode::kAverage &&
       options_.optimiser == SparseOptimiser::kAdaGrad && num_replicas > 1) {
@@ -351,9 +262,7 @@ void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSet
     own_settings.decay /= std::sqrt(m);
     own_settings.epsilon *= m;
   }
-  own().update(ctx, {route.touched.data(), {count}},
-               Rows<const float>(route.gradients.data(), count, options_.width, options_.width),
-               own_settings, scale);
+  own().update(ctx, touched, gradients, own_settings, scale);
 }
 
 void ShardedTable::average(const Context& ctx, const Circles& circles) {
@@ -361,12 +270,16 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
   TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(circles.num_replicas());
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
-    auto* values = reinterpret_cast<float*>(tensor->data());
+    const bool on_host = options_.device == Device::kCpu;
+    Tensor staged;
+    if (!on_host) staged = to_host(ctx, *tensor);
+    auto* values = reinterpret_cast<float*>(on_host ? tensor->data() : staged.data());
     circles.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
-    parallel_ranges(ctx.pool(), tensor->size(), 1 << 15,
+    parallel_ranges(ctx.host().pool(), tensor->size(), 1 << 15,
                     [&](std::int64_t begin, std::int64_t end, int) {
                       for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
                     });
+    if (!on_host) copy_tensor(ctx, *tensor, staged);
   }
 }
 

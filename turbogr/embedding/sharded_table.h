@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
@@ -51,6 +53,12 @@ struct ShardedOptions {
   bool dynamic = false;               // ids of any size; rows appear when they are first asked for
   DType row_wire = DType::kF32;       // f32, bf16 or f16: rows on their way
   DType gradient_wire = DType::kF32;  // f32 or bf16: gradients on theirs
+  // Of the rows. Those on a GPU are read and changed by device_exchange.h; route, plan_refresh and
+  // the whole table's coming and going are the host's here, too. Not for dynamic tables.
+  Device device = Device::kCpu;
+  // Gradients return in so many pieces, each some columns of all rows: one is summed while others
+  // are on their way. The same on every rank; it changes no bit.
+  std::int64_t pieces = 1;
   std::uint64_t seed = 1;
   double scale = 0.02;
 };
@@ -86,6 +94,11 @@ class ShardedTable {
   void fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
                      Route& route, Rows<T> out);
 
+  // Cuts `route` in two by its rows: those among `chosen` (ascending own rows, the same on all
+  // replicas) and the others. Gradients of either part may return, and update, on their own.
+  void split(const Context& ctx, const Circles& circles, const Route& route,
+             std::span<const std::int64_t> chosen, Route& among, Route& others) const;
+
   // Sums `gradient` [num_ids, D] of all ranks (exact: of all groups) into route.gradients.
   void return_gradients(const Context& ctx, const Circles& circles, Route& route,
                         Rows<const float> gradient);
@@ -93,6 +106,9 @@ class ShardedTable {
   // AdaGrad in average mode.
   void update(const Context& ctx, const Route& route, const AdamWSettings& settings,
               const ops::StepScale* scale = nullptr, int num_replicas = 1);
+  // The same for own rows `touched` and their summed gradients in the table's memory.
+  void update(const Context& ctx, View<const std::int64_t, 1> touched, Rows<const float> gradients,
+              const AdamWSettings& settings, const ops::StepScale* scale, int num_replicas);
   // Average mode: weights and optimiser state become their means over the replicas.
   void average(const Context& ctx, const Circles& circles);
 
@@ -110,6 +126,17 @@ class ShardedTable {
   int owner_of(std::int64_t id) const;
   void own_rows(const Context& ctx, std::vector<std::int64_t>& ids);
   void join_replicas(const Context& ctx, const Circles& circles, Route& route) const;
+
+  std::pair<std::int64_t, std::int64_t> piece_columns(std::int64_t piece) const;
+  Rows<float> gradient_columns(Route& route, std::int64_t begin, std::int64_t end) const;
+  void pack_gradients(const Context& ctx, const Route& route, Rows<const float> gradient,
+                      std::byte* to) const;
+  Rows<const float> as_floats(const Context& ctx, const std::byte* from, std::int64_t rows,
+                              std::int64_t columns, Route& route) const;
+  void sum_group(const Context& ctx, const Route& route, Rows<const float> arrived,
+                 Rows<float> sums) const;
+  dist::Pending start_replicas(const Context& ctx, const Circles& circles, Route& route,
+                               Rows<const float> arrived, std::int64_t begin) const;
 
   ShardedOptions options_;
   Sharding sharding_;

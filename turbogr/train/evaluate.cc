@@ -102,6 +102,9 @@ RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::
   while (loader.next(batch)) {
     const std::int64_t users = batch.num_sequences();
     if (users == 0) continue;  // fewer users are left than there are ranks
+    // The rest of the epoch is read to its end, so that the next evaluation starts at its
+    // beginning.
+    if (max_users > 0 && metrics.users() >= max_users) continue;
     query.fit(ctx, users, trainer.table().width());
     const Rows<T> vectors = first_rows<T>(query.vectors, users);
     trainer.last_vectors(ctx, batch, vectors);
@@ -130,8 +133,6 @@ RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::
     for (const std::int64_t rank : ranks) {
       if (max_users == 0 || metrics.users() < max_users) metrics.add(rank);
     }
-    // The rest of the epoch is read to its end, so that the next evaluation starts at its
-    // beginning.
   }
   return metrics;
 }

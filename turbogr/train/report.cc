@@ -18,6 +18,7 @@
 #include "turbogr/train/lengths.h"
 #include "turbogr/train/metrics.h"
 #include "turbogr/train/progress.h"
+#include "turbogr/train/timeline.h"
 
 namespace turbogr {
 namespace {
@@ -254,6 +255,32 @@ ordered_json lengths_of(const std::string& path) {
                                grouped_text(histogram.p99), grouped_text(histogram.max))}};
 }
 
+// By stage: [name, kind, share, bubble before, hidden]. A trace too short to tell is left out.
+ordered_json timeline_of(const std::string& path) {
+  if (!fs::exists(path)) return nullptr;
+  train::Timeline timeline;
+  try {
+    timeline = train::read_timeline(path);
+  } catch (const Error&) {
+    return nullptr;
+  }
+  ordered_json rows = ordered_json::array();
+  for (const train::Timeline::Row& row : timeline.stages) {
+    rows.push_back({row.name, train::text_of(row.kind), row.share, row.bubble, row.hidden});
+  }
+  using train::StageKind;
+  const ordered_json shares = {{"compute", timeline.share_of(StageKind::kCompute)},
+                               {"exposed sparse", timeline.share_of(StageKind::kSparse)},
+                               {"exposed dense", timeline.share_of(StageKind::kDense)},
+                               {"input", timeline.share_of(StageKind::kInput)},
+                               {"bubbles", timeline.bubbles()}};
+  return {
+      {"note", fmt::format("{} steps of {} ranks, {:.3g} ms each", timeline.steps, timeline.ranks,
+                           1e3 * timeline.seconds / static_cast<double>(timeline.steps))},
+      {"shares", shares},
+      {"rows", std::move(rows)}};
+}
+
 // Nothing when there is none, or one this program cannot read (an older run's).
 std::optional<Config> read_config(const std::string& path) {
   if (!fs::exists(path)) return std::nullopt;
@@ -310,6 +337,7 @@ std::string report_page(const std::string& run_folder) {
                              {"charts", charts_of(curves)},
                              {"evaluations", evaluation_table(curves)},
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
+                             {"timeline", timeline_of(run_folder + "/trace.json")},
                              {"config", config_of(config, config_path)}};
   // Inside a script element "</" could end it.
   std::string json = data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);

@@ -281,6 +281,22 @@ function evaluations(parent, table) {
   }
 }
 
+function timeline(parent, times) {
+  const card = make("div", parent, undefined, "card");
+  make("h2", card, "Where the time went");
+  const percent = share => (100 * share).toFixed(1) + "%";
+  make("div", card, times.note + ": " + Object.entries(times.shares).map(([name, share]) => name + " " + percent(share)).join(", ") +
+    ". Hidden: done beside the computing, at nobody's cost.", "legend");
+  const grid = make("table", make("div", card, undefined, "scroll"));
+  const head = make("tr", make("thead", grid));
+  ["stage", "kind", "share", "bubble before", "hidden"].forEach((name, i) => make("th", head, name, i < 2 ? "word" : ""));
+  const body = make("tbody", grid);
+  for (const row of times.rows) {
+    const line = make("tr", body);
+    row.forEach((value, i) => make("td", line, i < 2 ? value : percent(value), i < 2 ? "word" : ""));
+  }
+}
+
 function configuration(parent, config) {
   const card = make("div", parent, undefined, "card");
   make("h2", card, "Configuration");
@@ -309,6 +325,7 @@ for (const spec of data.charts) chart(charts, spec);
 if (data.lengths) histogram(charts, data.lengths);
 const below = make("div", main); below.style.marginTop = "16px";
 if (data.evaluations.rows.length) evaluations(below, data.evaluations);
+if (data.timeline) timeline(below, data.timeline);
 if (data.config) configuration(below, data.config);
 function redraw_all() { for (const redraw of redraws) redraw(); }
 redraw_all();
