@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool masked = key_tile == tile.block || first_query + kUnit > history_end || window > 0;
     const int only = bias.time != nullptr ? times.only_bucket(tables) : -1;
     const float only_weight = only >= 0 ? tables.weight[only] : 0.f;
+    const EightTimes eight(times, piece);
     char* unit = pairs.bias + unit_offset(pairs, tile.sequence, tile.block, key_tile);
 #pragma unroll 1
     for (int round = 0; round < 4; ++round) {
@@ -69,8 +70,8 @@ __global__ void __launch_bounds__(kThreads)
         TGR_UNROLL
         for (int i = 0; i < 8; ++i) values[i] += only_weight;
       } else if (times.usable != 0) {
-        times.eight_buckets(
-            tables, line, piece,
+        eight.buckets(
+            tables, times.keys[line],
             [&](int first, int last, auto beyond) {
               const float before = tables.weight[first];
               const float after = tables.weight[last];

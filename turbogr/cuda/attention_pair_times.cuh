@@ -33,19 +33,24 @@ struct PairTimes {
     const int last = tables.bucket(queries[kUnit - 1] - keys[0]);
     return usable != 0 && first == last ? first : -1;
   }
+};
 
-  // Where they are usable: for the pairs of the key in `line` with queries 8 piece + i, i = 0 to 7.
-  // Sorted times pass through the buckets in order, and most such eights through one or two: then
-  // it calls few(first, last, beyond), where beyond(i) tells whether a pair is in the last one.
-  // Else it calls many(buckets). Of a pair whose query comes first, which the causal mask hides,
-  // the bucket is any.
+// Times of eight neighbouring queries.
+struct EightTimes {
+  uint4 low;
+  uint4 high;
+
+  __device__ __forceinline__ EightTimes(const PairTimes& times, int piece)
+      : low(reinterpret_cast<const uint4*>(times.queries + 8 * piece)[0]),
+        high(reinterpret_cast<const uint4*>(times.queries + 8 * piece)[1]) {}
+
+  // Where they are usable: the buckets of their pairs with one key. Sorted times pass through the
+  // buckets in order, and most eights through one or two: then it calls few(first, last, beyond),
+  // where beyond(i) tells whether pair i is in the last one. Else it calls many(buckets). Of a pair
+  // whose query comes first, which the causal mask hides, the bucket is any.
   template <class Few, class Many>
-  __device__ __forceinline__ void eight_buckets(const ShortGapTables& tables, int line, int piece,
-                                                Few few, Many many) const {
-    const std::uint32_t key_time = keys[line];
-    const auto* eight = reinterpret_cast<const uint4*>(queries + 8 * piece);
-    const uint4 low = eight[0];
-    const uint4 high = eight[1];
+  __device__ __forceinline__ void buckets(const ShortGapTables& tables, std::uint32_t key_time,
+                                          Few few, Many many) const {
     const std::uint32_t gaps[8] = {low.x - key_time,  low.y - key_time,  low.z - key_time,
                                    low.w - key_time,  high.x - key_time, high.y - key_time,
                                    high.z - key_time, high.w - key_time};
@@ -55,10 +60,10 @@ struct PairTimes {
       const std::uint32_t start = first == last ? 0 : tables.first_gap[last];
       few(first, last, [&](int i) { return gaps[i] >= start; });
     } else {
-      int buckets[8];
+      int all[8];
       TGR_UNROLL
-      for (int i = 0; i < 8; ++i) buckets[i] = tables.bucket(gaps[i]);
-      many(buckets);
+      for (int i = 0; i < 8; ++i) all[i] = tables.bucket(gaps[i]);
+      many(all);
     }
   }
 };

@@ -120,27 +120,28 @@ __global__ void __launch_bounds__(kThreads)
           continue;
         }
         if (times.usable == 0) continue;
-        times.eight_buckets(
-            tables, line, piece,
-            [&](int first, int last, auto beyond) {
-              float sum = 0;
-              TGR_UNROLL
-              for (int i = 0; i < 8; ++i) sum += beyond(i) ? gradients.at[i] : 0.f;
-              own_bins[last * 32] += sum;
-              if (first != last) own_bins[first * 32] += gradients.sum() - sum;
-            },
-            [&](const int(&buckets)[8]) {
-              float sum = gradients.at[0];
-              TGR_UNROLL
-              for (int i = 1; i < 8; ++i) {
-                if (buckets[i] != buckets[i - 1]) {
-                  own_bins[buckets[i - 1] * 32] += sum;
-                  sum = 0;
-                }
-                sum += gradients.at[i];
-              }
-              own_bins[buckets[7] * 32] += sum;
-            });
+        EightTimes(times, piece)
+            .buckets(
+                tables, times.keys[line],
+                [&](int first, int last, auto beyond) {
+                  float sum = 0;
+                  TGR_UNROLL
+                  for (int i = 0; i < 8; ++i) sum += beyond(i) ? gradients.at[i] : 0.f;
+                  own_bins[last * 32] += sum;
+                  if (first != last) own_bins[first * 32] += gradients.sum() - sum;
+                },
+                [&](const int(&buckets)[8]) {
+                  float sum = gradients.at[0];
+                  TGR_UNROLL
+                  for (int i = 1; i < 8; ++i) {
+                    if (buckets[i] != buckets[i - 1]) {
+                      own_bins[buckets[i - 1] * 32] += sum;
+                      sum = 0;
+                    }
+                    sum += gradients.at[i];
+                  }
+                  own_bins[buckets[7] * 32] += sum;
+                });
       }
       if (bias.dtime == nullptr) continue;
       if (only >= 0) own_bins[only * 32] += unit_sum;

@@ -236,9 +236,9 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
   const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
-  ops::linear_backward<T>(
-      ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
-      {.dx = dmixed, .dw = output_.gradient(parameters), .db = vector_gradient(output_bias_)});
+  // The output bias gets its gradient where dy is read once more, at the end.
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
+                          {.dx = dmixed, .dw = output_.gradient(parameters)});
 
   Parts<const T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
@@ -299,7 +299,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
       {.dx = dx,
        .dweight = vector_gradient(input_norm_.weight),
        .dbias = vector_gradient(input_norm_.bias),
-       .residual = dy});
+       .residual = dy,
+       .residual_sums = vector_gradient(output_bias_)});
 }
 
 template <class T>
