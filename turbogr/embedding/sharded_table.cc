@@ -270,6 +270,7 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
   TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(circles.num_replicas());
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
+    if (tensor->size() == 0) continue;  // not of this optimiser
     const bool on_host = options_.device == Device::kCpu;
     Tensor staged;
     if (!on_host) staged = to_host(ctx, *tensor);

@@ -42,6 +42,7 @@ namespace turbogr::train {
 
 enum class StepSchedule : std::uint8_t { kSerial, kOverlap, kExactPrefetch, kSemiAsync };
 StepSchedule step_schedule_from_name(std::string_view name);
+std::size_t flights_at_a_time(StepSchedule schedule);  // steps on their way, at most
 
 struct PipelineOptions {
   StepSchedule schedule = StepSchedule::kSerial;
@@ -173,7 +174,8 @@ class RankPipeline {
   dist::Communicator& world_;
   RetrievalTrainer<T>& trainer_;
   SequenceMarks marks_;  // of the batch last submitted
-  Context lane_ctx_;     // one thread, and a stream on a GPU
+  // One thread: the others compute. On a GPU all of the host's, and a stream.
+  Context lane_ctx_;
   Ends ahead_, behind_;  // for the lane's work on the next step, and for the step being computed
   std::unique_ptr<dist::Communicator> dense_ranks_;
   embedding::ShardedTable table_;
