@@ -20,6 +20,9 @@ struct BackwardConfig {
   static constexpr int kKeys = 128;
   static constexpr int kQueries = 64;
   static constexpr int kThreads = 384;
+  // Of a consumer; the producers have what is left of 3 x 168. They spill with 24, but consumers of
+  // width 128 would with less than 240.
+  static constexpr int kRegisters = D == 128 ? 240 : 232;
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
@@ -29,9 +32,11 @@ struct BackwardConfig {
 };
 
 struct BackwardBarriers {
-  std::uint64_t k_full, k_empty, v_full, v_empty;
+  std::uint64_t item_full, k_full, k_empty, v_full, v_empty;
   std::uint64_t q_full[3], q_empty[3], dout_full[3], dout_empty[3], bias_full[3], bias_empty[3];
   AttentionItem item;
+  // Where the two warpgroups' sums over heads are: here, because only their leaders want them.
+  UnitWalk sums[2];
 };
 
 // SiLU and its derivative from h = x / 2, by one tanh.
@@ -45,7 +50,8 @@ __device__ __forceinline__ SiluParts silu_parts(float h) {
 }
 
 // From scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
-// are keys: the thread's first row is seen in columns first up to end, the second 8 further in.
+// are keys: the thread's first row is seen in columns first up to end, the second 8 further in. A
+// bias hides what is not seen by itself; only where it has no tile is all of it hidden by `masked`.
 template <int N, class Bias>
 __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
                                                std::uint32_t (&weights)[N / 4], float half_alpha,
@@ -57,7 +63,7 @@ __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
   for (int i = 0; i < N / 2; i += 2) {
     SiluParts a = silu_parts(scores[i]);
     SiluParts b = silu_parts(scores[i + 1]);
-    if (masked) {
+    if (!Bias::kThere && masked) {
       const int column = i / 4 * 8;
       const int start = first + i / 2 % 2 * 8;
       if (column < start || column >= end) a = {0, 0};
@@ -67,12 +73,17 @@ __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
     scores[i] = a.derivative;
     scores[i + 1] = b.derivative;
   }
+  if (Bias::kThere && masked) {
+    TGR_UNROLL
+    for (int i = 0; i < N / 4; ++i) weights[i] = 0;
+    TGR_UNROLL
+    for (int i = 0; i < N / 2; ++i) scores[i] = 0;
+  }
 }
 
-template <int D, class Config, bool kBias>
+template <int D, class Config>
 __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char* k_tile,
                                                  char* v_tile, char* q_tiles, char* dout_tiles,
-                                                 [[maybe_unused]] char* bias_tiles,
                                                  BackwardBarriers& bar) {
   using Shape = PanelShape<D>;
   RingPlace<Config::kStages> place;
@@ -92,6 +103,7 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
     barrier_wait(&bar.k_empty, phase ^ 1);
     if (!more) item.length = -1;
     bar.item = item;
+    barrier_arrive(&bar.item_full);
     if (!more) {
       barrier_arrive(&bar.k_full);
       break;
@@ -102,8 +114,6 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
                p * Shape::kColumns, item.head, item.first_row + item.block * Config::kKeys);
     }
     phase ^= 1;
-    UnitWalk bias =
-        walk_units<kBias>(args.pairs, item.sequence, item.block * Config::kKeys / kUnit);
     for (int query = item.block * Config::kKeys; query < item.length; query += Config::kQueries) {
       const int row = item.first_row + query;
       char* q_tile = q_tiles + place.index * Config::kQueryBytes;
@@ -113,15 +123,6 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map,
                  &bar.q_full[place.index], p * Shape::kColumns, item.head, row);
-      }
-      if constexpr (kBias && !Config::kWide) {
-        // The second warpgroup has none before its own first key.
-        const int units = query > item.block * Config::kKeys ? 2 : 1;
-        barrier_wait(&bar.bias_empty[place.index], place.phase ^ 1);
-        barrier_expect(&bar.bias_full[place.index], units * kUnitBytes);
-        load_bytes(bias_tiles + place.index * Config::kScoreBytes, args.pairs.bias + bias.offset,
-                   units * kUnitBytes, &bar.bias_full[place.index]);
-        bias.advance();
       }
       barrier_wait(&bar.dout_empty[place.index], place.phase ^ 1);
       barrier_expect(&bar.dout_full[place.index], Config::kQueryBytes);
@@ -133,6 +134,33 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
     }
   }
   source.finish();
+}
+
+// Another thread brings the bias: one has too few registers for both.
+template <class Config>
+__device__ __forceinline__ void produce_bias(const AttentionArgs& args, char* bias_tiles,
+                                             BackwardBarriers& bar) {
+  RingPlace<Config::kStages> place;
+  int phase = 0;
+  for (;;) {
+    barrier_wait(&bar.item_full, phase);
+    phase ^= 1;
+    const AttentionItem item = bar.item;
+    barrier_arrive(&bar.k_empty);
+    if (item.length < 0) break;
+    const int first_key = item.block * Config::kKeys;
+    UnitWalk walk = walk_units<true>(args.pairs, item.sequence, first_key / kUnit);
+    for (int query = first_key; query < item.length; query += Config::kQueries) {
+      // The second warpgroup has none before its own first key.
+      const int bytes = query > first_key ? Config::kScoreBytes : kUnitBytes;
+      barrier_wait(&bar.bias_empty[place.index], place.phase ^ 1);
+      barrier_expect(&bar.bias_full[place.index], bytes);
+      load_bytes(bias_tiles + place.index * Config::kScoreBytes, args.pairs.bias + walk.offset,
+                 bytes, &bar.bias_full[place.index]);
+      walk.advance();
+      place.advance();
+    }
+  }
 }
 
 template <int D, class Config, bool kBias>
@@ -177,23 +205,26 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
 
   for (;;) {
     barrier_wait(&bar.k_full, phase);
-    const AttentionItem item = bar.item;
-    if (item.length < 0) break;
+    // The rest of the item is read again where it is wanted: registers are scarce.
+    const int length = bar.item.length;
+    if (length < 0) break;
     barrier_wait(&bar.v_full, phase);
     phase ^= 1;
-    const int tile_key = item.block * Config::kKeys;
+    const int tile_key = bar.item.block * Config::kKeys;
     const int first_key = tile_key + 64 * group;
 
-    const auto padded_tile = static_cast<std::int64_t>(item.first_row / kPaddedRows +
-                                                       item.sequence + tile_key / kPaddedRows);
-    float* dq = args.dq_sums + (padded_tile * args.heads + item.head) * (kPaddedRows * D) +
+    const auto padded_tile = static_cast<std::int64_t>(bar.item.first_row / kPaddedRows +
+                                                       bar.item.sequence + tile_key / kPaddedRows);
+    float* dq = args.dq_sums + (padded_tile * args.heads + bar.item.head) * (kPaddedRows * D) +
                 (group * 128 + thread) * 4;
     TGR_UNROLL
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
-    // Sums over heads of the gradients; the second warpgroup's begin one tile of queries later.
-    UnitWalk sums = walk_units<kBias>(args.pairs, item.sequence, first_key / kUnit);
+    // The second warpgroup's begin one tile of queries later.
+    if (kBias && leader) {
+      bar.sums[group] = walk_units<kBias>(args.pairs, bar.item.sequence, first_key / kUnit);
+    }
 
-    for (int query = tile_key; query < item.length; query += kQueries) {
+    for (int query = tile_key; query < length; query += kQueries) {
       std::uint32_t grads[kQueries / 4];
       barrier_wait(&bar.q_full[place.index], place.phase);
       barrier_wait(&bar.dout_full[place.index], place.phase);
@@ -219,17 +250,18 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         wgmma_wait<1>();
         pin(scores);
 
-        const bool masked = query < first_key + 63 || query + kQueries > item.length;
+        const bool masked =
+            kBias ? query < first_key : query < first_key + 63 || query + kQueries > length;
         if constexpr (kBias) {
           barrier_wait(&bar.bias_full[place.index], place.phase);
           const SharedBias bias{
               shared_address(bias_tiles) + place.index * Config::kScoreBytes + line * kLineBytes,
               line_piece, line & 7};
           weigh_backward<kQueries>(scores, weights, args.half_alpha, bias, masked,
-                                   first_key + thread_row - query, item.length - query);
+                                   first_key + thread_row - query, length - query);
         } else {
           weigh_backward<kQueries>(scores, weights, args.half_alpha, NoBias{}, masked,
-                                   first_key + thread_row - query, item.length - query);
+                                   first_key + thread_row - query, length - query);
         }
         pin(weights);
         wgmma_fence();
@@ -277,11 +309,12 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       if (kBias && leader) {
         barrier_arrive(&bar.bias_empty[place.index]);
         if (args.pairs.gradients != nullptr && query >= first_key) {
+          UnitWalk& sums = bar.sums[group];
           add_bytes_bf16(args.pairs.gradients + sums.offset,
                          score_tiles + score_at + group * kUnitBytes, kUnitBytes);
+          sums.advance();
         }
       }
-      if (kBias && query >= first_key) sums.advance();
       wgmma_wait<1>();
       pin(share);
       pin(dv);
@@ -298,20 +331,23 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       place.advance();
       buffer ^= 1;
     }
+    const AttentionItem item = bar.item;
+    // All of the warpgroup have read it before the producer writes the next one.
+    named_barrier(2 + group, 128);
     if (leader) {
       barrier_arrive(&bar.v_empty);
       barrier_arrive(&bar.k_empty);
     }
-    if (first_key < item.length) {
+    if (first_key < length) {
       const std::int64_t row = item.first_row + first_key;
       store_tile<D>(dv, args.output_scale,
                     static_cast<__nv_bfloat16*>(args.dv) + row * args.dv_stride +
                         item.head * args.value_width,
-                    args.dv_stride, item.length - first_key, args.value_width);
+                    args.dv_stride, length - first_key, args.value_width);
       store_tile<D>(dk, args.score_scale,
                     static_cast<__nv_bfloat16*>(args.dk) + row * args.dk_stride +
                         item.head * args.query_width,
-                    args.dk_stride, item.length - first_key, args.query_width);
+                    args.dk_stride, length - first_key, args.query_width);
     }
   }
   if (kBias && leader) wait_added();

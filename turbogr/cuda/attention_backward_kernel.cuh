@@ -19,9 +19,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   char* bias_tiles = k_tile + Config::kSharedBytes - 1024;
   __shared__ BackwardBarriers bar;
   if (threadIdx.x == 0) {
+    barrier_init(&bar.item_full, 1);
     barrier_init(&bar.k_full, 1);
     barrier_init(&bar.v_full, 1);
-    barrier_init(&bar.k_empty, 2);
+    barrier_init(&bar.k_empty, kBias && !Config::kWide ? 3 : 2);
     barrier_init(&bar.v_empty, 2);
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(&bar.q_full[i], 1);
@@ -35,13 +36,15 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x >= 256) {
-    give_registers<24>();
+    give_registers<504 - 2 * Config::kRegisters>();
     if (threadIdx.x == 256) {
-      backward_produce<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles, bias_tiles,
-                                         bar);
+      backward_produce<D, Config>(args, k_tile, v_tile, q_tiles, dout_tiles, bar);
+    }
+    if constexpr (kBias && !Config::kWide) {
+      if (threadIdx.x == 288) produce_bias<Config>(args, bias_tiles, bar);
     }
   } else {
-    take_registers<240>();
+    take_registers<Config::kRegisters>();
     if constexpr (Config::kWide) {
       wide_backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles,
                                               score_tiles, bar);

@@ -15,6 +15,7 @@ struct WideBackwardConfig {
   static constexpr int kKeys = 64;
   static constexpr int kQueries = 64;
   static constexpr int kThreads = 384;
+  static constexpr int kRegisters = 232;
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
@@ -115,7 +116,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         barrier_arrive(&bar.dout_empty[release]);
       }
       const int first_query = query + group * kHalf;
-      const bool masked = first_query < first_key + 63 || first_query + kHalf > item.length;
+      const bool masked =
+          !kBias && (first_query < first_key + 63 || first_query + kHalf > item.length);
       std::uint32_t weights[kHalf / 4];
       if constexpr (kBias) {
         weigh_backward<kHalf>(scores, weights, args.half_alpha, RegisterBias<kHalf / 4>{bias},

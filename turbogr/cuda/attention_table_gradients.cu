@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kThreads)
       if (query_tile + kSplit < query_tiles) fetch(query_tile + kSplit);
       const int only = bias.dtime != nullptr ? times.only_bucket(tables) : 0;
       float unit_sum = 0;
-      // Not unrolled: the code would not fit the instruction cache.
-#pragma unroll 1
+      // Not all unrolled: the code would not fit the instruction cache.
+#pragma unroll 2
       for (int piece = 0; piece < 8; ++piece) {
         const int from = 8 * piece + kUnit - 1 - thread;
         const int line = from % kUnit;
