@@ -17,6 +17,7 @@
 #include "turbogr/train/dense_reducer.h"
 #include "turbogr/train/lane.h"
 #include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/run_options.h"
 
 namespace turbogr::train {
 namespace {
@@ -463,6 +464,31 @@ TEST(RankPipeline, SaysWhatIsWrong) {
               train_on_ranks<float>(options_of(), {1, 1}, {.delay = 2});
             }).find("a delay of 2"),
             std::string::npos);
+}
+
+TEST(RankPipeline, AConfigAsksForWhatRanksCanDo) {
+  const auto refusal = [](auto change) {
+    Config config;
+    change(config);
+    return message_of([&] { pipeline_options(config, {0, 0}); });
+  };
+  EXPECT_EQ(refusal([](Config&) {}), "");
+  EXPECT_NE(
+      refusal([](Config& config) { config.negatives.dtype = "f16"; }).find("works on one rank"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal([](Config& config) { config.embedding.memory = "host"; }).find("use \"device\""),
+      std::string::npos);
+  const auto half_rows = [](Config& config) {
+    config.train.device = "cuda";
+    config.dist.rows = "f16";
+  };
+  EXPECT_NE(refusal(half_rows).find("GPUs send rows as f32 or bf16"), std::string::npos);
+  Config config;
+  config.train.device = "cuda";
+  config.dist.timeout = 7;
+  EXPECT_TRUE(pipeline_options(config, {0, 0}).device_rows);
+  EXPECT_EQ(pipeline_options(config, {0, 0}).wait.timeout_seconds, 7);
 }
 
 TEST(DenseReducer, SumsBucketsAsTheyFill) {

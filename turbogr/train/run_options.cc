@@ -185,9 +185,10 @@ void check_pipeline(const Config& config) {
     TGR_CHECK(fine, what, " works on one rank with train.schedule = \"serial\" only; ", instead);
   };
   check(config.negatives.dtype != "f16", "negatives.dtype = \"f16\"", "use \"full\"");
-  check(config.train.device != "cuda" || config.dist.rows != "f16",
-        "dist.rows = \"f16\" with train.device = \"cuda\"", "use \"f32\" or \"bf16\"");
   check(config.embedding.memory == "device", "embedding.memory = \"host\"", "use \"device\"");
+  TGR_CHECK(config.train.device != "cuda" || config.dist.rows != "f16",
+            "dist.rows = \"f16\" with train.device = \"cuda\": GPUs send rows as f32 or bf16; use "
+            "\"f32\" or \"bf16\"");
 }
 
 }  // namespace
