@@ -14,6 +14,7 @@
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/train/file.h"
 
 namespace turbogr {
 namespace {
@@ -94,6 +95,33 @@ TEST_F(Ranks, TrainAsOneDoes) {
   expect_near(losses, figures("late", "loss"), 0.1, "semi_async");
 }
 
+// Fixed ranks: the weights' bytes. Other layouts sum in another order.
+TEST_F(Ranks, SchedulesAreBitEqualAndLayoutsAlike) {
+  const auto weights = [&](const std::string& run) {
+    return read_file(root_ + "/" + run + "/checkpoints/step-000000006/model.safetensors");
+  };
+  const std::string base = "--train.steps=6 --optim.clip=0 ";
+  ASSERT_EQ(train(4, "first", base + "--dist.group=2").status, 0);
+  const struct {
+    std::string name, more;
+  } equal[] = {{"again", ""},
+               {"overlap", "--train.schedule=overlap"},
+               {"prefetch", "--train.schedule=exact_prefetch"},
+               {"on_time", "--train.schedule=semi_async --train.delay=0"}};
+  for (const auto& each : equal) {
+    const Outcome done = train(4, each.name, base + "--dist.group=2 " + each.more);
+    ASSERT_EQ(done.status, 0) << done.output;
+    EXPECT_TRUE(weights("first") == weights(each.name)) << each.name;
+  }
+  for (const char* group : {"1", "4"}) {
+    const std::string name = std::string("groups_of_") + group;
+    const Outcome done = train(4, name, base + "--dist.group=" + group);
+    ASSERT_EQ(done.status, 0) << done.output;
+    expect_near(figures("first", "loss"), figures(name, "loss"), 1e-5, name);
+    expect_near(figures("first", "ndcg@10"), figures(name, "ndcg@10"), 0.02, name);
+  }
+}
+
 TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
   ASSERT_EQ(train(4, "four", "--train.steps=4").status, 0);
   ASSERT_EQ(train(4, "more", "--train.steps=7").status, 0);
@@ -104,6 +132,9 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
     const Outcome resumed = train(ranks, name, "--train.steps=7 --run.resume=true");
     ASSERT_EQ(resumed.status, 0) << resumed.output;
     expect_near(losses, figures(name, "loss"), 1e-5, name);
+    const std::vector<double> quality = figures(name, "ndcg@10");
+    ASSERT_FALSE(quality.empty());
+    EXPECT_NEAR(figures("more", "ndcg@10").back(), quality.back(), 0.02) << name;
   }
 }
 
@@ -123,9 +154,13 @@ TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
   }
   EXPECT_EQ(ranks, (std::set<int>{0, 1}));
   for (const char* stage : {"draw negatives", "exchange ids", "fetch rows", "forward and backward",
-                            "return row gradients", "update rows", "fetch changed rows"}) {
+                            "return row gradients", "update rows", "fetch changed rows",
+                            "read batch", "find changed rows", "wait for dense gradients"}) {
     EXPECT_EQ(stages.count(stage), 1u) << stage;
   }
+  const Outcome report = run_program("report " + root_ + "/traced");
+  EXPECT_EQ(report.status, 0) << report.output;
+  EXPECT_NE(report.output.find("3 steps of 2 ranks: compute"), std::string::npos) << report.output;
   const Outcome dry =
       run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
                   " --run.dry_run=true --dist.world=64 --dist.ranks_per_node=8");
