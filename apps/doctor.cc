@@ -14,6 +14,7 @@
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/version.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/dist/device_communicator.h"
 
 namespace turbogr::apps {
 namespace {
@@ -50,6 +51,7 @@ void run_doctor() {
                                     : "emulated in f32 (right, not faster)");
   fmt::print("MPI        {}\n", dist::mpi_version());
   fmt::print("CUDA       {}\n", cuda_text());
+  fmt::print("NCCL       {}\n", dist::nccl_version());
 }
 
 }  // namespace

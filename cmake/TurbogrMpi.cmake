@@ -1,9 +1,10 @@
-# MPI, when asked for or there: sets TGR_MPI_LIBRARIES, and TGR_OTHER_MPI to the one of two sources that
-# does not apply. A program without it says so when mpirun starts it.
+# MPI, when asked for or there. TGR_OTHER_MPI are the sources of three ways that do not apply: linked in;
+# opened at run time as libturbogr_mpi.so, by a program that brings its libraries along and must start
+# where no MPI is; or absent, and the program says so when mpirun starts it.
 set(TGR_MPI_LIBRARIES "")
-set(TGR_OTHER_MPI turbogr/dist/mpi_backend.cc)
-# A program that brings its libraries along cannot bring an MPI.
-if(NOT TGR_MPI STREQUAL "OFF" AND NOT (TGR_PORTABLE AND TGR_MPI STREQUAL "AUTO"))
+set(TGR_OTHER_MPI turbogr/dist/mpi_backend.cc turbogr/dist/mpi_calls.cc turbogr/dist/mpi_linked.cc
+    turbogr/dist/mpi_loaded.cc)
+if(NOT TGR_MPI STREQUAL "OFF")
   if(TGR_MPI STREQUAL "AUTO")
     find_package(MPI QUIET COMPONENTS CXX)
   else()
@@ -11,10 +12,19 @@ if(NOT TGR_MPI STREQUAL "OFF" AND NOT (TGR_PORTABLE AND TGR_MPI STREQUAL "AUTO")
   endif()
   if(MPI_CXX_FOUND)
     # The C interface alone: the C++ one was removed from the standard.
-    add_library(turbogr_mpi INTERFACE)
-    target_link_libraries(turbogr_mpi INTERFACE MPI::MPI_CXX)
-    target_compile_definitions(turbogr_mpi INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
-    set(TGR_MPI_LIBRARIES turbogr_mpi)
-    set(TGR_OTHER_MPI turbogr/dist/mpi_absent.cc)
+    add_library(turbogr_mpi_interface INTERFACE)
+    target_link_libraries(turbogr_mpi_interface INTERFACE MPI::MPI_CXX)
+    target_compile_definitions(turbogr_mpi_interface INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
+    if(TGR_PORTABLE)
+      set(TGR_OTHER_MPI turbogr/dist/mpi_absent.cc turbogr/dist/mpi_calls.cc turbogr/dist/mpi_linked.cc)
+      add_library(turbogr_mpi MODULE turbogr/dist/mpi_calls.cc)
+      target_link_libraries(turbogr_mpi PRIVATE turbogr_mpi_interface turbogr_options)
+      set_target_properties(turbogr_mpi PROPERTIES CXX_VISIBILITY_PRESET hidden
+                            LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+      install(TARGETS turbogr_mpi LIBRARY DESTINATION lib)
+    else()
+      set(TGR_MPI_LIBRARIES turbogr_mpi_interface)
+      set(TGR_OTHER_MPI turbogr/dist/mpi_absent.cc turbogr/dist/mpi_loaded.cc)
+    endif()
   endif()
 endif()

@@ -7,9 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/device_rank_checks.h"
 #include "tests/support/messages.h"
 #include "tests/support/rank_checks.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
 
 namespace turbogr::dist {
@@ -30,6 +32,94 @@ TEST(Communicator, ThreadsDoEveryVerbInEveryGroup) {
       test::check_groups(world);
     });
   }
+}
+
+TEST(DeviceCommunicator, StagedDoesEveryVerbInEveryGroup) {
+  for (const int size : {1, 2, 3, 4}) {
+    run_threads(size, [](Communicator& world) {
+      const Context ctx({.threads = 1});
+      const auto staged = make_staged(world.split(0, world.rank(), "staged"), ctx);
+      test::check_device_verbs(ctx, *staged);
+      test::check_verbs(*staged);  // the device's memory is the host's here
+      const auto pairs = staged->split(world.rank() / 2, -world.rank(), "pairs");
+      EXPECT_EQ(pairs->name(), "pairs");
+      test::check_device_verbs(ctx, *pairs);
+    });
+  }
+}
+
+TEST(DeviceCommunicator, StagedTellsWhatWentWrong) {
+  const std::string message = message_of([&] {
+    run_threads(2, [&](Communicator& world) {
+      const Context ctx({.threads = 1});
+      const auto staged = make_staged(world.split(0, world.rank(), "staged"), ctx);
+      std::vector<float> values(100000, 1.0f);
+      const Pending sums = staged->start_all_reduce(values, Reduce::kSum);
+      if (world.rank() == 0) {
+        world.abort("out of paper");
+        throw Error("out of paper");
+      }
+      staged->barrier();
+      staged->all_reduce(values, Reduce::kSum);
+    });
+  });
+  EXPECT_EQ(message, "rank 0: out of paper");
+  run_threads(2, [](Communicator& world) {
+    const Context ctx({.threads = 1});
+    const auto staged = make_staged(world.split(0, world.rank(), "staged"), ctx);
+    std::vector<std::int32_t> ints(2);
+    const std::vector<std::int64_t> one_count = {8}, bad = {8, -1};
+    EXPECT_NE(message_of([&] { staged->all_reduce(ints, Reduce::kSum); }).find("cannot reduce i32"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] {
+                staged->all_gather(nullptr, {ints.data(), one_count});
+              }).find("1 counts for 2 ranks"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] {
+                staged->all_to_all({ints.data(), bad}, {ints.data(), bad});
+              }).find("count of -1"),
+              std::string::npos);
+  });
+}
+
+TEST(DeviceCommunicator, RanksTakeGpusInTurnOnEachMachine) {
+  run_threads(5,
+              [](Communicator& world) {
+                const int eight[] = {0, 1, 0, 2, 1};
+                const int two[] = {0, 1, 0, 0, 1};
+                EXPECT_EQ(gpu_of_rank(world, 8), eight[world.rank()]);
+                EXPECT_EQ(gpu_of_rank(world, 2), two[world.rank()]);
+                EXPECT_NE(message_of([&] { gpu_of_rank(world, 0); }).find("no usable NVIDIA GPU"),
+                          std::string::npos);
+              },
+              {}, {0, 0, 1, 0, 1});
+}
+
+TEST(DeviceCommunicator, TheLinkIsChosenAndCanBeForced) {
+  run_threads(2, [](Communicator& world) {
+    const LinkChoice shared = choose_link(world, "auto", "gpu-a");
+    EXPECT_EQ(shared.link, DeviceLink::kStaged);
+    EXPECT_EQ(shared.reason, "ranks share a GPU");
+    const std::string own = "gpu-" + std::to_string(world.rank());
+    EXPECT_EQ(choose_link(world, "auto", own).link,
+              has_nccl() ? DeviceLink::kNccl : DeviceLink::kStaged);
+    EXPECT_EQ(choose_link(world, "staged", own).reason, "asked for by dist.link");
+    EXPECT_NE(message_of([&] { choose_link(world, "nccl", "gpu-a"); }).find("ranks share one"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { choose_link(world, "smoke", own); }).find("unknown link 'smoke'"),
+              std::string::npos);
+    if (has_nccl()) return;
+    EXPECT_NE(choose_link(world, "auto", own).reason.find("NCCL is not on every rank"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { choose_link(world, "nccl", own); }).find("dist.link = \"nccl\":"),
+              std::string::npos);
+    if (built_with_nccl()) return;
+    const Context ctx({.threads = 1});
+    EXPECT_NE(message_of([&] {
+                make_device_communicator(DeviceLink::kNccl, make_self(), ctx);
+              }).find("this build has no NCCL"),
+              std::string::npos);
+  });
 }
 
 TEST(Communicator, ARankThatThrowsFreesTheOthersAndIsNamed) {

@@ -70,10 +70,19 @@ std::vector<float> weights_of(RetrievalTrainer<T>& trainer) {
   return all;
 }
 
+// Of targets in an imagined epoch.
+std::vector<std::int64_t> counts_of(const RetrievalOptions& options,
+                                    std::int64_t items = kShape.items) {
+  std::vector<std::int64_t> counts;
+  if (options.negatives.kind == NegativeKind::kUniform) return counts;
+  for (std::int64_t item = 0; item < items; ++item) counts.push_back(item % 7);
+  return counts;
+}
+
 template <class T>
 Outcome train_alone(const RetrievalOptions& options) {
   const Context ctx({.threads = 1});
-  RetrievalTrainer<T> trainer(ctx, options, kShape.items);
+  RetrievalTrainer<T> trainer(ctx, options, kShape.items, counts_of(options));
   trainer.initialise(ctx);
   Outcome outcome;
   for (int step = 0; step < kSteps; ++step) {
@@ -101,7 +110,7 @@ Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, Pipe
     const Context ctx({.threads = 1});
     PipelineOptions own = options;
     own.topology = dist::make_topology(world.nodes(), layout.group);
-    RetrievalTrainer<T> trainer(ctx, trainer_options, items);
+    RetrievalTrainer<T> trainer(ctx, trainer_options, items, counts_of(trainer_options, items));
     RankPipeline<T> pipeline(ctx, world, trainer, own);
     pipeline.initialise(ctx);
     std::vector<StepResult> results;
@@ -194,6 +203,37 @@ TEST(RankPipeline, TheSameForClippingFuxiSharedNegativesAndAdaGrad) {
   RetrievalOptions fuxi = options_of(model::ModelKind::kFuxi);
   fuxi.dense.epsilon = fuxi.table.epsilon = 1e-2;
   expect_near(train_alone<float>(fuxi), train_on_ranks<float>(fuxi, {3, 3}, {}), 2e-6, "fuxi");
+}
+
+TEST(RankPipeline, NegativesComeFromThePositivesOfAllRanks) {
+  for (const NegativeKind kind : {NegativeKind::kInBatch, NegativeKind::kMixed}) {
+    for (const bool shared : {false, true}) {
+      RetrievalOptions options = smooth_options();
+      options.negatives.kind = kind;
+      if (kind == NegativeKind::kMixed) options.negatives.mix = {1, 1, 1};
+      options.negatives.count = 9;
+      options.negatives.shared = shared;
+      const Outcome alone = train_alone<float>(options);
+      for (const Layout layout : {Layout{2, 2}, {4, 2}, {12, 4}}) {
+        expect_near(
+            alone,
+            train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch}),
+            2e-6, "kind " + std::to_string(static_cast<int>(kind)));
+      }
+    }
+  }
+}
+
+TEST(RankPipeline, TargetsAreCountedOverAllRanks) {
+  RetrievalOptions options = smooth_options();
+  options.parts = {.prefix = 2, .targets = 3};
+  const Outcome alone = train_alone<float>(options);
+  EXPECT_LT(alone.results[0].predicting, alone.results[0].tokens);
+  for (const Layout layout : {Layout{1, 1}, {3, 3}, {4, 2}, {12, 4}}) {
+    const Outcome many = train_on_ranks<float>(options, layout, {});
+    expect_near(alone, many, 2e-6, std::to_string(layout.ranks) + " ranks");
+    EXPECT_EQ(alone.results[0].predicting, many.results[0].predicting);
+  }
 }
 
 TEST(RankPipeline, SchedulesThatPromiseItGiveTheSameBits) {
@@ -331,6 +371,46 @@ TEST(RankPipeline, AveragedReplicasTrain) {
             std::string::npos);
 }
 
+// What a GPU does, on a CPU: rows gathered, sent and summed by operators, every buffer staged.
+TEST(RankPipeline, MovingRowsByTheDeviceChangesNoBit) {
+  RetrievalOptions clipped = options_of();
+  clipped.clip = 0.05;
+  for (const Layout layout : {Layout{1, 1}, {2, 2}, {4, 2}, {12, 4}}) {
+    for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kOverlap,
+                                        StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
+      for (const RetrievalOptions& options : {options_of(), clipped}) {
+        expect_equal(
+            train_on_ranks<float>(options, layout, {.schedule = schedule}),
+            train_on_ranks<float>(options, layout, {.schedule = schedule, .device_rows = true}),
+            std::to_string(layout.ranks) + " ranks, schedule " +
+                std::to_string(static_cast<int>(schedule)));
+      }
+    }
+  }
+  for (const DType rows : {DType::kF32, DType::kBf16}) {
+    PipelineOptions wire = {
+        .schedule = StepSchedule::kExactPrefetch, .row_wire = rows, .gradient_wire = DType::kBf16};
+    PipelineOptions by_device = wire;
+    by_device.device_rows = true;
+    expect_equal(train_on_ranks<float>(options_of(), {4, 2}, wire),
+                 train_on_ranks<float>(options_of(), {4, 2}, by_device), "bf16 on the wire");
+    expect_equal(train_on_ranks<bf16>(options_of(), {3, 3}, wire),
+                 train_on_ranks<bf16>(options_of(), {3, 3}, by_device), "bf16 model");
+  }
+  PipelineOptions average = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  PipelineOptions by_device = average;
+  by_device.device_rows = true;
+  RetrievalOptions adagrad = options_of();
+  adagrad.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
+  expect_equal(train_on_ranks<float>(adagrad, {4, 2}, average),
+               train_on_ranks<float>(adagrad, {4, 2}, by_device), "averaged replicas");
+  EXPECT_NE(
+      message_of([&] {
+        train_on_ranks<float>(options_of(), {2, 2}, {.row_wire = DType::kF16, .device_rows = true});
+      }).find("cannot travel as f16"),
+      std::string::npos);
+}
+
 TEST(RankPipeline, ABadNumberIsSkippedOnAllRanks) {
   RetrievalOptions options = options_of();
   options.temperature = 1e-300;  // logits overflow
@@ -389,13 +469,14 @@ TEST(RankPipeline, SaysWhatIsWrong) {
 TEST(DenseReducer, SumsBucketsAsTheyFill) {
   for (const std::int64_t bucket_bytes : {1, 40, 1 << 20}) {
     dist::run_threads(3, [&](dist::Communicator& world) {
+      const Context ctx({.threads = 1});
       std::vector<std::vector<float>> gradients = {std::vector<float>(7), std::vector<float>(1),
                                                    std::vector<float>(20), std::vector<float>(3)};
       std::vector<GradientBlock> blocks;
       for (auto& each : gradients) {
         blocks.push_back({each.data(), static_cast<std::int64_t>(each.size())});
       }
-      DenseReducer reducer(world, blocks, bucket_bytes);
+      DenseReducer reducer(ctx, world, blocks, bucket_bytes);
       EXPECT_EQ(reducer.num_buckets(), bucket_bytes == 1 ? 4u : bucket_bytes == 40 ? 2u : 1u);
       for (int round = 0; round < 2; ++round) {
         for (auto& each : gradients) {

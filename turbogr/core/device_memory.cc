@@ -67,6 +67,29 @@ std::string device_name() {
   return properties.name;
 }
 
+std::string device_id() {
+  if (device_memory().total == 0) return "";
+  int device = 0;
+  TGR_CUDA_CALL(cudaGetDevice(&device));
+  cudaDeviceProp properties;
+  TGR_CUDA_CALL(cudaGetDeviceProperties(&properties, device));
+  return {properties.uuid.bytes, sizeof properties.uuid.bytes};
+}
+
+int num_gpus() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+void use_gpu(int gpu) { TGR_CUDA_CALL(cudaSetDevice(gpu)); }
+
+void bind_thread(const Context& ctx) {
+  if (ctx.device() != Device::kCuda) return;
+  int gpu = 0;
+  TGR_CUDA_CALL(cudaStreamGetDevice(stream_of(ctx), &gpu));
+  use_gpu(gpu);
+}
+
 Event::Event(const Context& ctx, bool timed) {
   if (ctx.device() == Device::kCuda) *this = Event(timed);
 }
@@ -163,6 +186,10 @@ void zero_bytes(const Context&, void* data, std::size_t bytes) {
 void synchronize(const Context&) {}
 DeviceMemory device_memory() { return {}; }
 std::string device_name() { return ""; }
+std::string device_id() { return ""; }
+int num_gpus() { return 0; }
+void use_gpu(int) {}
+void bind_thread(const Context&) {}
 Event::Event(const Context&, bool) {}
 Event::Event(bool) {}
 Event::~Event() = default;

@@ -30,6 +30,13 @@ struct DeviceMemory {
 };
 DeviceMemory device_memory();  // of the GPU; zeros without one
 std::string device_name();     // "NVIDIA H200"; empty without one
+std::string device_id();       // the same in every process that uses this GPU; empty without one
+int num_gpus();                // that this process sees
+
+// The calling thread's GPU from now on, 0 before: contexts it makes run there. Other threads that
+// launch a context's work bind themselves to its GPU first.
+void use_gpu(int gpu);
+void bind_thread(const Context& ctx);
 
 // A point in a context's stream that the host, or another stream, can wait for. On a CPU everything
 // before it is done already.

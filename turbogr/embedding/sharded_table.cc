@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/embedding/counts.h"
 #include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/row_groups.h"
@@ -48,6 +49,8 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
       "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
   TGR_CHECK(options.pieces >= 1 && options.pieces <= options.width, "gradients of width ",
             options.width, " in ", options.pieces, " pieces");
+  TGR_CHECK(!options.dynamic || options.device == Device::kCpu,
+            "a dynamic table on a GPU: rows are made by the host; use device = \"cpu\"");
   if (options.dynamic) {
     dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
                                                              .optimiser = options.optimiser,
@@ -57,21 +60,27 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
     TGR_CHECK(sharding_.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
               sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
               " is the most: use more ranks a group");
-    dense_ =
-        std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser);
+    dense_ = std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser,
+                                         options.device);
   }
 }
 
 void ShardedTable::initialise(const Context& ctx) {
   if (dynamic_) return;  // rows are made when they are first asked for
-  auto* weights = reinterpret_cast<float*>(dense_->weight_tensor().data());
-  parallel_ranges(
-      ctx.pool(), dense_->rows(), kRowsAtATime, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row), options_.scale,
-                                    options_.width, weights + row * options_.width);
-        }
-      });
+  const bool on_host = options_.device == Device::kCpu;
+  Tensor made;
+  if (!on_host) made = Tensor(DType::kF32, dense_->weight_tensor().shape());
+  Tensor& rows = on_host ? dense_->weight_tensor() : made;
+  auto* weights = reinterpret_cast<float*>(rows.data());
+  parallel_ranges(ctx.host().pool(), dense_->rows(), kRowsAtATime,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t row = begin; row < end; ++row) {
+                      ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row),
+                                                options_.scale, options_.width,
+                                                weights + row * options_.width);
+                    }
+                  });
+  if (!on_host) copy_tensor(ctx, dense_->weight_tensor(), made);
 }
 
 int ShardedTable::owner_of(std::int64_t id) const {
@@ -235,6 +244,14 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
 void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,
                           const ops::StepScale* scale, int num_replicas) {
   const auto count = static_cast<std::int64_t>(route.touched.size());
+  update(ctx, {route.touched.data(), {count}},
+         Rows<const float>(route.gradients.data(), count, options_.width, options_.width), settings,
+         scale, num_replicas);
+}
+
+void ShardedTable::update(const Context& ctx, View<const std::int64_t, 1> touched,
+                          Rows<const float> gradients, const AdamWSettings& settings,
+                          const ops::StepScale* scale, int num_replicas) {
   AdamWSettings own_settings = settings;
   if (options_.replicas == ReplicaMode::kAverage &&
       options_.optimiser == SparseOptimiser::kAdaGrad && num_replicas > 1) {
@@ -245,9 +262,7 @@ void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSet
     own_settings.decay /= std::sqrt(m);
     own_settings.epsilon *= m;
   }
-  own().update(ctx, {route.touched.data(), {count}},
-               Rows<const float>(route.gradients.data(), count, options_.width, options_.width),
-               own_settings, scale);
+  own().update(ctx, touched, gradients, own_settings, scale);
 }
 
 void ShardedTable::average(const Context& ctx, const Circles& circles) {
@@ -255,12 +270,16 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
   TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(circles.num_replicas());
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
-    auto* values = reinterpret_cast<float*>(tensor->data());
+    const bool on_host = options_.device == Device::kCpu;
+    Tensor staged;
+    if (!on_host) staged = to_host(ctx, *tensor);
+    auto* values = reinterpret_cast<float*>(on_host ? tensor->data() : staged.data());
     circles.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
-    parallel_ranges(ctx.pool(), tensor->size(), 1 << 15,
+    parallel_ranges(ctx.host().pool(), tensor->size(), 1 << 15,
                     [&](std::int64_t begin, std::int64_t end, int) {
                       for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
                     });
+    if (!on_host) copy_tensor(ctx, *tensor, staged);
   }
 }
 

@@ -56,6 +56,9 @@ struct ShardedOptions {
   // Gradients return in so many pieces, each some columns of all rows: one is summed while others
   // are on their way. The same on every rank; it changes no bit.
   std::int64_t pieces = 1;
+  // Of the rows. Those on a GPU are read and changed by device_exchange.h; route, plan_refresh and
+  // the whole table's coming and going are the host's here, too. Not for dynamic tables.
+  Device device = Device::kCpu;
   std::uint64_t seed = 1;
   double scale = 0.02;
 };
@@ -103,6 +106,9 @@ class ShardedTable {
   // AdaGrad in average mode.
   void update(const Context& ctx, const Route& route, const AdamWSettings& settings,
               const ops::StepScale* scale = nullptr, int num_replicas = 1);
+  // The same for own rows `touched` and their summed gradients in the table's memory.
+  void update(const Context& ctx, View<const std::int64_t, 1> touched, Rows<const float> gradients,
+              const AdamWSettings& settings, const ops::StepScale* scale, int num_replicas);
   // Average mode: weights and optimiser state become their means over the replicas.
   void average(const Context& ctx, const Circles& circles);
 

@@ -83,6 +83,7 @@ struct DistConfig {
   std::int64_t bucket = 1 << 20;
   bool balance = true;
   double timeout = 600.0;
+  std::string link = "auto";
   std::int64_t world = 0;
 
   bool operator==(const DistConfig&) const = default;

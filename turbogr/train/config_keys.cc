@@ -204,6 +204,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(dist, bucket, at_least(1), "bytes of dense gradients summed at a time, at least"),
       TGR_KEY(dist, balance, anything(), "share the sequences of a step out by cost"),
       TGR_KEY(dist, timeout, positive(), "seconds to wait for a rank before giving up"),
+      TGR_KEY(dist, link, one_of({"auto", "nccl", "staged"}),
+              "how GPUs reach each other: NCCL, or staged through host memory; auto: NCCL where "
+              "every rank has a GPU of its own"),
       TGR_KEY(dist, world, between(0, 1 << 20),
               "dry runs: plan for so many ranks; 0: those there are"),
 

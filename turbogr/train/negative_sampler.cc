@@ -74,10 +74,10 @@ void NegativeSampler::begin_step(const ops::NegativeKey& key) {
   num_positives_ = 0;
 }
 
-void NegativeSampler::add_positives(View<const std::int64_t, 1> targets) {
+void NegativeSampler::add_positives(View<const std::int64_t, 1> distinct, std::int64_t count) {
   if (!needs_positives()) return;
-  positives_.insert(positives_.end(), targets.data, targets.data + targets.shape[0]);
-  num_positives_ += targets.shape[0];
+  positives_.insert(positives_.end(), distinct.data, distinct.data + distinct.shape[0]);
+  num_positives_ += count;
 }
 
 void NegativeSampler::finish_positives() {

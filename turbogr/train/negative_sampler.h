@@ -43,7 +43,11 @@ class NegativeSampler {
 
   void begin_step(const ops::NegativeKey& key);
   // The positives of a batch; repeats count. Only where needs_positives().
-  void add_positives(View<const std::int64_t, 1> targets);
+  void add_positives(View<const std::int64_t, 1> targets) {
+    add_positives(targets, targets.shape[0]);
+  }
+  // The same where repeats have been left out: there were `count` of them.
+  void add_positives(View<const std::int64_t, 1> distinct, std::int64_t count);
   void finish_positives();
   void reserve_positives(std::int64_t count);  // of a step, so that adding them allocates nothing
 

@@ -6,6 +6,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/trace.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/update.h"
 #include "turbogr/train/stages.h"
@@ -39,12 +40,23 @@ class StageScope {
   std::int64_t begin_ns_;
 };
 
+// Places in a flight's numbers.
+constexpr std::int64_t kDenseScale = 0;  // a StepScale
+constexpr std::int64_t kRowScale = 4;    // another
+constexpr std::int64_t kDenseSquares = 8;
+constexpr std::int64_t kRowSquares = 9;
+constexpr std::int64_t kLossSums = 10;  // of each batch
+
+double* numbers_at(Tensor& numbers, std::int64_t place) {
+  return numbers.view<double, 1>().data + place;
+}
+
 std::size_t flights_of(StepSchedule schedule) {
   return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kOverlap ? 2 : 3;
 }
 
 embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::int64_t num_items,
-                                        const PipelineOptions& options) {
+                                        const PipelineOptions& options, Device device) {
   return {.rows = num_items,
           .width = trainer.model.width,
           .optimiser = trainer.table_optimiser,
@@ -53,6 +65,7 @@ embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::in
           .row_wire = options.row_wire,
           .gradient_wire = options.gradient_wire,
           .pieces = std::clamp<std::int64_t>(trainer.model.width / kPieceColumns, 1, kMostPieces),
+          .device = device,
           .seed = trainer.seed,
           .scale = trainer.table_scale};
 }
@@ -72,19 +85,30 @@ template <class T>
 RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
                               RetrievalTrainer<T>& trainer, const PipelineOptions& options)
     : options_(options),
+      ctx_(ctx),
       world_(world),
       trainer_(trainer),
+      marks_(trainer.options().parts),
+      lane_ctx_({.device = ctx.device(),
+                 .threads = 1,
+                 .simd = ctx.simd(),
+                 .deterministic = ctx.deterministic(),
+                 .trace = ctx.trace()}),
       ahead_{world.split(0, world.rank(), "ranks (ahead)"),
              dist::make_sparse_groups(world, options.topology)},
       behind_{world.split(0, world.rank(), "ranks"),
               dist::make_sparse_groups(world, options.topology)},
       dense_ranks_(world.split(0, world.rank(), "dense gradients")),
-      table_(table_options(trainer.options(), trainer.num_items(), options),
+      table_(table_options(trainer.options(), trainer.num_items(), options, ctx.device()),
              ahead_.groups.group->rank(), ahead_.groups.group->size()),
-      lane_ctx_({.threads = 1, .simd = ctx.simd(), .trace = ctx.trace()}) {
-  TGR_CHECK(ctx.device() == Device::kCpu,
-            "several ranks with train.device = \"cuda\": this version sums over ranks in host "
-            "memory; use train.device = \"cpu\", or one rank");
+      before_lane_(ctx) {
+  if (ctx.device() == Device::kCuda) options_.device_rows = true;
+  if (options_.device_rows) {
+    add_device_ends(lane_ctx_, ahead_);
+    add_device_ends(ctx, behind_);
+    dense_ranks_ =
+        dist::make_device_communicator(options_.link, std::move(dense_ranks_), ctx, options_.wait);
+  }
   TGR_CHECK(options.delay == 0 || options.delay == 1, "a delay of ", options.delay,
             " steps; use 0 or 1");
   if (options_.schedule == StepSchedule::kSemiAsync && options_.delay == 0) {
@@ -105,6 +129,10 @@ RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
   for (std::size_t i = 0; i < flights; ++i) {
     slots_.push_back(std::unique_ptr<Flight>(
         new Flight{StepSlot<T>(ctx, trainer.options(), trainer.num_items())}));
+    const std::int64_t numbers = kLossSums + trainer.options().accumulate;
+    slots_.back()->numbers = Tensor(DType::kF64, {numbers}, ctx.device());
+    slots_.back()->host_numbers = Tensor(
+        DType::kF64, {numbers}, ctx.device() == Device::kCuda ? Device::kPinned : Device::kCpu);
   }
   if (flights > 1) lane_ = std::make_unique<Lane>();
 
@@ -127,7 +155,17 @@ RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
     if (!taken[static_cast<std::size_t>(index)]) add(index);
   }
   reducer_ =
-      std::make_unique<DenseReducer>(*dense_ranks_, std::move(blocks), options_.bucket_bytes);
+      std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(blocks), options_.bucket_bytes);
+}
+
+template <class T>
+void RankPipeline<T>::add_device_ends(const Context& ctx, Ends& ends) {
+  const auto reach = [&](dist::Communicator& host) {
+    return dist::make_device_communicator(
+        options_.link, host.split(0, host.rank(), host.name() + " (rows)"), ctx, options_.wait);
+  };
+  ends.device_group = reach(*ends.groups.group);
+  ends.device_replicas = reach(*ends.groups.replicas);
 }
 
 template <class T>
@@ -190,7 +228,7 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
   Flight& flight = free_flight();
   flight.parts = batches.size();
   flight.batches.resize(std::max(flight.batches.size(), batches.size()));
-  flight.tokens = 0;
+  flight.tokens = flight.predicting = 0;
   for (std::size_t b = 0; b < batches.size(); ++b) {
     const std::int64_t tokens = batches[b].num_tokens();
     TGR_CHECK(tokens <= trainer_.options().memory.capacity, "a batch of ", tokens, " tokens where ",
@@ -198,6 +236,8 @@ void RankPipeline<T>::submit(const Context& ctx, std::span<const Batch> batches,
               " were planned for; raise train.tokens or lower train.batch");
     flight.batches[b] = batches[b];
     flight.tokens += tokens;
+    marks_.mark(batches[b].offsets_view(), /*training=*/true);
+    flight.predicting += marks_.predicting();
   }
   flight.step = trainer_.steps_done();
   flight.stop = stop;
@@ -229,35 +269,76 @@ StepResult RankPipeline<T>::finish(const Context& ctx) {
   return result;
 }
 
+// The distinct positives of all ranks, which in-batch negatives are drawn from, and how many there
+// were.
+template <class T>
+typename RetrievalTrainer<T>::Positives RankPipeline<T>::gather_positives(const Ends& ends,
+                                                                          Flight& flight) {
+  std::vector<std::int64_t> own;
+  for (std::size_t b = 0; b < flight.parts; ++b) {
+    const std::vector<std::int64_t>& targets = flight.batches[b].targets;
+    own.insert(own.end(), targets.begin(), targets.end());
+  }
+  struct Amount {
+    std::int64_t distinct, count;
+  };
+  Amount amount = {0, std::ssize(own)};
+  std::sort(own.begin(), own.end());
+  own.erase(std::unique(own.begin(), own.end()), own.end());
+  amount.distinct = std::ssize(own);
+  std::vector<std::int64_t> bytes;
+  std::int64_t distinct = 0, count = 0;
+  for (const Amount& each : ends.world->all_gather_value(amount)) {
+    bytes.push_back(each.distinct * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    distinct += each.distinct;
+    count += each.count;
+  }
+  flight.positives.resize(static_cast<std::size_t>(distinct));
+  ends.world->all_gather(own.data(), {flight.positives.data(), bytes});
+  return {{flight.positives.data(), {distinct}}, count};
+}
+
 template <class T>
 void RankPipeline<T>::prepare(const Context& ctx, const Ends& ends, Flight& flight) {
   const std::span<const Batch> batches(flight.batches.data(), flight.parts);
+  using Positives = typename RetrievalTrainer<T>::Positives;
+  std::optional<Positives> positives;
+  if (trainer_.needs_positives()) {
+    const StageScope scope(ctx.trace(), stages::kPositives, lane_of(ctx),
+                           time_of(ctx, &StageTimes::sparse_communication));
+    positives = gather_positives(ends, flight);
+  }
   {
     const StageScope scope(ctx.trace(), stages::kDraw, lane_of(ctx),
                            time_of(ctx, &StageTimes::compute));
-    trainer_.draw(ctx, batches, flight.step, flight.slot);
+    trainer_.draw(ctx.host(), batches, flight.step, flight.slot, positives);
   }
   const StageScope scope(ctx.trace(), stages::kIds, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
-  std::vector<std::int64_t> sums = {flight.tokens, flight.stop ? 1 : 0};
+  std::vector<std::int64_t> sums = {flight.tokens, flight.predicting, flight.stop ? 1 : 0};
   ends.world->all_reduce(sums, dist::Reduce::kSum);
   flight.all_tokens = sums[0];
-  flight.stop = sums[1] > 0;
-  std::vector<std::int64_t> group = {flight.tokens};
+  flight.all_predicting = sums[1];
+  flight.stop = sums[2] > 0;
+  std::vector<std::int64_t> group = {flight.predicting};
   if (options_.replicas == embedding::ReplicaMode::kAverage) {
     ends.groups.group->all_reduce(group, dist::Reduce::kSum);
   }
-  flight.group_tokens = group[0];
+  flight.group_predicting = group[0];
   TGR_CHECK(flight.all_tokens > 0, "a step without tokens on any rank");
-  table_.route(ctx, ends.circles(), flight.slot.touched.ids(), flight.route);
+  table_.route(ctx.host(), ends.circles(), flight.slot.touched.ids(), flight.route);
 }
 
 template <class T>
 void RankPipeline<T>::fetch(const Context& ctx, const Ends& ends, Flight& flight) {
   const StageScope scope(ctx.trace(), stages::kFetch, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
-  table_.template fetch<T>(ctx, ends.circles(), flight.route,
-                           first_rows<T>(flight.slot.compact, flight.route.num_ids));
+  const Rows<T> rows = first_rows<T>(flight.slot.compact, flight.route.num_ids);
+  if (options_.device_rows) {
+    flight.exchange.template fetch<T>(ctx, table_, ends.device_circles(), flight.route, rows);
+  } else {
+    table_.template fetch<T>(ctx, ends.circles(), flight.route, rows);
+  }
 }
 
 // Gradients of this rank's share, dense ones summed over ranks while they come.
@@ -266,11 +347,23 @@ void RankPipeline<T>::compute(const Context& ctx, Flight& flight) {
   const StageScope scope(ctx.trace(), stages::kCompute, kComputeLane, &times_.compute);
   stop_asked_ = stop_asked_ || flight.stop;
   trainer_.compute(ctx, {flight.batches.data(), flight.parts}, flight.step,
-                   1.0 / static_cast<double>(flight.all_tokens), flight.slot,
+                   1.0 / static_cast<double>(flight.all_predicting), flight.slot,
                    [&](std::int64_t layers) {
                      if (options_.schedule == StepSchedule::kSerial) return;
                      reducer_->ready(blocks_by_layers_[static_cast<std::size_t>(layers)]);
                    });
+  // The stages that follow read the gradients on other streams, and their time is their own.
+  synchronize(ctx);
+}
+
+// Where the device reads the scale. A place is sent from once a step.
+template <class T>
+const ops::StepScale* RankPipeline<T>::send_scale(const Context& ctx, Flight& flight,
+                                                  std::int64_t at, const ops::StepScale& scale) {
+  *reinterpret_cast<ops::StepScale*>(numbers_at(flight.host_numbers, at)) = scale;
+  copy_bytes(ctx, numbers_at(flight.numbers, at), numbers_at(flight.host_numbers, at),
+             sizeof scale);
+  return reinterpret_cast<const ops::StepScale*>(numbers_at(flight.numbers, at));
 }
 
 template <class T>
@@ -279,16 +372,21 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
     const StageScope scope(ctx.trace(), stages::kDenseSums, kComputeLane,
                            &times_.dense_communication);
     reducer_->finish();
+    double* const losses = numbers_at(flight.host_numbers, kLossSums);
+    copy_bytes(ctx, losses, trainer_.loss_sums().data, flight.parts * sizeof(double));
+    synchronize(ctx);
     std::vector<double> sums = {0, flight.own_row_squares};
-    for (std::size_t part = 0; part < flight.parts; ++part) {
-      sums[0] += trainer_.loss_sums()(static_cast<std::int64_t>(part));
-    }
+    for (std::size_t part = 0; part < flight.parts; ++part) sums[0] += losses[part];
     behind_.world->all_reduce(sums, dist::Reduce::kSum);
-    flight.loss = sums[0] / static_cast<double>(flight.all_tokens);
+    flight.loss = sums[0] / static_cast<double>(flight.all_predicting);
     flight.own_row_squares = sums[1];
   }
   const StageScope scope(ctx.trace(), stages::kDenseUpdate, kComputeLane, &times_.compute);
-  ops::squared_sum(ctx, trainer_.slices(), &flight.dense_squares);
+  ops::squared_sum(ctx, trainer_.slices(), numbers_at(flight.numbers, kDenseSquares));
+  double* const own_squares = numbers_at(flight.host_numbers, kDenseSquares);
+  copy_bytes(ctx, own_squares, numbers_at(flight.numbers, kDenseSquares), sizeof(double));
+  synchronize(ctx);
+  flight.dense_squares = *own_squares;
   const double squares = flight.dense_squares + flight.row_squares;
   const double norm = std::sqrt(squares);
   const double clip = trainer_.options().clip;
@@ -298,7 +396,17 @@ void RankPipeline<T>::update_dense(const Context& ctx, Flight& flight) {
           std::isfinite(flight.loss) && std::isfinite(squares + flight.own_row_squares) ? 1.0 : 0.0,
       .norm = norm,
       .loss = flight.loss};
-  flight.result.rate = trainer_.update_dense(ctx, flight.step, &flight.scale);
+  flight.result.rate =
+      trainer_.update_dense(ctx, flight.step, send_scale(ctx, flight, kDenseScale, flight.scale));
+}
+
+// Of the row gradients: a group that goes its own way divides by its own tokens.
+template <class T>
+double RankPipeline<T>::row_factor(const Flight& flight) const {
+  if (options_.replicas == embedding::ReplicaMode::kExact || flight.group_predicting == 0) {
+    return 1;
+  }
+  return static_cast<double>(flight.all_predicting) / static_cast<double>(flight.group_predicting);
 }
 
 // Row gradients, summed at their owners, and the square of their norm, known to all. `route`: the
@@ -309,17 +417,21 @@ void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& 
   const StageScope scope(ctx.trace(), stages::kReturn, lane_of(ctx),
                          time_of(ctx, &StageTimes::sparse_communication));
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
-  if (options_.replicas == embedding::ReplicaMode::kAverage && flight.group_tokens > 0) {
-    // A group that goes its own way divides by its own tokens.
-    const auto factor = static_cast<float>(static_cast<double>(flight.all_tokens) /
-                                           static_cast<double>(flight.group_tokens));
-    for (std::int64_t i = 0; i < gradient.rows * gradient.cols; ++i) gradient.data[i] *= factor;
+  View<const float, 1> sums;
+  if (options_.device_rows) {
+    flight.exchange.return_gradients(ctx, table_, ends.device_circles(), flight.route, gradient);
+    const Rows<const float> rows = flight.exchange.gradients();
+    sums = {rows.data, {rows.rows * rows.cols}};
+  } else {
+    table_.return_gradients(ctx, ends.circles(), route, gradient);
+    sums = {route.gradients.data(), {std::ssize(route.gradients)}};
   }
-  table_.return_gradients(ctx, ends.circles(), route, gradient);
-  std::vector<double> squares = {0};
-  const auto& sums = route.gradients;
-  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, std::ssize(sums)));
-  ops::squared_sum(ctx, {sums.data(), {std::ssize(sums)}}, squares.data());
+  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, sums.shape[0]));
+  ops::squared_sum(ctx, sums, numbers_at(flight.numbers, kRowSquares));
+  double* const own_squares = numbers_at(flight.host_numbers, kRowSquares);
+  copy_bytes(ctx, own_squares, numbers_at(flight.numbers, kRowSquares), sizeof(double));
+  synchronize(ctx);
+  std::vector<double> squares = {*own_squares * row_factor(flight) * row_factor(flight)};
   ends.groups.group->all_reduce(squares, dist::Reduce::kSum);
   if (options_.replicas == embedding::ReplicaMode::kAverage) {
     // One number for all, or ranks would clip differently: the mean over the groups.
@@ -335,8 +447,16 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight,
   const StageScope scope(ctx.trace(), stages::kRowUpdate, lane_of(ctx),
                          time_of(ctx, &StageTimes::compute));
   if (!std::isfinite(flight.row_squares)) flight.scale.finite = 0;
-  table_.update(ctx, route, trainer_.table_settings(flight.step), &flight.scale,
-                behind_.circles().num_replicas());
+  ops::StepScale scale = flight.scale;
+  scale.scale *= row_factor(flight);
+  const AdamWSettings settings = trainer_.table_settings(flight.step);
+  const int replicas = behind_.circles().num_replicas();
+  if (options_.device_rows) {
+    flight.exchange.update(ctx, table_, settings, send_scale(ctx, flight, kRowScale, scale),
+                           replicas);
+  } else {
+    table_.update(ctx, route, settings, &scale, replicas);
+  }
   if (options_.replicas == embedding::ReplicaMode::kAverage &&
       (flight.step + 1) % options_.average_every == 0) {
     table_.average(ctx, behind_.circles());
@@ -347,7 +467,7 @@ template <class T>
 void RankPipeline<T>::end_step(Flight& flight) {
   flight.result.step = flight.step + 1;
   flight.result.tokens = flight.all_tokens;
-  flight.result.predicting = flight.all_tokens;
+  flight.result.predicting = flight.all_predicting;
   flight.result.loss = flight.loss;
   flight.result.gradient_norm = std::sqrt(flight.dense_squares + flight.row_squares);
   flight.result.finite = flight.scale.finite != 0;
@@ -381,20 +501,25 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   const bool exact = options_.schedule == StepSchedule::kExactPrefetch;
   const bool missed = late_updates();
   // Without clipping nobody waits for gradients of rows that the next step does not read.
-  const bool parted = exact && trainer_.options().clip == 0;
+  const bool parted = exact && trainer_.options().clip == 0 && !options_.device_rows;
+  before_lane_.record(ctx);
   lane_->start([=, this, &current] {
+    bind_thread(lane_ctx_);
+    before_lane_.wait_on(lane_ctx_);
     if (late != nullptr) end_late(lane_ctx_, ahead_, *late);
     prepare(lane_ctx_, ahead_, *next);
-    if (!exact && !missed) return;
+    if (!exact && !missed) return synchronize(lane_ctx_);
     fetch(lane_ctx_, ahead_, *next);
-    if (!exact) return;
+    if (!exact) return synchronize(lane_ctx_);
     const StageScope scope(lane_ctx_.trace(), stages::kPlan, kAheadLane, nullptr);
     const embedding::Circles circles = ahead_.circles();
-    table_.plan_refresh(lane_ctx_, circles, next->route, current.route.touched, next->refresh);
+    table_.plan_refresh(lane_ctx_.host(), circles, next->route, current.route.touched,
+                        next->refresh);
     if (parted) {
       table_.split(lane_ctx_, circles, current.route, next->route.touched, current.urgent,
                    current.others);
     }
+    synchronize(lane_ctx_);
   });
   compute(ctx, current);
   if (!missed && !parted) return_rows(ctx, behind_, current, current.route);
@@ -420,8 +545,13 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   if (exact) {
     const StageScope scope(ctx.trace(), stages::kRefresh, kComputeLane,
                            &times_.sparse_communication);
-    table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route,
-                                     first_rows<T>(next->slot.compact, next->route.num_ids));
+    const Rows<T> rows = first_rows<T>(next->slot.compact, next->route.num_ids);
+    if (options_.device_rows) {
+      next->exchange.template fetch_changed<T>(ctx, table_, behind_.device_circles(), next->refresh,
+                                               next->route, rows);
+    } else {
+      table_.template fetch_changed<T>(ctx, behind_.circles(), next->refresh, next->route, rows);
+    }
   } else if (!missed) {
     fetch(ctx, behind_, *next);
   }
@@ -451,20 +581,34 @@ void RankPipeline<T>::assemble(bool everywhere) {
   TGR_CHECK(pending() == 0, pending(), " steps are on their way; finish them first");
   const bool here = everywhere || world_.rank() == 0;
   embedding::ItemTable& own = table_.own();
-  embedding::ItemTable whole(here ? trainer_.num_items() : 0, table_.options().width,
-                             table_.options().optimiser);
+  // An evaluation reads weights alone.
+  const embedding::SparseOptimiser optimiser =
+      everywhere ? embedding::SparseOptimiser::kSgd : table_.options().optimiser;
+  embedding::ItemTable whole(here ? trainer_.num_items() : 0, table_.options().width, optimiser);
   // Groups are replicas: that of rank 0, who is its first, is enough for a checkpoint.
   const int first_group = options_.topology.group_of[0];
   const int own_group = options_.topology.group_of[static_cast<std::size_t>(world_.rank())];
   if (everywhere || own_group == first_group) {
-    const int root = everywhere ? -1 : 0;
-    table_.gather_whole(behind_.circles(), own.weight_tensor(), root, whole.weight_tensor());
-    if (!everywhere && own.first_moment().size() > 0) {
-      table_.gather_whole(behind_.circles(), own.first_moment(), root, whole.first_moment());
+    const auto gather = [&](const Tensor& part, Tensor& into) {
+      const int root = everywhere ? -1 : 0;
+      if (part.device() == Device::kCpu) {
+        table_.gather_whole(behind_.circles(), part, root, into);
+      } else {
+        table_.gather_whole(behind_.circles(), to_host(ctx_, part), root, into);
+      }
+    };
+    gather(own.weight_tensor(), whole.weight_tensor());
+    if (optimiser == embedding::SparseOptimiser::kAdamW) {
+      gather(own.first_moment(), whole.first_moment());
     }
-    if (!everywhere && own.second_moment().size() > 0) {
-      table_.gather_whole(behind_.circles(), own.second_moment(), root, whole.second_moment());
+    if (optimiser != embedding::SparseOptimiser::kSgd) {
+      gather(own.second_moment(), whole.second_moment());
     }
+  }
+  if (everywhere && ctx_.device() == Device::kCuda) {
+    embedding::ItemTable placed(whole.rows(), whole.width(), optimiser, ctx_.device());
+    copy_tensor(ctx_, placed.weight_tensor(), whole.weight_tensor());
+    whole = std::move(placed);
   }
   trainer_.table() = std::move(whole);
 }
@@ -478,19 +622,23 @@ template <class T>
 void RankPipeline<T>::take_whole() {
   embedding::ItemTable& whole = trainer_.table();
   embedding::ItemTable& own = table_.own();
-  table_.take_part(whole.weight_tensor(), own.weight_tensor());
-  if (own.first_moment().size() > 0) {
-    table_.take_part(whole.first_moment(), own.first_moment());
-  }
-  if (own.second_moment().size() > 0) {
-    table_.take_part(whole.second_moment(), own.second_moment());
-  }
+  const auto take = [&](const Tensor& from, Tensor& part) {
+    if (part.size() == 0) return;
+    if (part.device() == Device::kCpu) return table_.take_part(from, part);
+    Tensor host(part.dtype(), part.shape());
+    table_.take_part(from, host);
+    copy_tensor(ctx_, part, host);
+  };
+  take(whole.weight_tensor(), own.weight_tensor());
+  take(whole.first_moment(), own.first_moment());
+  take(whole.second_moment(), own.second_moment());
 }
 
 template <class T>
 std::size_t RankPipeline<T>::bytes() const {
   std::size_t total = table_.bytes() + reducer_->bytes();
-  for (const std::unique_ptr<Flight>& each : slots_) total += each->slot.bytes();
+  for (const std::unique_ptr<Flight>& each : slots_)
+    total += each->slot.bytes() + each->exchange.bytes();
   return total;
 }
 
@@ -514,6 +662,12 @@ PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num
       break;
   }
   memory.slots = flights_of(options.schedule) * StepSlot<T>::bytes_of(trainer, num_items);
+  if (options.device_rows) {
+    // What is sent, received with room behind it, and summed: as many rows as a step touches when
+    // ranks ask each other for equally many.
+    const auto touched = static_cast<std::size_t>(touched_capacity(trainer, num_items));
+    memory.slots += flights_of(options.schedule) * 4 * touched * row;
+  }
   memory.buckets = static_cast<std::size_t>(dense_weights) * sizeof(float);
   return memory;
 }

@@ -11,6 +11,10 @@
 //   semi_async       it fetches rows, too, and rows are updated while the next step computes: what
 //                    a step reads misses the update just before it (after `warmup` steps)
 // The first three give the same bits.
+//
+// On a GPU the host of a rank still draws and exchanges ids; rows, their gradients and the dense
+// ones stay in the GPU's memory and go from there to other ranks (dist/device_communicator.h). What
+// runs ahead has a stream of its own.
 #pragma once
 
 #include <array>
@@ -23,9 +27,12 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
+#include "turbogr/embedding/device_exchange.h"
 #include "turbogr/embedding/sharded_table.h"
 #include "turbogr/train/dense_reducer.h"
 #include "turbogr/train/lane.h"
@@ -47,6 +54,10 @@ struct PipelineOptions {
   DType row_wire = DType::kF32;
   DType gradient_wire = DType::kF32;
   std::int64_t bucket_bytes = 1 << 20;
+  // Rows move by device_exchange.h: always on a GPU, and on a CPU to try it there.
+  bool device_rows = false;
+  dist::DeviceLink link = dist::DeviceLink::kStaged;
+  dist::WaitOptions wait;  // of NCCL's verbs
 };
 
 // Where the computing thread's time went, in seconds: computing, or waiting for what others send.
@@ -102,12 +113,17 @@ class RankPipeline {
     std::vector<data::Batch> batches;
     std::size_t parts = 0;
     std::int64_t step = 0;  // from 0
-    std::int64_t tokens = 0, all_tokens = 0, group_tokens = 0;
+    std::int64_t tokens = 0, all_tokens = 0;
+    std::int64_t predicting = 0, all_predicting = 0, group_predicting = 0;  // those the loss counts
+    std::vector<std::int64_t> positives;  // distinct, of all ranks, where the sampler asks
     bool stop = false;
     embedding::Route route;
     embedding::Refresh refresh;
     embedding::Route urgent, others;   // exact_prefetch: the route's rows that the next step reads
     embedding::Route* left = nullptr;  // what is still to be returned and updated
+    embedding::DeviceExchange exchange;
+    // f64 that the device reads or writes, and the host's copies (numbers_at in the source).
+    Tensor numbers, host_numbers;
     ops::StepScale scale{};
     double dense_squares = 0, row_squares = 0, loss = 0;
     double own_row_squares = 0;  // of gradients not summed yet
@@ -118,7 +134,11 @@ class RankPipeline {
   struct Ends {
     std::unique_ptr<dist::Communicator> world;
     dist::SparseGroups groups;
+    std::unique_ptr<dist::Communicator> device_group, device_replicas;  // where rows move by device
     embedding::Circles circles() const { return {groups.group.get(), groups.replicas.get()}; }
+    embedding::Circles device_circles() const {
+      return {device_group.get(), device_replicas.get()};
+    }
   };
 
   bool late_updates() const;  // of the step being submitted: it may miss the update before it
@@ -140,13 +160,22 @@ class RankPipeline {
   int lane_of(const Context& ctx) const;
   double* time_of(const Context& ctx, double StageTimes::*which);
 
+  typename RetrievalTrainer<T>::Positives gather_positives(const Ends& ends, Flight& flight);
+  double row_factor(const Flight& flight) const;
+  void add_device_ends(const Context& ctx, Ends& ends);
+  const ops::StepScale* send_scale(const Context& ctx, Flight& flight, std::int64_t at,
+                                   const ops::StepScale& scale);
+
   PipelineOptions options_;
+  const Context& ctx_;
   dist::Communicator& world_;
   RetrievalTrainer<T>& trainer_;
+  SequenceMarks marks_;  // of the batch last submitted
+  Context lane_ctx_;     // one thread, and a stream on a GPU
   Ends ahead_, behind_;  // for the lane's work on the next step, and for the step being computed
   std::unique_ptr<dist::Communicator> dense_ranks_;
   embedding::ShardedTable table_;
-  Context lane_ctx_;  // one thread
+  Event before_lane_;  // what the lane's stream must see
   std::unique_ptr<DenseReducer> reducer_;
   std::vector<std::int64_t> blocks_by_layers_;  // gradient blocks final after so many layers
 

@@ -153,9 +153,14 @@ model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& 
 // All batches of an update share one set of touched rows, so that their gradients meet there.
 template <class T>
 void RetrievalTrainer<T>::draw(const Context& host, std::span<const Batch> batches,
-                               std::int64_t step, StepSlot<T>& slot) {
+                               std::int64_t step, StepSlot<T>& slot,
+                               const std::optional<Positives>& positives) {
   sampler_.begin_step({options_.seed, static_cast<std::uint64_t>(step)});
-  for (const Batch& batch : batches) sampler_.add_positives(data::view_of(batch.targets));
+  if (positives) {
+    sampler_.add_positives(positives->distinct, positives->count);
+  } else {
+    for (const Batch& batch : batches) sampler_.add_positives(data::view_of(batch.targets));
+  }
   sampler_.finish_positives();
   slot.touched.clear();
   for (std::size_t b = 0; b < batches.size(); ++b) {

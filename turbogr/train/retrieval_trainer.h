@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -100,7 +101,8 @@ class RetrievalTrainer {
   void refresh(const Context& ctx);  // after loading tensors
 
   // The stages of a step, for those who fetch rows and sum gradients over ranks themselves.
-  //   draw      negatives of step `step` (from 0) and the rows it touches, on the host
+  //   draw      negatives of step `step` (from 0) and the rows it touches, on the host; where
+  //             needs_positives(), `positives` are those of all ranks, these batches' included
   //   compute   given slot.compact: the gradients of all that is trained, each token's loss weighed
   //             by `weight`; sums of losses are in loss_sums(). `ready` hears, during the last
   //             backward pass, how many of the layers' gradients are final, last layer first.
@@ -108,8 +110,13 @@ class RetrievalTrainer {
   using LayersReady = std::function<void(std::int64_t layers)>;
   const RetrievalOptions& options() const { return options_; }
   std::int64_t num_items() const { return num_items_; }
+  struct Positives {
+    View<const std::int64_t, 1> distinct;
+    std::int64_t count = 0;  // with repeats
+  };
+  bool needs_positives() const { return sampler_.needs_positives(); }
   void draw(const Context& host, std::span<const data::Batch> batches, std::int64_t step,
-            StepSlot<T>& slot);
+            StepSlot<T>& slot, const std::optional<Positives>& positives = {});
   void compute(const Context& ctx, std::span<const data::Batch> batches, std::int64_t step,
                double weight, StepSlot<T>& slot, const LayersReady& ready = {});
   View<const double, 1> loss_sums() const { return loss_sums_.template view<double, 1>(); }

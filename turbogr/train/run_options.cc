@@ -185,9 +185,8 @@ void check_pipeline(const Config& config) {
     TGR_CHECK(fine, what, " works on one rank with train.schedule = \"serial\" only; ", instead);
   };
   check(config.negatives.dtype != "f16", "negatives.dtype = \"f16\"", "use \"full\"");
-  check(config.negatives.sampler == "uniform" || config.negatives.sampler == "popularity",
-        "a sampler that needs the batch's positives", "use uniform or popularity");
-  check(config.model.targets == 0, "model.targets", "set it to 0");
+  check(config.train.device != "cuda" || config.dist.rows != "f16",
+        "dist.rows = \"f16\" with train.device = \"cuda\"", "use \"f32\" or \"bf16\"");
   check(config.embedding.memory == "device", "embedding.memory = \"host\"", "use \"device\"");
 }
 
@@ -208,6 +207,8 @@ PipelineOptions pipeline_options(const Config& config, const std::vector<int>& n
   options.row_wire = dtype_from_name(dist.rows);
   options.gradient_wire = dtype_from_name(dist.gradients);
   options.bucket_bytes = dist.bucket;
+  options.device_rows = device_of(config) == Device::kCuda;
+  options.wait.timeout_seconds = dist.timeout;
   return options;
 }
 

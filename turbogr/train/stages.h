@@ -23,6 +23,7 @@ struct Stage {
 
 namespace stages {
 inline constexpr Stage kRead = {"read batch", StageKind::kInput};
+inline constexpr Stage kPositives = {"exchange positives", StageKind::kSparse};
 inline constexpr Stage kDraw = {"draw negatives", StageKind::kCompute};
 inline constexpr Stage kIds = {"exchange ids", StageKind::kSparse};
 inline constexpr Stage kFetch = {"fetch rows", StageKind::kSparse};
@@ -40,9 +41,10 @@ inline constexpr Stage kSave = {"save", StageKind::kOutside};
 }  // namespace stages
 
 inline constexpr std::array kStages = {
-    stages::kRead,      stages::kDraw,        stages::kIds,    stages::kFetch,     stages::kCompute,
-    stages::kDenseSums, stages::kDenseUpdate, stages::kReturn, stages::kRowUpdate, stages::kJoin,
-    stages::kRefresh,   stages::kPlan,        stages::kStep,   stages::kEvaluate,  stages::kSave};
+    stages::kRead,   stages::kPositives, stages::kDraw,      stages::kIds,
+    stages::kFetch,  stages::kCompute,   stages::kDenseSums, stages::kDenseUpdate,
+    stages::kReturn, stages::kRowUpdate, stages::kJoin,      stages::kRefresh,
+    stages::kPlan,   stages::kStep,      stages::kEvaluate,  stages::kSave};
 
 // Rows of a trace.
 inline constexpr int kComputeLane = 0;

@@ -19,6 +19,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/model/flops.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/checkpoint_writer.h"
@@ -72,7 +73,7 @@ class TrainingRun {
         share_(share_of(config, world)),
         nodes_(nodes_of(config, world)),
         store_(config.data.store),
-        ctx_({.device = (check_run(config, store_), device_of(config)),
+        ctx_({.device = (check_run(config, store_), device_for(config, world)),
               .threads = threads_of(config, world),
               .deterministic = config.train.deterministic,
               .trace = trace_of(config)}),
@@ -94,8 +95,12 @@ class TrainingRun {
                           "train.recompute = true, or raise train.accumulate");
     }
     if (!options.holds_table && !config.run.dry_run) {
-      pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_,
-                                                    pipeline_options(config, nodes_));
+      PipelineOptions pipeline = pipeline_options(config, nodes_);
+      if (ctx_.device() == Device::kCuda) {
+        link_ = dist::choose_link(world_, config.dist.link, device_id());
+        pipeline.link = link_.link;
+      }
+      pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_, pipeline);
     }
     capacity_ = capacity;
   }
@@ -134,6 +139,15 @@ class TrainingRun {
   static std::vector<int> nodes_of(const Config& config, const dist::Communicator& world) {
     if (config.dist.world == 0) return world.nodes();
     return std::vector<int>(static_cast<std::size_t>(config.dist.world), 0);
+  }
+
+  // Ranks of a machine take its GPUs in turn.
+  static Device device_for(const Config& config, const dist::Communicator& world) {
+    const Device device = device_of(config);
+    if (device == Device::kCuda && num_gpus() > 0) {
+      use_gpu(dist::gpu_of_rank(world, num_gpus()));
+    }
+    return device;
   }
 
   static int threads_of(const Config& config, const dist::Communicator& world) {
@@ -263,6 +277,11 @@ class TrainingRun {
                share_.world, options.topology.num_groups(), options.topology.group_size,
                config_.dist.replicas, config_.dist.placement, config_.train.schedule,
                config_.dist.balance ? "balanced by cost" : "not balanced");
+    if (pipeline_ && ctx_.device() == Device::kCuda) {
+      fmt::print("link     between GPUs {} ({})\n",
+                 link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
+                 link_.reason);
+    }
     fmt::print(
         "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
         "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs\n",
@@ -326,7 +345,8 @@ class TrainingRun {
     read_tensors(ctx_, saved, dense);
     if (pipeline_) {
       make_whole_table();
-      trainer_->table().initialise(ctx_, trainer_->options().seed, trainer_->options().table_scale);
+      trainer_->table().initialise(ctx_.host(), trainer_->options().seed,
+                                   trainer_->options().table_scale);
     }
     const std::int64_t known =
         read_known_rows(ctx_, saved, store_, trainer_->table().weight_tensor());
@@ -619,6 +639,7 @@ class TrainingRun {
   data::Loader loader_;
   std::unique_ptr<RetrievalTrainer<T>> trainer_;
   std::unique_ptr<RankPipeline<T>> pipeline_;  // of several ranks, or of another schedule
+  dist::LinkChoice link_;                      // between GPUs
   StageTimes times_;                           // at the last line of figures
   std::vector<Batch> batches_;
   std::vector<std::int64_t> lengths_;

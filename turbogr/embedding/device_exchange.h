@@ -1,0 +1,83 @@
+// A sharded table's rows and gradients in the memory of a context's device, moved by its operators
+// and a communicator over that memory (dist/device_communicator.h). Which rows go where was settled
+// by the host (ShardedTable::route); the lists are sent ahead, and nothing here waits for the
+// device.
+//
+//   table.route(ctx.host(), host_circles, ids, route);
+//   exchange.fetch<T>(ctx, table, device_circles, route, rows);
+//   ...
+//   exchange.return_gradients(ctx, table, device_circles, route, gradient);
+//   exchange.update(ctx, table, settings, scale, num_replicas);
+//
+// One for each route on its way. A call's lists are overwritten by the next call of the same name:
+// the stream must have passed the last one's by then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/tensor.h"
+#include "turbogr/core/view.h"
+#include "turbogr/embedding/route.h"
+#include "turbogr/embedding/sharded_table.h"
+
+namespace turbogr::embedding {
+
+// Lists of the host's, sent to the device in one copy.
+class SentLists {
+ public:
+  void begin(const Context& ctx, std::size_t bytes);  // of all lists together, each rounded up
+  template <class T>
+  View<const T, 1> put(std::span<const T> values) {
+    return {reinterpret_cast<const T*>(put_bytes(values.data(), values.size_bytes())),
+            {static_cast<std::int64_t>(values.size())}};
+  }
+  void send(const Context& ctx);
+  std::size_t bytes() const { return device_.bytes(); }
+  static std::size_t room(std::size_t bytes);
+
+ private:
+  const std::byte* put_bytes(const void* data, std::size_t bytes);
+  Tensor host_, device_;  // on a CPU: host_ alone
+  std::size_t used_ = 0;
+};
+
+class DeviceExchange {
+ public:
+  // As ShardedTable's. Rows travel as f32 or bf16.
+  template <class T>
+  void fetch(const Context& ctx, const ShardedTable& table, const Circles& circles,
+             const Route& route, Rows<T> out);
+  template <class T>
+  void fetch_changed(const Context& ctx, const ShardedTable& table, const Circles& circles,
+                     const Refresh& refresh, const Route& route, Rows<T> out);
+  void return_gradients(const Context& ctx, const ShardedTable& table, const Circles& circles,
+                        const Route& route, Rows<const float> gradient);
+  void update(const Context& ctx, ShardedTable& table, const AdamWSettings& settings,
+              const ops::StepScale* scale, int num_replicas);
+
+  // Summed, of the own rows touched; after return_gradients.
+  Rows<const float> gradients() const { return gradients_; }
+  std::size_t bytes() const;
+
+ private:
+  struct Groups {
+    View<const std::int64_t, 1> rows, offsets;
+    View<const std::int32_t, 1> positions;
+  };
+  void send_groups(const Context& ctx, const Route& route, bool joined);
+  template <class T>
+  void unpack(const Context& ctx, DType wire, View<const std::int64_t, 1> places,
+              std::int64_t arrived, Rows<T> out);
+
+  SentLists fetch_lists_, changed_lists_, return_lists_;
+  View<const std::int32_t, 1> order_;  // [num_ids], whose row goes out k-th
+  View<const std::int64_t, 1> touched_;
+  Groups groups_, joined_groups_;
+  Rows<const float> gradients_;
+  Tensor sending_, receiving_, wide_, sums_, joined_sums_;
+};
+
+}  // namespace turbogr::embedding
