@@ -89,6 +89,9 @@ TEST_F(Ranks, TrainAsOneDoes) {
     expect_near(quality, figures(each.name, "ndcg@10"), 0.02, each.name);
     EXPECT_NE(many.output.find("ranks    " + std::to_string(each.ranks)), std::string::npos)
         << many.output;
+    if (each.more.empty()) {
+      EXPECT_NE(many.output.find("schedule exact_prefetch"), std::string::npos) << many.output;
+    }
   }
   const Outcome late = train(2, "late", "--train.steps=8 --train.schedule=semi_async");
   ASSERT_EQ(late.status, 0) << late.output;
@@ -101,10 +104,11 @@ TEST_F(Ranks, SchedulesAreBitEqualAndLayoutsAlike) {
     return read_file(root_ + "/" + run + "/checkpoints/step-000000006/model.safetensors");
   };
   const std::string base = "--train.steps=6 --optim.clip=0 ";
-  ASSERT_EQ(train(4, "first", base + "--dist.group=2").status, 0);
+  ASSERT_EQ(train(4, "first", base + "--dist.group=2 --train.schedule=serial").status, 0);
   const struct {
     std::string name, more;
-  } equal[] = {{"again", ""},
+  } equal[] = {{"again", "--train.schedule=serial"},
+               {"default", ""},
                {"overlap", "--train.schedule=overlap"},
                {"prefetch", "--train.schedule=exact_prefetch"},
                {"on_time", "--train.schedule=semi_async --train.delay=0"}};
@@ -183,6 +187,14 @@ TEST_F(Ranks, AKilledRankEndsAllAndTheRestResumes) {
       train(2, "killed", "--run.resume=true --train.steps=1 --checkpoint.every=5");
   EXPECT_EQ(resumed.status, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed from"), std::string::npos) << resumed.output;
+}
+
+TEST_F(Ranks, SrunWithoutPmiIsToldSo) {
+  const Outcome alone = test::run_command("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 " +
+                                          command("srun", "--train.steps=2"));
+  EXPECT_NE(alone.status, 0);
+  EXPECT_NE(alone.output.find("srun has started 2 tasks and MPI finds one"), std::string::npos)
+      << alone.output;
 }
 
 TEST_F(Ranks, AFaultOnOneRankNamesIt) {
