@@ -30,8 +30,11 @@ void run_bench_negatives(const BenchNegativesOptions& options) {
                      .threads = options.threads});
   bench::NegativesProblem problem = options.problem;
   problem.memory = bench::available_bytes(ctx) / 10 * 9;
-  fmt::print("{} tokens x {} wide, {} items, f32, forward and backward; {}, {} threads; {}\n",
-             problem.tokens, problem.width, problem.items, options.device, ctx.threads(), commit());
+  const char* dtype = ctx.device() == Device::kCuda ? "bf16" : "f32";
+  const int threads = ctx.host().threads();
+  fmt::print("{} tokens x {} wide, {} items, {}, forward and backward; {}, {} threads; {}\n",
+             problem.tokens, problem.width, problem.items, dtype, options.device, threads,
+             commit());
   nlohmann::json rows = nlohmann::json::array();
   for (const std::int64_t negatives : options.negatives) {
     problem.negatives = negatives;
@@ -55,8 +58,8 @@ void run_bench_negatives(const BenchNegativesOptions& options) {
                       {"p10_ms", nullptr},
                       {"p90_ms", nullptr},
                       {"peak_bytes", f.peak_bytes},
-                      {"dtype", "f32"},
-                      {"threads", ctx.threads()},
+                      {"dtype", dtype},
+                      {"threads", threads},
                       {"seed", problem.seed},
                       {"commit", commit()}});
       if (f.timing) {

@@ -24,6 +24,7 @@ struct BenchStepOptions {
   std::string device;
   std::string lengths = "kuairand";
   std::string json;
+  std::string trace;
   std::int64_t items = 1'000'000;
   std::int64_t steps = 20;
   std::uint64_t seed = 1;
@@ -55,6 +56,11 @@ nlohmann::json row_of(const std::string& config, const Config& resolved,
           {"loss", f.loss},
           {"small_loss", f.small_loss},
           {"small_loss_cpu", f.small_loss_cpu},
+          {"table_memory", resolved.embedding.memory},
+          {"link_bytes_to_device", f.link_bytes_to_device},
+          {"link_bytes_to_host", f.link_bytes_to_host},
+          {"link_gb_per_s",
+           {{"to_device", f.link.to_device}, {"to_host", f.link.to_host}, {"both", f.link.both}}},
           {"section_ms", sections}};
 }
 
@@ -77,7 +83,10 @@ void run_bench_step(const BenchStepOptions& options, const std::vector<std::stri
   problem.items = options.items;
   problem.steps = options.steps;
   problem.seed = options.seed;
+  Trace trace;
+  if (!options.trace.empty()) problem.trace = &trace;
   const bench::StepFigures f = bench::measure_step(problem);
+  if (!options.trace.empty()) trace.write(options.trace);
 
   fmt::print("{} on {}: {} tokens in {:.2f} ms, {:.0f} tokens/s\n", arguments.path,
              problem.config.train.device, f.tokens, f.ms,
@@ -88,6 +97,14 @@ void run_bench_step(const BenchStepOptions& options, const std::vector<std::stri
   for (std::size_t s = 0; s < kSections; ++s) {
     if (f.section_ms[s] == 0) continue;
     fmt::print("  {:<20}{:9.2f} ms\n", name_of(static_cast<Section>(s)), f.section_ms[s]);
+  }
+  if (f.link_bytes_to_device > 0) {
+    fmt::print("over the link a step: {:.2f} GB to the device, {:.2f} GB back\n",
+               f.link_bytes_to_device * 1e-9, f.link_bytes_to_host * 1e-9);
+  }
+  if (f.link.both > 0) {
+    fmt::print("the link: {:.1f} GB/s to the device, {:.1f} back, {:.1f} both at once\n",
+               f.link.to_device, f.link.to_host, f.link.both);
   }
   if (options.json.empty()) return;
   std::ofstream file(options.json);
@@ -115,6 +132,7 @@ void add_bench_step(CLI::App& bench) {
   command->add_option("--seed", options->seed, "of lengths, users and weights")
       ->capture_default_str();
   command->add_option("--json", options->json, "write the figures there");
+  command->add_option("--trace", options->trace, "write the steps' trace there, for Perfetto");
   command->footer("Usage: turbogr bench step CONFIG.toml [--a.b=c ...] [OPTIONS]");
   command->callback([options, command] { run_bench_step(*options, command->remaining()); });
 }

@@ -144,7 +144,8 @@ struct AttentionBench {
     if constexpr (kFuxi) {
       call(ops::fuxi_attention_backward<T>, ops::FuxiAttentionOptions{});
     } else {
-      call(ops::hstu_attention_backward<T>, ops::HstuAttentionOptions{});
+      call([](const auto&... inputs) { ops::hstu_attention_backward<T>(inputs...); },
+           ops::HstuAttentionOptions{});
     }
   }
 

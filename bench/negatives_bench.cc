@@ -5,58 +5,97 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "bench/materialised_softmax.h"
+#include "bench/materialised_softmax_cuda.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/ops/convert.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/random_rows.h"
 #include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/train/row_prefetch.h"
 
 namespace turbogr::bench {
 namespace {
 
 constexpr int kLeastRuns = 3;
-constexpr double kAllowedError = 1e-4;  // of the largest value, f32
+// Of the largest value; the rival rounds unit rows and their gradients to its format.
+template <class T>
+constexpr double kAllowedError = std::is_same_v<T, bf16> ? 0.03 : 1e-4;
 
-// Inputs and outputs that every path has, on the context's device.
+template <class T>
+using Rival =
+    std::conditional_t<std::is_same_v<T, bf16>, MaterialisedSoftmaxCuda, MaterialisedSoftmax>;
+
+// Inputs and outputs that every path has, on the context's device. On a CPU the items' rows are the
+// table; on a GPU they are gathered from a table in f32 that is on the device or, offloaded, in
+// host memory.
+template <class T>
 struct Buffers {
   const Context& ctx;
   NegativesProblem problem;
-  Tensor query, items, positive, negatives, dloss;
+  Tensor query, items, positive, negatives, dloss, ids;
   Tensor loss, log_sum_exp, dquery, ditems;
+  Tensor table, host_table;  // f32
+  std::unique_ptr<train::RowPrefetch<T>> prefetch;
+  train::TouchedRows touched;
 
   Buffers(const Context& ctx_in, const NegativesProblem& problem_in)
       : ctx(ctx_in),
         problem(problem_in),
-        query(random(problem.tokens, problem.width, 1)),
-        items(random(problem.items, problem.width, 2)),
+        query(random(problem.tokens, 1)),
+        items(random(problem.items, 2)),
         positive(indices({problem.tokens}, 3)),
         negatives(indices({problem.tokens, problem.negatives}, 4)),
-        dloss(on_device(filled(problem.tokens, 1.0f / static_cast<float>(problem.tokens)))),
+        dloss(DType::kF32, {problem.tokens}, ctx.device()),
+        ids(DType::kI64, {problem.items}),
         loss(DType::kF32, {problem.tokens}, ctx.device()),
         log_sum_exp(DType::kF32, {problem.tokens}, ctx.device()),
-        dquery(DType::kF32, {problem.tokens, problem.width}, ctx.device()),
-        ditems(DType::kF32, {problem.items, problem.width}, ctx.device()) {}
+        dquery(dtype_of<T>(), {problem.tokens, problem.width}, ctx.device()),
+        ditems(DType::kF32, {problem.items, problem.width}, ctx.device()),
+        touched(problem.items) {
+    ops::fill<float>(ctx, 1.0f / static_cast<float>(problem.tokens), dloss.view<float, 1>());
+    std::iota(ids.view<std::int64_t, 1>().data, ids.view<std::int64_t, 1>().data + problem.items,
+              std::int64_t{0});
+    if (!on_gpu()) return;
+    ids = on_device(std::move(ids));
+    table = random_f32(problem.items, 2);
+    host_table = Tensor(DType::kF32, {problem.items, problem.width}, Device::kPinned);
+    copy_tensor(ctx, host_table, table);
+    prefetch = std::make_unique<train::RowPrefetch<T>>(ctx, problem.items, problem.width);
+    const Tensor all = to_host(ctx, ids);
+    touched.mark(ctx.host(), all.view<std::int64_t, 1>());
+    touched.number(ctx.host());
+  }
 
+  bool on_gpu() const { return ctx.device() == Device::kCuda; }
   Tensor on_device(Tensor host) const {
-    if (ctx.device() == Device::kCpu) return host;
+    if (!on_gpu()) return host;
     Tensor device(host.dtype(), host.shape(), ctx.device());
     copy_tensor(ctx, device, host);
     return device;
   }
-  static Tensor filled(std::int64_t count, float value) {
-    Tensor tensor(DType::kF32, {count});
-    std::fill_n(tensor.view<float, 1>().data, count, value);
+  Tensor random_f32(std::int64_t rows, std::uint64_t stream) const {
+    Tensor tensor(DType::kF32, {rows, problem.width}, ctx.device());
+    ops::truncated_normal_rows(ctx, tensor.view<float, 2>(), 0, problem.seed * 16 + stream, 1.0);
+    synchronize(ctx);
     return tensor;
   }
-  Tensor random(std::int64_t rows, std::int64_t cols, std::uint64_t stream) const {
-    Tensor tensor(DType::kF32, {rows, cols});
-    PhiloxStream numbers(problem.seed, stream);
-    float* data = tensor.view<float, 2>().data;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      data[i] = static_cast<float>(2 * numbers.uniform() - 1);
+  Tensor random(std::int64_t rows, std::uint64_t stream) const {
+    Tensor full = random_f32(rows, stream);
+    if constexpr (std::is_same_v<T, float>) {
+      return full;
+    } else {
+      Tensor tensor(dtype_of<T>(), full.shape(), ctx.device());
+      ops::convert_values<T, float>(
+          ctx, {std::as_const(full).template view<float, 2>().data, {full.size()}},
+          {tensor.template view<T, 2>().data, {full.size()}});
+      synchronize(ctx);
+      return tensor;
     }
-    return on_device(std::move(tensor));
   }
   Tensor indices(std::vector<std::int64_t> shape, std::uint64_t stream) const {
     Tensor tensor(DType::kI32, std::move(shape));
@@ -68,10 +107,10 @@ struct Buffers {
     return on_device(std::move(tensor));
   }
 
-  ops::SampledSoftmaxInputs<float> inputs(bool shared) const {
-    ops::SampledSoftmaxInputs<float> in;
-    in.query = query.view<float, 2>();
-    in.items = items.view<float, 2>();
+  ops::SampledSoftmaxInputs<T> inputs(bool shared) const {
+    ops::SampledSoftmaxInputs<T> in;
+    in.query = query.view<T, 2>();
+    in.items = items.view<T, 2>();
     in.positive = positive.view<std::int32_t, 1>();
     if (shared) {
       in.shared_negatives = {negatives.view<std::int32_t, 2>().data, {problem.negatives}};
@@ -80,7 +119,8 @@ struct Buffers {
     }
     return in;
   }
-  // Without the negatives' indices and the log-sum-exps, which not all paths have.
+  // Without the negatives' indices and the log-sum-exps, which not all paths have, and without a
+  // table.
   std::size_t common_bytes() const {
     return query.bytes() + items.bytes() + positive.bytes() + dloss.bytes() + loss.bytes() +
            dquery.bytes() + ditems.bytes();
@@ -95,46 +135,127 @@ struct Buffers {
                                         shared ? 0 : problem.negatives);
   }
 
-  void run_fused(bool shared) {
+  void gather() {
+    if (!on_gpu()) return;
+    if constexpr (!std::is_same_v<T, double>) {
+      ops::gather_rows<float, T>(ctx, table.view<float, 2>(), ids.view<std::int64_t, 1>(),
+                                 items.view<T, 2>());
+    }
+  }
+  void run_loss(bool shared) {
     zero_bytes(ctx, ditems.data(), ditems.bytes());
-    ops::sampled_softmax<float>(ctx, inputs(shared), {},
-                                {loss.view<float, 1>(), log_sum_exp.view<float, 1>()});
-    ops::sampled_softmax_backward<float>(
-        ctx, inputs(shared), {}, std::as_const(log_sum_exp).view<float, 1>(),
-        std::as_const(dloss).view<float, 1>(), dquery.view<float, 2>(), ditems.view<float, 2>());
+    ops::sampled_softmax_with_gradients<T>(ctx, inputs(shared), {},
+                                           std::as_const(dloss).template view<float, 1>(),
+                                           {loss.view<float, 1>(), log_sum_exp.view<float, 1>()},
+                                           dquery.view<T, 2>(), ditems.view<float, 2>());
+  }
+  void run_fused(bool shared) {
+    gather();
+    run_loss(shared);
     synchronize(ctx);
   }
-  void run_materialised(MaterialisedSoftmax& rival) {
+  // All rows come over the link, and nothing else is there for the copies to hide behind.
+  void run_offload() {
+    prefetch->fetch(ctx, host_table.view<float, 2>(), touched, items.view<T, 2>());
+    prefetch->arrive(ctx);
+    run_loss(false);
+    prefetch->release(ctx);
+    synchronize(ctx);
+  }
+  void run_materialised(Rival<T>& rival) {
+    gather();
     zero_bytes(ctx, ditems.data(), ditems.bytes());
-    rival.forward_backward(ctx, inputs(false), {}, std::as_const(dloss).view<float, 1>(),
-                           loss.view<float, 1>(), dquery.view<float, 2>(), ditems.view<float, 2>());
+    rival.forward_backward(ctx, inputs(false), {}, std::as_const(dloss).template view<float, 1>(),
+                           loss.view<float, 1>(), dquery.view<T, 2>(), ditems.view<float, 2>());
+    synchronize(ctx);
   }
 };
 
-void expect_same(const char* name, const Tensor& ours, const Tensor& rival) {
-  const auto* a = reinterpret_cast<const float*>(ours.data());
-  const auto* b = reinterpret_cast<const float*>(rival.data());
-  float largest = 0;
-  float error = 0;
-  for (std::int64_t i = 0; i < ours.size(); ++i) {
-    largest = std::max(largest, std::abs(b[i]));
-    const float gap = std::abs(a[i] - b[i]);
-    if (!(gap <= error)) error = gap;  // a NaN sticks
-  }
-  TGR_CHECK(error <= kAllowedError * largest, "bench negatives: ", name,
-            " of the fused path is off by ", error, " where values reach ", largest,
-            "; a timing of wrong answers is worth nothing");
+double value_at(const Tensor& tensor, std::int64_t i) {
+  return tensor.dtype() == DType::kBf16
+             ? convert<double>(reinterpret_cast<const bf16*>(tensor.data())[i])
+             : convert<double>(reinterpret_cast<const float*>(tensor.data())[i]);
 }
 
-void check_paths(Buffers& buffers, MaterialisedSoftmax& rival) {
-  buffers.run_fused(false);
-  const Tensor loss = to_host(buffers.ctx, buffers.loss);
-  const Tensor dquery = to_host(buffers.ctx, buffers.dquery);
-  const Tensor ditems = to_host(buffers.ctx, buffers.ditems);
-  buffers.run_materialised(rival);
-  expect_same("loss", loss, buffers.loss);
-  expect_same("query gradient", dquery, buffers.dquery);
-  expect_same("item gradient", ditems, buffers.ditems);
+void expect_same(const char* name, const Tensor& ours, const Tensor& rival, double allowed) {
+  double largest = 0;
+  double error = 0;
+  for (std::int64_t i = 0; i < ours.size(); ++i) {
+    largest = std::max(largest, std::abs(value_at(rival, i)));
+    const double gap = std::abs(value_at(ours, i) - value_at(rival, i));
+    if (!(gap <= error)) error = gap;  // a NaN sticks
+  }
+  TGR_CHECK(error <= allowed * largest, "bench negatives: ", name, " is off by ", error,
+            " where values reach ", largest, "; a timing of wrong answers is worth nothing");
+}
+
+struct Results {
+  Tensor loss, dquery, ditems;
+
+  template <class T>
+  explicit Results(const Buffers<T>& b)
+      : loss(to_host(b.ctx, b.loss)),
+        dquery(to_host(b.ctx, b.dquery)),
+        ditems(to_host(b.ctx, b.ditems)) {}
+  void expect_like(const Results& other, double allowed) const {
+    expect_same("loss", loss, other.loss, allowed);
+    expect_same("query gradient", dquery, other.dquery, allowed);
+    expect_same("item gradient", ditems, other.ditems, allowed);
+  }
+};
+
+template <class T>
+std::size_t rival_bytes(const Context& ctx, const SoftmaxSize& size) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return MaterialisedSoftmaxCuda::bytes(ctx, size);
+  } else {
+    return MaterialisedSoftmax::bytes(size);
+  }
+}
+
+template <class T>
+std::vector<NegativesFigures> measure(const Context& ctx, const NegativesProblem& problem,
+                                      double seconds) {
+  Buffers<T> buffers(ctx, problem);
+  ctx.workspace().reserve(std::max(buffers.workspace_bytes(false), buffers.workspace_bytes(true)));
+  const std::size_t table = buffers.table.bytes();
+  NegativesFigures fused = {"fused", {}, buffers.fused_bytes(false) + table};
+  NegativesFigures shared = {"shared", {}, buffers.fused_bytes(true) + table};
+  const auto run_fused = [&] { buffers.run_fused(false); };
+
+  const SoftmaxSize size = {problem.tokens, problem.negatives, problem.items, problem.width};
+  NegativesFigures rival = {
+      "materialised",
+      {},
+      buffers.common_bytes() + buffers.negatives.bytes() + table + rival_bytes<T>(ctx, size)};
+  if (rival.peak_bytes <= problem.memory) {
+    Rival<T> softmax(ctx, size);
+    run_fused();
+    const Results ours(buffers);
+    buffers.run_materialised(softmax);
+    ours.expect_like(Results(buffers), kAllowedError<T>);
+    const auto [our_time, rival_time] = time_in_turn(
+        run_fused, [&] { buffers.run_materialised(softmax); }, seconds, kLeastRuns);
+    fused.timing = our_time;
+    rival.timing = rival_time;
+  } else {
+    fused.timing = time_in_turn(
+                       run_fused, [] {}, seconds, kLeastRuns)
+                       .first;
+  }
+  shared.timing = time_in_turn([&] { buffers.run_fused(true); }, [] {}, seconds, kLeastRuns).first;
+  std::vector<NegativesFigures> all = {fused, rival, shared};
+  if (buffers.on_gpu()) {
+    NegativesFigures offload = {
+        "offload", {}, buffers.fused_bytes(false) + buffers.prefetch->device_bytes()};
+    run_fused();
+    const Results ours(buffers);
+    buffers.run_offload();
+    ours.expect_like(Results(buffers), 0.0);
+    offload.timing = time_in_turn([&] { buffers.run_offload(); }, [] {}, seconds, kLeastRuns).first;
+    all.push_back(offload);
+  }
+  return all;
 }
 
 }  // namespace
@@ -151,37 +272,10 @@ std::size_t available_bytes(const Context& ctx) {
 
 std::vector<NegativesFigures> measure_negatives(const Context& ctx, const NegativesProblem& problem,
                                                 double seconds) {
-  Buffers buffers(ctx, problem);
-  ctx.workspace().reserve(std::max(buffers.workspace_bytes(false), buffers.workspace_bytes(true)));
-  NegativesFigures fused = {"fused", {}, buffers.fused_bytes(false)};
-  NegativesFigures shared = {"shared", {}, buffers.fused_bytes(true)};
-  std::vector<NegativesFigures> all;
-  const auto run_fused = [&] { buffers.run_fused(false); };
-
-  if (ctx.device() == Device::kCpu) {
-    const SoftmaxSize size = {problem.tokens, problem.negatives, problem.items, problem.width};
-    NegativesFigures rival = {
-        "materialised",
-        {},
-        buffers.common_bytes() + buffers.negatives.bytes() + MaterialisedSoftmax::bytes(size)};
-    if (rival.peak_bytes <= problem.memory) {
-      MaterialisedSoftmax softmax(ctx, size);
-      check_paths(buffers, softmax);
-      const auto [ours, theirs] = time_in_turn(
-          run_fused, [&] { buffers.run_materialised(softmax); }, seconds, kLeastRuns);
-      fused.timing = ours;
-      rival.timing = theirs;
-    }
-    all.push_back(rival);
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) return measure<bf16>(ctx, problem, seconds);
   }
-  if (!fused.timing)
-    fused.timing = time_in_turn(
-                       run_fused, [] {}, seconds, kLeastRuns)
-                       .first;
-  shared.timing = time_in_turn([&] { buffers.run_fused(true); }, [] {}, seconds, kLeastRuns).first;
-  all.insert(all.begin(), fused);
-  all.push_back(shared);
-  return all;
+  return measure<float>(ctx, problem, seconds);
 }
 
 }  // namespace turbogr::bench

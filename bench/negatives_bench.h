@@ -3,8 +3,11 @@
 //   fused         own negatives, rows gathered where they are multiplied
 //   materialised  own negatives, looked up into [N, R, D] (materialised_softmax.h)
 //   shared        one set of R for all tokens
+//   offload       as fused, the item table in host memory (turbogr/train/row_prefetch.h): the host
+//                 gathers, rounds and sends all rows, and nothing hides it
 //
-// The context's device decides where; a path that a device does not have is left out.
+// f32 on a CPU; bf16 on a GPU, where the items' rows are first gathered from a table in f32, which
+// counts as memory of the paths that have it there. Offload is for a GPU alone.
 #pragma once
 
 #include <cstddef>

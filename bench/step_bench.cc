@@ -96,7 +96,9 @@ StepFigures measure(const StepProblem& problem) {
   const Device device = train::device_of(config);
   if (device == Device::kCuda) check_small<T>(problem, figures);
 
-  Context ctx({.device = device, .threads = static_cast<int>(config.train.threads)});
+  Context ctx({.device = device,
+               .threads = static_cast<int>(config.train.threads),
+               .trace = problem.trace});
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(problem.items), 1);
   RetrievalTrainer<T> trainer(ctx, options_of(config, figures.tokens), problem.items, counts);
   trainer.initialise(ctx);
@@ -110,6 +112,7 @@ StepFigures measure(const StepProblem& problem) {
   };
   for (int step = 0; step < kWarmUp; ++step) trainer.step(ctx, batch_of(step));
 
+  const auto sent_before = trainer.link_bytes();
   std::vector<std::unique_ptr<Event>> ends;
   std::vector<double> host_ends;
   for (std::int64_t step = 0; step <= problem.steps; ++step) {
@@ -127,6 +130,10 @@ StepFigures measure(const StepProblem& problem) {
                                               : host_ends[i] - host_ends[i - 1]);
   }
   figures.ms = summary_of(samples).ms;
+  const auto sent = trainer.link_bytes();
+  const auto steps = static_cast<double>(problem.steps + 1);
+  figures.link_bytes_to_device = (sent.to_device - sent_before.to_device) / steps;
+  figures.link_bytes_to_host = (sent.to_host - sent_before.to_host) / steps;
 
   if (device == Device::kCuda) {
     SectionTimer timer;
@@ -141,6 +148,7 @@ StepFigures measure(const StepProblem& problem) {
     }
     const DeviceMemory memory = device_memory();
     figures.memory_bytes = memory.total - memory.free;
+    if (config.embedding.memory == "host") figures.link = measure_link(ctx);
   } else {
     figures.memory_bytes = trainer.planned_bytes(ctx);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/link_rate.h"
 #include "turbogr/core/section_timer.h"
 #include "turbogr/train/config.h"
 
@@ -18,6 +19,7 @@ struct StepProblem {
   std::int64_t items = 1'000'000;
   std::int64_t steps = 20;
   std::uint64_t seed = 1;
+  Trace* trace = nullptr;  // of the steps timed
 };
 
 struct StepFigures {
@@ -33,6 +35,10 @@ struct StepFigures {
   // GPU: the first losses of a small batch there and on the CPU in f32.
   double small_loss = 0;
   double small_loss_cpu = 0;
+  // GPU, with the item table in host memory: bytes of a step over the link, and what it can do.
+  double link_bytes_to_device = 0;
+  double link_bytes_to_host = 0;
+  LinkRates link;
 };
 
 // Throws when the GPU's losses are not the CPU's.

@@ -17,8 +17,12 @@ class GpuHopperAttention : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     TGR_SKIP_WITHOUT_GPU();
-    const ops::AttentionShape shape = {
-        .device = Device::kCuda, .tokens = 1, .batch = 1, .query_width = 64, .value_width = 64};
+    const ops::AttentionShape shape = {.device = Device::kCuda,
+                                       .tokens = 1,
+                                       .batch = 1,
+                                       .max_length = 1,
+                                       .query_width = 64,
+                                       .value_width = 64};
     if (!ops::hopper_serves<bf16>(kind(), shape)) {
       GTEST_SKIP() << "no Hopper GPU, or no kernel of this model for it";
     }
@@ -99,30 +103,73 @@ TEST_P(GpuHopperAttention, TakesTimesOfAnyOrderAndSize) {
   }
 }
 
-TEST_P(GpuHopperAttention, FollowsEveryMaskOptionAloneAndTogether) {
-  {
-    const AttentionInputs<bf16> in =
-        attention_inputs<bf16>({.fuxi = GetParam(), .dq = 64, .dv = 64, .window = 1});
-    const Context ctx({.device = Device::kCuda});
-    GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
-    const Cuda cuda{ctx.stream(), ctx.workspace()};
-    if (!ops::hopper_attention(cuda, kind(), gpu.problem(), gpu.out())) {
-      GTEST_SKIP() << "causal kernels: other masks run on the portable ones";
-    }
-  }
+TEST_P(GpuHopperAttention, FollowsWindowsAndTargetsAloneAndTogether) {
+  if (GetParam()) GTEST_SKIP() << "causal kernels: other masks run on the portable ones";
   const std::vector<std::int64_t> lengths = {300, 128, 5, 0, 1, 170};
   constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-  for (const std::int64_t window : {std::int64_t{0}, std::int64_t{1}, std::int64_t{70}, kLargest}) {
-    for (const bool prefix : {false, true}) {
+  for (const std::int64_t width : {32, 64, 128, 256}) {
+    for (const std::int64_t window :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{70}, kLargest}) {
       for (const bool targets : {false, true}) {
-        SCOPED_TRACE(std::to_string(window) + " " + std::to_string(prefix) +
-                     std::to_string(targets));
-        AttentionCase shape = {.lengths = lengths, .dq = 64, .dv = 64, .window = window};
-        if (prefix) shape.prefix = {150, 3, 5, 0, 0, 10};
-        if (targets) shape.targets = {10, 121, 0, 0, 1, 66};
-        check(shape);
+        for (const bool tables : {false, true}) {
+          if (!tables && !targets && window == 0) continue;
+          SCOPED_TRACE(std::to_string(width) + " " + std::to_string(window) + " " +
+                       std::to_string(targets) + std::to_string(tables));
+          AttentionCase shape = {.lengths = lengths, .dq = width, .dv = width, .window = window};
+          shape.position = shape.time = tables;
+          if (targets) shape.targets = {10, 121, 0, 0, 1, 66};
+          check(shape, {.aligned = true, .planned = tables});
+        }
       }
     }
+  }
+}
+
+TEST_P(GpuHopperAttention, LeavesAPrefixToThePortableKernels) {
+  const AttentionInputs<bf16> in = attention_inputs<bf16>(
+      {.fuxi = GetParam(), .lengths = {40, 3}, .dq = 64, .dv = 64, .prefix = {5, 0}});
+  const Context ctx({.device = Device::kCuda});
+  GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
+  const Cuda cuda{ctx.stream(), ctx.workspace()};
+  EXPECT_FALSE(ops::hopper_attention(cuda, kind(), gpu.problem(), gpu.out()));
+}
+
+TEST_P(GpuHopperAttention, BringsInTheDerivativeOfSilu) {
+  if (GetParam()) GTEST_SKIP() << "HSTU's only";
+  for (const std::int64_t width : {24, 32, 64, 128, 256}) {
+    SCOPED_TRACE(width);
+    const AttentionInputs<bf16> in = attention_inputs<bf16>(
+        {.lengths = {150, 0, 1, 65}, .heads = 2, .dq = width, .dv = width, .norm_length = 100});
+    const Context ctx({.device = Device::kCuda});
+    const Cuda cuda{ctx.stream(), ctx.workspace()};
+    const auto run = [&](bool before) {
+      GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
+      const ops::AttentionProblem<bf16> p = gpu.problem();
+      ops::AttentionGradients<bf16> gradients = gpu.gradients();
+      // Any rows will do: here q itself.
+      if (before) gradients.q_before = p.q.values;
+      EXPECT_TRUE(ops::hopper_attention(cuda, kind(), p, gpu.out()));
+      EXPECT_TRUE(ops::hopper_attention_backward(cuda, kind(), p, gpu.dout(), gradients));
+      return gpu.results(ctx);
+    };
+    const AttentionResults without = run(false);
+    const AttentionResults with = run(true);
+    const Rows<const bf16> before = in.problem().q.values;
+    double error = 0;
+    double norm = 0;
+    for (std::int64_t i = 0; i < with.dq.size(); ++i) {
+      const auto x =
+          static_cast<double>(static_cast<float>(before(i / before.cols, i % before.cols)));
+      const double s = 1 / (1 + std::exp(-x));
+      const double wanted = element(without.dq, i) * s * (1 + x * (1 - s));
+      error += (element(with.dq, i) - wanted) * (element(with.dq, i) - wanted);
+      norm += wanted * wanted;
+    }
+    EXPECT_GT(norm, 0);
+    // Two roundings to bf16, and the sums come in any order.
+    EXPECT_LE(std::sqrt(error), 0x1p-8 * std::sqrt(norm));
+    EXPECT_EQ(max_error(without.dk, with.dk), 0);
+    EXPECT_EQ(max_error(without.dv, with.dv), 0);
   }
 }
 

@@ -32,7 +32,8 @@ struct Shape {
 const std::vector<Shape> kShapes = {{0, 5, test::kAligned},      {1, 1, test::kCrooked},
                                     {5, 7, test::kCrooked},      {3, 50, test::kCrooked},
                                     {9, 64, test::kAligned},     {4, 264, test::kAligned},
-                                    {130, 1024, test::kAligned}, {3, 2000, test::kCrooked}};
+                                    {130, 1024, test::kAligned}, {3, 2000, test::kCrooked},
+                                    {7, 3072, test::kAligned},   {3, 4096, test::kAligned}};
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }

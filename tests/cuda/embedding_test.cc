@@ -172,5 +172,34 @@ TYPED_TEST(CudaGroups, SumsDuplicatesOfShortAndLongGroups) {
   }
 }
 
+template <class T>
+void check_places(std::int64_t width) {
+  const std::vector<std::int32_t> places = {3, 0, 7, 4};
+  const Tensor rows = random_tensor<T>({4, width}, 1), before = random_tensor<T>({9, width}, 2);
+  const Margins margins = width % 8 == 0 ? test::kAligned : test::kCrooked;
+  for (const Device device : test::devices()) {
+    const Context ctx({.device = device, .threads = 2});
+    const Placed<T> from(ctx, rows, margins);
+    Placed<T> to(ctx, before, margins);
+    const Tensor placed = test::place(ctx, test::tensor_of(places));
+    place_rows<T>(ctx, from.rows(), placed.view<std::int32_t, 1>(), to.rows());
+    const Tensor got = to.fetch(ctx);
+    Tensor want = test::converted<T, T>(before);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      for (std::int64_t c = 0; c < width; ++c) {
+        want.view<T, 2>()(places[i], c) = rows.view<T, 2>()(static_cast<std::int64_t>(i), c);
+      }
+    }
+    EXPECT_TRUE(test::same_bits(got, want)) << name_of(device) << " width " << width;
+  }
+}
+
+TEST(CudaEmbedding, RowsGoToTheirPlaces) {
+  for (const std::int64_t width : {1, 7, 64, 1024}) {
+    check_places<float>(width);
+    check_places<bf16>(width);
+  }
+}
+
 }  // namespace
 }  // namespace turbogr::ops

@@ -16,8 +16,10 @@ using test::SoftmaxCase;
 using test::SoftmaxResult;
 using test::SoftmaxShape;
 
+// `at_once`: losses and gradients from one call.
 template <class T>
-SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins margins) {
+SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins margins,
+                  bool at_once = false) {
   using A = Accum<T>;
   ctx.workspace().reserve(c.workspace_bytes(ctx));
   const Placed<T> query(ctx, c.query, margins), items(ctx, c.items, margins);
@@ -39,11 +41,24 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
   if (c.shape.correction) in.correction = correction.view<A, 1>();
   const Tensor order = test::place(ctx, test::tensor_of(c.order));
   if (c.options.sharing != NegativeSharing::kNone) in.order = order.view<std::int32_t, 1>();
+  Tensor half_items, half_scale;
+  if (c.shape.half) {
+    half_items = test::place(ctx, c.half_items);
+    half_scale = test::place(ctx, c.half_scale);
+    in.negative_items = {std::as_const(half_items).view<f16, 2>(),
+                         std::as_const(half_scale).view<float, 1>()};
+  }
   const SoftmaxOutput<T> output = {loss.view<A, 1>(), log_sum_exp.view<A, 1>()};
-  if (c.shape.kind == Negatives::kAll) {
+  if (at_once) {
+    sampled_softmax_with_gradients<T>(ctx, in, c.options, dloss.view<A, 1>(), output, dquery.rows(),
+                                      ditems.rows());
+  } else if (c.shape.kind == Negatives::kAll) {
     full_softmax<T>(ctx, in.query, in.items, in.positive, c.options, output);
     full_softmax_backward<T>(ctx, in.query, in.items, in.positive, c.options, output.log_sum_exp,
                              dloss.view<A, 1>(), dquery.rows(), ditems.rows());
+  } else if (at_once) {
+    sampled_softmax_with_gradients<T>(ctx, in, c.options, dloss.view<A, 1>(), output, dquery.rows(),
+                                      ditems.rows());
   } else {
     sampled_softmax<T>(ctx, in, c.options, output);
     sampled_softmax_backward<T>(ctx, in, c.options, output.log_sum_exp, dloss.view<A, 1>(),
@@ -54,7 +69,7 @@ SoftmaxResult run(const Context& ctx, const SoftmaxCase<T>& c, test::Margins mar
 }
 
 template <class T>
-void expect_close(const SoftmaxCase<T>& c) {
+void expect_close(const SoftmaxCase<T>& c, bool at_once = false) {
   const SoftmaxResult plain = c.template plain<Accum<T>, T>();
   const SoftmaxResult exact = c.template plain<double, double>();
   const test::Margins margins = c.shape.width % 8 == 0 ? test::kAligned : test::kCrooked;
@@ -62,9 +77,10 @@ void expect_close(const SoftmaxCase<T>& c) {
     SCOPED_TRACE(::testing::Message()
                  << name_of(device) << " kind " << static_cast<int>(c.shape.kind) << " "
                  << c.shape.tokens << " tokens, " << c.shape.items << " items, width "
-                 << c.shape.width << ", " << c.shape.negatives << " negatives");
+                 << c.shape.width << ", " << c.shape.negatives << " negatives"
+                 << (at_once ? ", at once" : ""));
     const Context ctx({.device = device, .threads = 1});
-    const SoftmaxResult fast = run(ctx, c, margins);
+    const SoftmaxResult fast = run(ctx, c, margins, at_once);
     // A GPU's matrix units add bf16 products up with fewer bits than a chain of f32 does.
     const bool matrix_units =
         std::is_same_v<T, bf16> && c.shape.kind != Negatives::kOwn && device == Device::kCuda;
@@ -93,6 +109,7 @@ void expect_close(const SoftmaxCase<T>& c) {
       expect(fast.ditems, plain.ditems, exact.ditems);
     }
   }
+  if (!at_once && c.shape.kind != Negatives::kAll) expect_close(c, true);
 }
 
 template <class T>
@@ -130,6 +147,9 @@ TYPED_TEST(CudaSoftmax, CrossesTilesAndLongSums) {
                                  .kind = kind,
                                  .correction = kind == Negatives::kShared}));
   }
+  // More candidates than a set holds.
+  expect_close(SoftmaxCase<T>(
+      {.tokens = 3, .items = 9100, .width = 16, .negatives = 9000, .kind = Negatives::kShared}));
 }
 
 TYPED_TEST(CudaSoftmax, SharesNegativesByLogitsAndByEmbeddings) {
@@ -151,6 +171,31 @@ TYPED_TEST(CudaSoftmax, SharesNegativesByLogitsAndByEmbeddings) {
                                  .width = 8,
                                  .negatives = 7000},
                                 {.sharing = sharing, .sharing_factor = 2}));
+  }
+}
+
+TYPED_TEST(CudaSoftmax, ReadsNegativesFromHalfRows) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    for (const std::int64_t width : {7, 50, 64, 264, 1024}) {
+      expect_close(SoftmaxCase<T>({.tokens = 53,
+                                   .items = 41,
+                                   .width = width,
+                                   .negatives = 35,
+                                   .kind = kind,
+                                   .correction = true,
+                                   .scale = 3.0,
+                                   .half = true}));
+      expect_close(SoftmaxCase<T>(
+          {.tokens = 9, .items = 12, .width = width, .negatives = 40, .kind = kind, .half = true},
+          {.temperature = 1.0, .normalize = false}));
+    }
+  }
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    expect_close(
+        SoftmaxCase<T>({.tokens = 53, .items = 41, .width = 64, .negatives = 35, .half = true},
+                       {.sharing = sharing, .sharing_factor = 3}));
   }
 }
 
@@ -179,12 +224,16 @@ TYPED_TEST(CudaSoftmax, StaysFiniteWithHugeLogitsAndRepeatsItsBits) {
     const SoftmaxCase<T> c(
         {.tokens = 1100, .items = 90, .width = 40, .negatives = 20, .kind = kind, .scale = 100.0},
         {.temperature = 0.05, .normalize = false});
-    const SoftmaxResult first = run(ctx, c, test::kAligned), second = run(ctx, c, test::kAligned);
-    EXPECT_TRUE(std::isfinite(test::max_magnitude(first.loss)));
-    EXPECT_TRUE(std::isfinite(test::max_magnitude(first.ditems)));
-    EXPECT_TRUE(test::same_bits(first.loss, second.loss));
-    EXPECT_TRUE(test::same_bits(first.dquery, second.dquery));
-    EXPECT_TRUE(test::same_bits(first.ditems, second.ditems));
+    for (const bool at_once : {false, true}) {
+      if (at_once && kind == Negatives::kAll) continue;
+      const SoftmaxResult first = run(ctx, c, test::kAligned, at_once);
+      const SoftmaxResult second = run(ctx, c, test::kAligned, at_once);
+      EXPECT_TRUE(std::isfinite(test::max_magnitude(first.loss)));
+      EXPECT_TRUE(std::isfinite(test::max_magnitude(first.ditems)));
+      EXPECT_TRUE(test::same_bits(first.loss, second.loss));
+      EXPECT_TRUE(test::same_bits(first.dquery, second.dquery));
+      EXPECT_TRUE(test::same_bits(first.ditems, second.ditems));
+    }
   }
 }
 

@@ -12,9 +12,11 @@
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/gated_norm.h"
+#include "turbogr/ops/linear.h"
 #include "turbogr/ops/norm.h"
 #include "turbogr/ops/random_rows.h"
 #include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/silu.h"
 #include "turbogr/ops/swiglu.h"
 #include "turbogr/ops/update.h"
 
@@ -95,6 +97,22 @@ TEST(CudaSpeed, DISABLED_Rows) {
   report(ctx, "layer norm backward + residual", 4 * kPass, [&] {
     norm_backward<bf16>(ctx, view(x), view(dy), {}, read, {.dx = rows(dx), .residual = view(gate)});
   });
+  // What a layer of HSTU does to its projection [U | V | Q | K].
+  {
+    const Tensor z = normal<bf16>(ctx, kN, 4 * kD, 5);
+    Tensor d = normal<bf16>(ctx, kN, 4 * kD, 6);
+    const Rows<const bf16> rest = Rows<const bf16>(z.view<bf16, 2>()).columns(kD, 3 * kD);
+    const Rows<bf16> drest = Rows<bf16>(d.view<bf16, 2>()).columns(kD, 3 * kD);
+    report(ctx, "silu of three parts", 6 * kPass,
+           [&] { silu<bf16>(ctx, rest, y.view<bf16, 2>()); });
+    report(ctx, "its backward, in place", 9 * kPass,
+           [&] { silu_backward<bf16>(ctx, rest, drest, drest); });
+  }
+  PackedWeight<bf16> packed(ctx, kD, kD);
+  packed.pack(ctx, {x.view<bf16, 2>().data, {kD, kD}});
+  report(ctx, "gradient of a bias", kPass, [&] {
+    linear_backward<bf16>(ctx, view(x), packed, view(dy), {}, {.db = dbias.view<float, 1>()});
+  });
   const NormOptions<bf16> rms = {.kind = NormKind::kRms, .weight = w};
   report(ctx, "rms norm, weights", 2 * kPass,
          [&] { norm<bf16>(ctx, view(x), rms, rows(dx), saved); });
@@ -103,7 +121,8 @@ TEST(CudaSpeed, DISABLED_Rows) {
                         {.dx = rows(dx), .dweight = dweight.view<float, 1>()});
   });
   for (const double rate : {0.0, 0.2}) {
-    const GatedNormOptions<bf16> gated = {.dropout = {.rate = rate, .seed = 1, .site = 2}};
+    const GatedNormOptions<bf16> gated = {.silu_gate = true,
+                                          .dropout = {.rate = rate, .seed = 1, .site = 2}};
     norm<bf16>(ctx, view(x), {}, rows(dx), saved);
     report(ctx, rate > 0 ? "gated norm, dropout" : "gated norm", 3 * kPass,
            [&] { gated_norm<bf16>(ctx, view(x), view(gate), gated, rows(dx), saved); });
@@ -216,6 +235,14 @@ TEST(CudaSpeed, DISABLED_Softmax) {
   in.shared_negatives = shared.view<std::int32_t, 1>();
   report(ctx, "softmax, 8192 shared", 0, forward, 5);
   report(ctx, "its backward", 0, backward, 5);
+  report(
+      ctx, "both at once", 0,
+      [&] {
+        sampled_softmax_with_gradients<bf16>(ctx, in, {}, std::as_const(dloss).view<float, 1>(),
+                                             {loss.view<float, 1>(), lse.view<float, 1>()},
+                                             dquery.view<bf16, 2>(), ditems.view<float, 2>());
+      },
+      5);
   in.shared_negatives = {};
   in.negatives = {own.view<std::int32_t, 1>().data, {kN, kOwn}};
   report(ctx, "softmax, 128 own negatives", 2.0 * kN * (kOwn + 2) * kD, forward, 5);

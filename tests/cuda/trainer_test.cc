@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kItems = 60;
 
-data::Batch make_batch(std::uint64_t seed) {
+data::Batch make_batch(std::uint64_t seed, std::int64_t items = kItems) {
   PhiloxStream random(seed);
   data::Batch batch;
   batch.offsets = {0};
@@ -23,8 +23,10 @@ data::Batch make_batch(std::uint64_t seed) {
   for (const std::int64_t length : {19, 1, 70, 8}) {
     std::int64_t time = 1'600'000'000;
     for (std::int64_t i = 0; i < length; ++i) {
-      batch.items.push_back(static_cast<std::int64_t>(random.uniform() * kItems));
-      batch.targets.push_back(static_cast<std::int64_t>(random.uniform() * kItems));
+      batch.items.push_back(
+          static_cast<std::int64_t>(random.uniform() * static_cast<double>(items)));
+      batch.targets.push_back(
+          static_cast<std::int64_t>(random.uniform() * static_cast<double>(items)));
       batch.key_times.push_back(time);
       time += static_cast<std::int64_t>(random.uniform() * 5000);
       batch.query_times.push_back(time);
@@ -61,11 +63,11 @@ struct Trained {
 };
 
 template <class T>
-Trained train(Device device, const RetrievalOptions& options) {
+Trained train(Device device, const RetrievalOptions& options, std::int64_t items = kItems) {
   Context ctx({.device = device, .threads = 2, .deterministic = options.memory.deterministic});
-  RetrievalTrainer<T> trainer(ctx, options, kItems);
+  RetrievalTrainer<T> trainer(ctx, options, items);
   trainer.initialise(ctx);
-  const std::vector<data::Batch> batches = {make_batch(1), make_batch(2)};
+  const std::vector<data::Batch> batches = {make_batch(1, items), make_batch(2, items)};
   Trained trained;
   const auto keep = [&](const StepResult& result) {
     EXPECT_TRUE(result.finite);
@@ -131,6 +133,46 @@ TEST_P(CudaTrainer, ATableInHostMemoryChangesNoBit) {
     const Trained far = train<bf16>(Device::kCuda, options);
     EXPECT_EQ(near.losses, far.losses);
     EXPECT_EQ(near.items, far.items);
+  }
+}
+
+// Most rows of a step are not among those of the step before, some are: what comes over the link
+// and what the last update brings.
+TEST_P(CudaTrainer, RowsBroughtAheadChangeNoBit) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  constexpr std::int64_t kMany = 3000;
+  RetrievalOptions options = small_options(kind, head_width);
+  options.memory.deterministic = true;
+  for (const bool shared : {false, true}) {
+    options.negatives.shared = shared;
+    for (const auto optimiser :
+         {embedding::SparseOptimiser::kAdamW, embedding::SparseOptimiser::kAdaGrad}) {
+      options.table_optimiser = optimiser;
+      options.table_in_host_memory = false;
+      const Trained near = train<bf16>(Device::kCuda, options, kMany);
+      options.table_in_host_memory = true;
+      const Trained far = train<bf16>(Device::kCuda, options, kMany);
+      EXPECT_EQ(near.losses, far.losses);
+      EXPECT_EQ(near.norms, far.norms);
+      EXPECT_EQ(near.items, far.items);
+    }
+  }
+}
+
+TEST_P(CudaTrainer, FollowsTheCpuWithHalfNegatives) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  for (const bool shared : {false, true}) {
+    for (const bool whole : {false, true}) {
+      RetrievalOptions options = small_options(kind, head_width);
+      options.negatives.shared = shared;
+      options.negatives.half = true;
+      options.negatives.half_table = whole;
+      expect_close(train<float>(Device::kCuda, options), train<float>(Device::kCpu, options), 1e-4);
+      options.table_in_host_memory = whole;
+      expect_close(train<bf16>(Device::kCuda, options), train<float>(Device::kCpu, options), 0.02);
+    }
   }
 }
 

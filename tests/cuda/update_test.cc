@@ -121,6 +121,63 @@ TEST(CudaUpdate, RowsAgreeForEveryOptimiser) {
   }
 }
 
+// Rows 2 and 19 go to places 4 and 1 of a matrix of five, row 0 nowhere.
+template <class T>
+void check_copies(RowOptimiser optimiser, std::int64_t width, double finite, bool in_parts) {
+  SCOPED_TRACE(::testing::Message() << static_cast<int>(optimiser) << " width " << width);
+  for (const Device device : test::devices()) {
+    const Context ctx({.device = device, .threads = 1});
+    // A GPU's table may be in the host's memory.
+    const Device home = device == Device::kCuda ? Device::kPinned : Device::kCpu;
+    Tensor w(DType::kF32, {20, width}, home), m(DType::kF32, {20, width}, home),
+        v(DType::kF32, {20, width}, home);
+    copy_tensor(ctx, w, random_tensor<float>({20, width}, 1));
+    const Tensor g = test::place(ctx, random_tensor<float>({3, width}, 2));
+    const Tensor ids = test::place(ctx, test::tensor_of(std::vector<std::int64_t>{2, 0, 19}));
+    const Tensor places = test::place(ctx, test::tensor_of(std::vector<std::int32_t>{4, -1, 1}));
+    const Tensor scale =
+        test::place(ctx, test::tensor_of(std::vector<double>{0.25, finite, 0.0, 0.0}));
+    TableRows table = {w.view<float, 2>(), m.view<float, 2>(), v.view<float, 2>()};
+    if (optimiser == RowOptimiser::kAdaGrad) table.second_moment = {floats(v), {20, 1}};
+    const test::Margins margins = width % 8 == 0 ? test::kAligned : test::kCrooked;
+    const Tensor before = random_tensor<T>({5, width}, 3);
+    Placed<T> copies(ctx, before, margins);
+    const Tensor which = test::place(ctx, test::tensor_of(std::vector<std::int32_t>{2, 0, 1}));
+    const std::int32_t* order = which.view<std::int32_t, 1>().data;
+    std::vector<RowPart> parts = {{}};
+    if (in_parts) parts = {{{order, {1}}, true}, {{order + 1, {2}}, false}};
+    for (const RowPart& part : parts) {
+      update_rows<T>(ctx, optimiser, table, ids.view<std::int64_t, 1>(), g.view<float, 2>(),
+                     kSettings, reinterpret_cast<const StepScale*>(scale.data()),
+                     {places.view<std::int32_t, 1>(), copies.rows()}, part);
+    }
+    const Tensor got = copies.fetch(ctx), weights = to_host(ctx, w);
+    for (std::int64_t r = 0; r < 5; ++r) {
+      const std::int64_t row = r == 4 ? 2 : r == 1 ? 19 : -1;
+      for (std::int64_t c = 0; c < width; ++c) {
+        const double want = row < 0 ? test::element(before, r * width + c)
+                                    : convert<double>(convert<T>(weights.view<float, 2>()(row, c)));
+        ASSERT_EQ(test::element(got, r * width + c), want) << "row " << r << " column " << c;
+      }
+    }
+    EXPECT_EQ(test::same_bits(weights, random_tensor<float>({20, width}, 1)), finite == 0);
+  }
+}
+
+TEST(CudaUpdate, CopiesRowsAsTheyAreAfterwards) {
+  for (const RowOptimiser optimiser :
+       {RowOptimiser::kAdamW, RowOptimiser::kAdaGrad, RowOptimiser::kSgd}) {
+    for (const std::int64_t width : {7, 12, 64, 1024}) {
+      for (const double finite : {0.0, 1.0}) {
+        for (const bool in_parts : {false, true}) {
+          check_copies<float>(optimiser, width, finite, in_parts);
+          check_copies<bf16>(optimiser, width, finite, in_parts);
+        }
+      }
+    }
+  }
+}
+
 TEST(CudaUpdate, ARowOutsideTheTableIsLeftOut) {
   TGR_SKIP_WITHOUT_GPU();
   const Context ctx({.device = Device::kCuda});

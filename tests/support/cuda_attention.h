@@ -65,6 +65,7 @@ class GpuAttention {
     ops::AttentionShape shape = attention_shape(ctx, in);
     shape.device = Device::kCuda;
     shape.tables = c.position || c.time;
+    shape.masks = c.window > 0 || !c.prefix.empty() || !c.targets.empty();
     shape.planned = run.planned;
     shape.deterministic = run.deterministic;
     if (c.position) shape.position_length = (in.position.size() + 1) / 2;
@@ -98,6 +99,7 @@ class GpuAttention {
     p.alpha = c.alpha;
     p.norm_length = c.norm_length;
     p.mask = {c.window, counts(prefix_), counts(targets_)};
+    p.max_length = *std::max_element(c.lengths.begin(), c.lengths.end());
     if (run_.planned) p.plan = &plan_;
     p.deterministic = run_.deterministic;
     return p;
@@ -129,8 +131,13 @@ class GpuAttention {
       ops::fuxi_attention_backward<T>(ctx, p.q, p.k, p.v, p.bias, o, dout(), d.dq, d.dk, d.dv,
                                       d.dbias);
     } else {
-      const ops::HstuAttentionOptions o = {c.heads, c.alpha, c.norm_length,
-                                           p.mask,  p.plan,  p.deterministic};
+      const ops::HstuAttentionOptions o = {.heads = c.heads,
+                                           .alpha = c.alpha,
+                                           .norm_length = c.norm_length,
+                                           .mask = p.mask,
+                                           .max_length = p.max_length,
+                                           .plan = p.plan,
+                                           .deterministic = p.deterministic};
       ops::hstu_attention<T>(ctx, p.q, p.k, p.v, p.bias, o, out());
       ops::hstu_attention_backward<T>(ctx, p.q, p.k, p.v, p.bias, o, dout(), d.dq, d.dk, d.dv,
                                       d.dbias);

@@ -1,5 +1,6 @@
 // What a plain implementation on matrix units gives in bf16: the weights and their gradients are
-// rounded to bf16 before they are multiplied with rows, all sums are kept in f32.
+// rounded to bf16 before they are multiplied with rows, and summed over heads in bf16 before they
+// go to the tables; all other sums are kept in f32.
 #pragma once
 
 #include "tests/support/attention_case.h"
@@ -33,6 +34,7 @@ inline AttentionResults run_rounded_attention(const AttentionInputs<bf16>& in) {
   ops::for_each_pair(p, [&](const ops::AttentionPair& pair) {
     const float position = pair.position < 0 ? 0 : p.bias.position(pair.position);
     const float time = pair.time < 0 ? 0 : p.bias.time(pair.time);
+    float head_sum = 0;
     float position_product = 0;
     float time_product = 0;
     for (int h = 0; h < c.heads; ++h) {
@@ -51,11 +53,8 @@ inline AttentionResults run_rounded_attention(const AttentionInputs<bf16>& in) {
       ops::reference_add(dvalue, weight / norm, dy + latent_column, c.dv);
       ops::reference_add(row(dq, pair.query, h * c.dq), alpha * rounded(dscore) / norm, k, c.dq);
       ops::reference_add(row(dk, pair.key, h * c.dq), alpha * rounded(dscore) / norm, q, c.dq);
-      if (!c.fuxi) {
-        if (pair.position >= 0) dposition(pair.position) += dscore / norm;
-        if (pair.time >= 0) dtime(pair.time) += dscore / norm;
-        continue;
-      }
+      head_sum = rounded(head_sum + rounded(dscore));
+      if (!c.fuxi) continue;
       if (pair.position >= 0) {
         ops::reference_add(y, rounded(position), v, c.dv);
         ops::reference_add(dvalue, rounded(position), dy, c.dv);
@@ -67,6 +66,8 @@ inline AttentionResults run_rounded_attention(const AttentionInputs<bf16>& in) {
         time_product += ops::reference_dot(dy + c.dv, v, c.dv);
       }
     }
+    if (!c.fuxi && pair.position >= 0) dposition(pair.position) += head_sum / norm;
+    if (!c.fuxi && pair.time >= 0) dtime(pair.time) += head_sum / norm;
     // One product over the columns of all heads.
     if (c.fuxi && pair.position >= 0) dposition(pair.position) += rounded(position_product);
     if (c.fuxi && pair.time >= 0) dtime(pair.time) += rounded(time_product);

@@ -155,6 +155,13 @@ TEST(Config, NegativesThatMakeNoSenseTogetherAreRefusedWithTheReason) {
   }
 }
 
+TEST(Config, ATableInHostMemoryIsForAGpu) {
+  EXPECT_EQ(parse_message("[embedding]\nmemory = \"host\"\n[train]\ndevice = \"cpu\"\n"),
+            "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
+            "train.device = \"cpu\" has it anyway; leave it out, or train on cuda");
+  EXPECT_EQ(parse_message("[embedding]\nmemory = \"host\"\n[train]\ndevice = \"cuda\"\n"), "");
+}
+
 TEST(Config, BrokenTomlNamesTheLine) {
   EXPECT_EQ(parse_message("[model]\nlayers = \n").rfind("run.toml:2: not TOML: ", 0), 0u);
   EXPECT_EQ(parse_message("[log]\nevery = 1\nevery = 2\n").rfind("run.toml:3: not TOML: ", 0), 0u);

@@ -254,5 +254,23 @@ TEST(EmbeddingGradient, SaysWhatIsWrong) {
             "sum_duplicate_rows: unique has 1 elements; wanted 2");
 }
 
+TEST(PlaceRows, SaysWhatIsWrong) {
+  const Context ctx({.threads = 1});
+  const Tensor rows = random_tensor<float>({2, 4}, 3);
+  Tensor out(DType::kF32, {3, 4});
+  const std::vector<std::int32_t> places = {2, 3};
+  EXPECT_EQ(
+      message_of([&] {
+        place_rows<float>(ctx, rows.view<float, 2>(), {places.data(), {2}}, out.view<float, 2>());
+      }),
+      "place_rows: place 3 of row 1 for 3 rows of out; it must be at least 0 and below that");
+  EXPECT_EQ(test::max_magnitude(out), 0.0);
+  EXPECT_EQ(
+      message_of([&] {
+        place_rows<float>(ctx, rows.view<float, 2>(), {places.data(), {1}}, out.view<float, 2>());
+      }),
+      "place_rows: places has 1 elements; wanted 2");
+}
+
 }  // namespace
 }  // namespace turbogr::ops

@@ -124,16 +124,60 @@ TEST(Norm, AddsAResidualToTheInputsGradient) {
     const Tensor residual = test::random_tensor<float>({3, 21}, 3);
     Tensor y(DType::kF32, {3, 21}), plain(DType::kF32, {3, 21}), added(DType::kF32, {3, 21});
     Tensor mean(DType::kF32, {3}), rstd(DType::kF32, {3});
+    const Tensor start = test::random_tensor<float>({21}, 4);
+    Tensor sums = test::converted<float, float>(start);
     const NormStatistics<float> saved = {mean.view<float, 1>(), rstd.view<float, 1>()};
     norm<float>(ctx, x.view<float, 2>(), {}, y.view<float, 2>(), saved);
     const NormStatistics<const float> read = {saved.mean, saved.rstd};
     norm_backward<float>(ctx, x.view<float, 2>(), dy.view<float, 2>(), {}, read,
                          {.dx = plain.view<float, 2>()});
     norm_backward<float>(ctx, x.view<float, 2>(), dy.view<float, 2>(), {}, read,
-                         {.dx = added.view<float, 2>(), .residual = residual.view<float, 2>()});
+                         {.dx = added.view<float, 2>(),
+                          .residual = residual.view<float, 2>(),
+                          .residual_sums = sums.view<float, 1>()});
     for (std::int64_t i = 0; i < 63; ++i) {
       EXPECT_NEAR(test::element(added, i), test::element(plain, i) + test::element(residual, i),
                   1e-6);
+    }
+    for (std::int64_t c = 0; c < 21; ++c) {
+      double sum = test::element(start, c);
+      for (std::int64_t r = 0; r < 3; ++r) sum += test::element(residual, r * 21 + c);
+      EXPECT_NEAR(test::element(sums, c), sum, 1e-6);
+    }
+  }
+}
+
+// Sums over more rows and columns than are added at once, of a residual that dx overwrites.
+TYPED_TEST(NormOf, SumsTheResidualBeforeItIsOverwritten) {
+  using T = TypeParam;
+  using A = Accum<T>;
+  constexpr std::int64_t kRows = 300, kCols = 150;
+  const Tensor x = test::random_tensor<T>({kRows, kCols}, 1),
+               dy = test::random_tensor<T>({kRows, kCols}, 2);
+  const Tensor residual = test::random_tensor<T>({kRows, kCols}, 3),
+               start = test::random_tensor<A>({kCols}, 4);
+  Tensor first;
+  for (const int threads : {1, 3}) {
+    Context ctx({.threads = threads});
+    ctx.workspace().reserve(norm_workspace_bytes<T>(ctx, kCols));
+    Tensor y(dtype_of<T>(), {kRows, kCols}), mean(dtype_of<A>(), {kRows}),
+        rstd(dtype_of<A>(), {kRows});
+    Tensor dx = test::converted<T, T>(residual), sums = test::converted<A, A>(start);
+    const NormStatistics<A> saved = {mean.view<A, 1>(), rstd.view<A, 1>()};
+    norm<T>(ctx, x.view<T, 2>(), {}, y.template view<T, 2>(), saved);
+    norm_backward<T>(ctx, x.view<T, 2>(), dy.view<T, 2>(), {}, {saved.mean, saved.rstd},
+                     {.dx = dx.template view<T, 2>(),
+                      .residual = std::as_const(dx).template view<T, 2>(),
+                      .residual_sums = sums.template view<A, 1>()});
+    for (std::int64_t c = 0; c < kCols; ++c) {
+      double sum = test::element(start, c);
+      for (std::int64_t r = 0; r < kRows; ++r) sum += test::element(residual, r * kCols + c);
+      EXPECT_NEAR(test::element(sums, c), sum, 1e-4);
+    }
+    if (threads == 1) {
+      first = std::move(sums);
+    } else {
+      EXPECT_TRUE(test::same_bits(sums, first));
     }
   }
 }
@@ -171,6 +215,10 @@ TEST(Norm, SaysWhatIsWrong) {
             "norm_backward: dweight has 2 elements; wanted 4");
   EXPECT_EQ(backward(x, {.dx = m(x), .dbias = v(two)}),
             "norm_backward: dbias has 2 elements; wanted 4");
+  EXPECT_EQ(backward(x, {.dx = m(x), .residual_sums = v(four)}),
+            "norm_backward: residual_sums without a residual; give both or neither");
+  EXPECT_EQ(backward(x, {.dx = m(x), .residual = m(x), .residual_sums = v(two)}),
+            "norm_backward: residual_sums has 2 elements; wanted 4");
 
   const auto gated = [&](Tensor& gate, const GatedNormOptions<float>& options, Tensor& y) {
     return message_of([&] {

@@ -203,6 +203,13 @@ TEST(ItemTable, SaysWhatIsWrong) {
               table.update(ctx, {high.data(), {1}}, wide.view<float, 2>(), {});
             }).find("gradient is [1, 3]; wanted [1, 2]"),
             std::string::npos);
+  const std::vector<std::int32_t> places = {0, 1};
+  Tensor copies(DType::kF32, {2, 2});
+  EXPECT_EQ(message_of([&] {
+              table.update<float>(ctx, {high.data(), {1}}, g.view<float, 2>(), {}, nullptr,
+                                  {{places.data(), {2}}, copies.view<float, 2>()});
+            }),
+            "item table update: places has 2 elements; wanted 1");
   EXPECT_NE(message_of([] {
               embedding::sparse_optimiser_from_name("lamb");
             }).find("adamw, adagrad or sgd"),

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/support/block.h"
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
 #include "tests/support/softmax_case.h"
@@ -259,6 +260,34 @@ TYPED_TEST(SoftmaxOf, ARowShorterThanEpsIsDividedByEps) {
   }
 }
 
+TYPED_TEST(SoftmaxOf, BothPassesAtOnceHaveTheBitsOfOneAfterTheOther) {
+  using A = Accum<TypeParam>;
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    const SoftmaxCase<TypeParam> softmax(
+        {.tokens = 37, .items = 29, .width = 24, .negatives = 9, .kind = kind});
+    const SoftmaxResult apart = softmax.run(ctx);
+    Tensor loss = test::poisoned<A>({37}), log_sum_exp = test::poisoned<A>({37}),
+           dquery = test::poisoned<TypeParam>({37, 24}),
+           ditems = test::converted<A, A>(softmax.ditems_start);
+    const auto call = [&](View<A, 1> wanted) {
+      sampled_softmax_with_gradients<TypeParam>(
+          ctx, softmax.inputs(), softmax.options, softmax.dloss.template view<A, 1>(),
+          {wanted, log_sum_exp.template view<A, 1>()}, dquery.template view<TypeParam, 2>(),
+          ditems.template view<A, 2>());
+    };
+    call(loss.template view<A, 1>());
+    EXPECT_TRUE(test::same_bits(loss, apart.loss));
+    EXPECT_TRUE(test::same_bits(log_sum_exp, apart.log_sum_exp));
+    EXPECT_TRUE(test::same_bits(dquery, apart.dquery));
+    EXPECT_TRUE(test::same_bits(ditems, apart.ditems));
+    EXPECT_EQ(message_of([&] {
+                call({loss.template view<A, 1>().data, {36}});
+              }),
+              "sampled_softmax_with_gradients: loss has 36 elements; wanted 37");
+  }
+}
+
 TEST(SampledSoftmax, TakesNoTokensAndNoNegatives) {
   const Context ctx({.threads = 2});
   SoftmaxCase<float>({.tokens = 0, .items = 3, .negatives = 2}).run(ctx);
@@ -271,6 +300,31 @@ TEST(SampledSoftmax, TakesNoTokensAndNoNegatives) {
   ctx.workspace().reserve(softmax.workspace_bytes(ctx));
   sampled_softmax<float>(ctx, inputs, {}, {loss.view<float, 1>(), saved.view<float, 1>()});
   EXPECT_EQ(test::max_magnitude(loss), 0.0);
+}
+
+TEST(SampledSoftmax, BothAtOnceAreTheTwoCalls) {
+  const Context ctx({.threads = 2});
+  for (const Negatives kind : {Negatives::kOwn, Negatives::kShared}) {
+    const SoftmaxCase<float> c(
+        {.tokens = 20, .items = 30, .width = 9, .negatives = 11, .kind = kind});
+    const test::SoftmaxResult two = c.run(ctx);
+    Tensor loss = test::poisoned<float>({20}), saved = test::poisoned<float>({20});
+    Tensor dquery = test::poisoned<float>({20, 9});
+    Tensor ditems = test::converted<float, float>(c.ditems_start);
+    sampled_softmax_with_gradients<float>(ctx, c.inputs(), c.options, c.dloss.view<float, 1>(),
+                                          {loss.view<float, 1>(), saved.view<float, 1>()},
+                                          dquery.view<float, 2>(), ditems.view<float, 2>());
+    EXPECT_EQ(test::max_error(loss, two.loss), 0.0);
+    EXPECT_EQ(test::max_error(saved, two.log_sum_exp), 0.0);
+    EXPECT_EQ(test::max_error(dquery, two.dquery), 0.0);
+    EXPECT_EQ(test::max_error(ditems, two.ditems), 0.0);
+    EXPECT_EQ(message_of([&] {
+                sampled_softmax_with_gradients<float>(
+                    ctx, c.inputs(), c.options, c.dloss.view<float, 1>(),
+                    {loss.view<float, 1>(), saved.view<float, 1>()}, dquery.view<float, 2>(), {});
+              }),
+              "sampled_softmax_with_gradients: ditems is [0, 0]; wanted [30, 9]");
+  }
 }
 
 TEST(SampledSoftmax, ScratchStaysFarBelowOneRowANegative) {

@@ -94,6 +94,7 @@ ops::AttentionProblem<T> problem_of(const tgr_attention& a) {
   p.alpha = a.alpha;
   p.norm_length = a.norm_length;
   p.mask.window = a.window;
+  p.max_length = a.position_length;
   return p;
 }
 
@@ -108,10 +109,12 @@ ops::AttentionShape shape_of(const tgr_attention& a) {
   return {.device = Device::kCuda,
           .tokens = a.tokens,
           .batch = a.batch,
+          .max_length = a.position_length,
           .heads = a.heads,
           .query_width = a.query_width,
           .value_width = a.value_width,
-          .tables = a.position != nullptr || a.time != nullptr};
+          .tables = a.position != nullptr || a.time != nullptr,
+          .masks = a.window > 0 || a.num_targets != nullptr || a.causal == 0};
 }
 
 template <class Body>

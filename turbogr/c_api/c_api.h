@@ -49,7 +49,8 @@ typedef struct tgr_attention {
   const int32_t* num_targets;
 
   /* The bias; a NULL table is not used. */
-  int64_t position_length;    /* S: no sequence is longer */
+  int64_t position_length;    /* S: no sequence is longer; 0: not known, which the fast kernels
+                                 of a bias or a mask do not take */
   const void* position;       /* [2 S - 1] */
   const void* time;           /* [129]; needs both times */
   const int64_t* key_times;   /* [N], in any order */

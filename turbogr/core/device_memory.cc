@@ -23,6 +23,7 @@ namespace detail {
 
 void throw_cuda_error(int error, const char* what) {
   const auto code = static_cast<cudaError_t>(error);
+  cudaGetLastError();  // told: or the next call that asks would be blamed
   throw_error("CUDA: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ") in ", what);
 }
 

@@ -2,6 +2,7 @@
 
 #include "turbogr/cuda/attention.h"
 #include "turbogr/cuda/attention_args.cuh"
+#include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/attention_plan.cuh"
 #include "turbogr/cuda/check.cuh"
 
@@ -24,11 +25,25 @@ KernelSet kernel_set(bool bias) {
           Kernels::backward};
 }
 
+bool has_tables(const AttentionParams& p) { return p.position != nullptr || p.time != nullptr; }
+// Whether the kernels read a bias for each pair of tokens.
+bool has_pairs(const AttentionParams& p) {
+  return has_tables(p) || p.window > 0 || p.num_targets != nullptr;
+}
+// No batch of so many tokens has more units, with n tokens and t = ceil(n / 64) tiles a sequence:
+// t (t + 1) / 2 <= x (x + 3) / 2 + 1, x = n / 64 <= max_length / 64.
+std::int64_t most_units(const AttentionParams& p) {
+  if (!has_pairs(p)) return 0;
+  TGR_CHECK(p.max_length > 0 || p.tokens == 0,
+            "attention: a bias or a mask needs max_length, the longest a sequence can be");
+  return p.tokens * (p.max_length + 3 * kUnit) / (2 * kUnit * kUnit) + p.batch;
+}
+
 KernelSet pick_kernels(const AttentionParams& p) {
   const int width = p.query_width > p.value_width ? p.query_width : p.value_width;
   TGR_CHECK(width >= 1 && width <= 256, "attention: head width ", width,
             ", the kernels take 1 to 256");
-  const bool bias = p.position != nullptr || p.time != nullptr;
+  const bool bias = has_pairs(p);
   if (width <= 32) return kernel_set<32>(bias);
   if (width <= 64) return kernel_set<64>(bias);
   if (width <= 128) return kernel_set<128>(bias);
@@ -39,7 +54,7 @@ KernelSet pick_kernels(const AttentionParams& p) {
 struct Layout {
   std::size_t bytes = 0;
   std::size_t counters, forward_items, backward_items, dq_tiles;
-  std::size_t usable, key_times, query_times, time_bins, dq_sums;
+  std::size_t usable, key_times, query_times, pair_starts, pair_bias, pair_gradients, dq_sums;
   std::size_t num_dq_tiles, dq_bytes;
 
   std::size_t take(std::size_t size) {
@@ -67,7 +82,10 @@ struct Layout {
     query_times = take(times);
     dq_bytes = num_dq_tiles * kPaddedRows * heads * static_cast<std::size_t>(kernels.width) *
                sizeof(float);
-    time_bins = take(backward ? kMaxBlocks * kTimeCopies * 129 * sizeof(float) : 0);
+    pair_starts = take(batch * sizeof(int));
+    const std::size_t pair_bytes = static_cast<std::size_t>(most_units(p)) * kUnitBytes;
+    pair_bias = take(pair_bytes);
+    pair_gradients = take(backward && has_tables(p) ? pair_bytes : 0);
     dq_sums = take(backward ? dq_bytes : 0);
   }
 };
@@ -135,15 +153,10 @@ BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
   BiasArgs bias{};
   // The kernels' score gradients are twice too large (silu_parts).
   bias.gradient_scale = static_cast<float>(0.5 / p.norm_length);
-  if (p.position != nullptr || p.time != nullptr) {
-    TGR_CHECK(p.alpha != 0, "attention: a bias needs alpha other than 0");
-    bias.weight_scale = static_cast<float>(1 / p.alpha);
-  }
   if (p.position != nullptr) {
-    TGR_CHECK(reinterpret_cast<std::uintptr_t>(p.position) % 16 == 0,
-              "attention: the position table needs 16-byte alignment");
     bias.position = p.position + p.position_length - 1;
     bias.position_length = static_cast<int>(p.position_length);
+    if (p.dposition != nullptr) bias.dposition = p.dposition + p.position_length - 1;
   }
   if (p.time != nullptr) {
     TGR_CHECK(p.key_times != nullptr && p.query_times != nullptr,
@@ -154,14 +167,22 @@ BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
     bias.usable = at<int>(p, layout.usable);
     bias.exact_key_times = p.key_times;
     bias.exact_query_times = p.query_times;
+    bias.dtime = p.dtime;
   }
+  bias.window = p.window;
+  bias.num_targets = p.num_targets;
   return bias;
 }
 
 AttentionArgs common_args(const AttentionParams& p, const Layout& layout) {
   AttentionArgs args;
   std::memset(&args, 0, sizeof(args));
-  args.bias = bias_args(p, layout);
+  if (has_pairs(p)) {
+    args.pairs.starts = at<int>(p, layout.pair_starts);
+    args.pairs.bias = at<char>(p, layout.pair_bias);
+  }
+  args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
+  args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
   args.half_alpha = static_cast<float>(0.5 * p.alpha);
   args.output_scale = static_cast<float>(1 / p.norm_length);
   args.score_scale = static_cast<float>(0.5 * p.alpha / p.norm_length);
@@ -198,6 +219,8 @@ void plan_attention(const AttentionParams& p) {
   args.forward_items = at<AttentionItem>(p, layout.forward_items);
   args.backward_items = at<AttentionItem>(p, layout.backward_items);
   args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
+  args.pair_starts = at<int>(p, layout.pair_starts);
+  args.pair_units = most_units(p);
   args.key_times = p.key_times;
   args.query_times = p.query_times;
   args.usable = at<int>(p, layout.usable);
@@ -230,8 +253,11 @@ void attention_forward(const AttentionParams& p) {
     // A tile is then as wide as the head, so that this only says where the next head begins.
     args.value_width = static_cast<int>(p.out_head_stride);
   }
-  kernels.forward(args, p.position != nullptr || p.time != nullptr,
-                  static_cast<cudaStream_t>(p.stream));
+  const auto stream = static_cast<cudaStream_t>(p.stream);
+  if (has_pairs(p)) {
+    launch_pair_bias(args.pairs, bias_args(p, layout), args.dq_tiles, args.num_dq_tiles, stream);
+  }
+  kernels.forward(args, has_pairs(p), stream);
 }
 
 void attention_backward(const AttentionParams& p) {
@@ -258,18 +284,24 @@ void attention_backward(const AttentionParams& p) {
   args.dv = p.dv;
   args.dk_stride = p.dk_stride;
   args.dv_stride = p.dv_stride;
-  args.bias.time_bins = at<float>(p, layout.time_bins);
   args.dq_sums = at<float>(p, layout.dq_sums);
-  args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
-  args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
   args.dq = p.dq;
   args.dq_stride = p.dq_stride;
-  if (p.dposition != nullptr && p.position != nullptr) {
-    args.bias.dposition = p.dposition + p.position_length - 1;
+  if (p.q_before != nullptr) {
+    check_rows("q before SiLU", p.q_before, p.q_before_stride, p.query_width);
+    args.q_before = {static_cast<const __nv_bfloat16*>(p.q_before), p.q_before_stride};
   }
-  if (p.time != nullptr) args.bias.dtime = p.dtime;
+  const BiasArgs bias = bias_args(p, layout);
+  const bool gradients = bias.dposition != nullptr || bias.dtime != nullptr;
+  if (gradients) args.pairs.gradients = at<char>(p, layout.pair_gradients);
   launch_zero(args.dq_sums, layout.dq_bytes / 16, stream);
-  kernels.backward(args, p.position != nullptr || p.time != nullptr, stream);
+  if (has_pairs(p)) {
+    launch_pair_bias(args.pairs, bias, args.dq_tiles, args.num_dq_tiles, stream);
+  }
+  kernels.backward(args, has_pairs(p), stream);
+  if (gradients) {
+    launch_table_gradients(args.pairs, bias, args.dq_tiles, args.num_dq_tiles, stream);
+  }
 }
 
 }  // namespace turbogr::cuda

@@ -40,13 +40,18 @@ struct AttentionParams {
   double norm_length = 1;
 
   // Bias tables in f32; null: not used. Times are int64 [N], in any order.
-  // The position table is read in pieces of 16 bytes: aligned so, and readable to the next
-  // multiple.
   const float* position = nullptr;   // [2 S - 1]
   std::int64_t position_length = 0;  // S
   const float* time = nullptr;       // [129]
   const std::int64_t* key_times = nullptr;
   const std::int64_t* query_times = nullptr;
+  // Masks beyond causal: no more than `window` tokens back (0: any), and the last num_targets[b]
+  // tokens of a sequence, which see what comes before all of them and themselves.
+  std::int64_t window = 0;
+  const std::int64_t* num_targets = nullptr;  // [B]; null: none
+  // No sequence is longer. Wanted with a bias or a mask, for which every pair of tokens takes two
+  // bytes of scratch (four in the backward call), whatever the number of heads.
+  std::int64_t max_length = 0;
 
   // Backward: dq, dk, dv are overwritten, the table gradients (null: not wanted) added to.
   const void* dout = nullptr;
@@ -57,6 +62,9 @@ struct AttentionParams {
   std::int64_t dq_stride = 0;
   std::int64_t dk_stride = 0;
   std::int64_t dv_stride = 0;
+  // Where q is SiLU of these rows: dq is then their gradient. Null: it is not.
+  const void* q_before = nullptr;
+  std::int64_t q_before_stride = 0;
   float* dposition = nullptr;
   float* dtime = nullptr;
 

@@ -3,16 +3,13 @@
 #pragma once
 
 #include <cuda.h>
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace turbogr::cuda {
-
-// The most blocks that a backward grid has, and the copies of the time gradients that each keeps.
-inline constexpr int kMaxBlocks = 256;
-inline constexpr int kTimeCopies = 32;
 
 // Rows of a tile of dq sums and of the padded time arrays: sequence b starts at padded row
 // kPaddedRows * (offset / kPaddedRows + b), so that no two sequences share a tile.
@@ -27,6 +24,7 @@ struct alignas(16) AttentionItem {
   std::uint16_t head;
 };
 
+// Tables and masks, of which the bias of a pair is made.
 struct BiasArgs {
   const float* position;  // entry of offset 0: key j of query i has entry j - i; null: none
   int position_length;    // S: offsets from 1 - S up to 0 are there
@@ -37,11 +35,26 @@ struct BiasArgs {
   const int* usable;  // times are sorted and span less than 2^32
   const std::int64_t* exact_key_times;
   const std::int64_t* exact_query_times;
-  float* dposition;  // entry of offset 0
+  std::int64_t window;              // 0: none
+  const std::int64_t* num_targets;  // [B]; null: none
+  float* dposition;                 // entry of offset 0
   float* dtime;
-  float* time_bins;    // [blocks, copies, 129], not initialised
-  float weight_scale;  // 1 / alpha: the bias is added before the products are scaled
   float gradient_scale;
+};
+
+// What belongs to pairs of tokens (attention_pairs.cuh), in units of 64 x 64. A sequence's units
+// begin at starts[sequence].
+struct PairArgs {
+  const int* starts;
+  char* bias;       // f16: half the bias; null: none
+  char* gradients;  // bf16: twice the gradients of scores, summed over heads; null: not wanted
+};
+
+// Rows whose SiLU was the kernel's input; data null: there was none. A gradient times SiLU's
+// derivative there is the gradient of these rows.
+struct BeforeSilu {
+  const __nv_bfloat16* data;
+  std::int64_t stride;
 };
 
 struct AttentionArgs {
@@ -54,7 +67,7 @@ struct AttentionArgs {
   // [0]: items handed out after the first of each block, [1]: blocks that are done. The last block
   // sets both back to 0.
   int* next_item;
-  BiasArgs bias;
+  PairArgs pairs;
   float half_alpha;
   float output_scale;  // of out and dv
   float score_scale;   // of dq and dk, whose sums are twice too large (silu_parts)
@@ -73,6 +86,7 @@ struct AttentionArgs {
   int num_dq_tiles;
   void* dq;
   std::int64_t dq_stride;
+  BeforeSilu q_before;
 };
 
 // How one head width is cut: the host builds tensor maps and plans from it.

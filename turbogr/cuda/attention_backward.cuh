@@ -6,7 +6,7 @@
 // and shared memory.
 #pragma once
 
-#include "turbogr/cuda/attention_bias_gradient.cuh"
+#include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/wgmma.cuh"
@@ -20,21 +20,23 @@ struct BackwardConfig {
   static constexpr int kKeys = 128;
   static constexpr int kQueries = 64;
   static constexpr int kThreads = 384;
+  // Of a consumer; the producers have what is left of 3 x 168. They spill with 24, but consumers of
+  // width 128 would with less than 240.
+  static constexpr int kRegisters = D == 128 ? 240 : 232;
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  static constexpr int kBufferBytes = kScoreBytes;
-  static constexpr int kGradientOffset = 0;
-  using Bias = BiasStage<kQueries, kKeys, kQueries>;
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 2 * kScoreBytes;
-  static constexpr int kBiasBytes = kStages * static_cast<int>(sizeof(Bias));
+  static constexpr int kBiasBytes = kStages * kScoreBytes;
 };
 
 struct BackwardBarriers {
-  std::uint64_t k_full, k_empty, v_full, v_empty;
-  std::uint64_t q_full[3], q_empty[3], dout_full[3], dout_empty[3];
+  std::uint64_t item_full, k_full, k_empty, v_full, v_empty;
+  std::uint64_t q_full[3], q_empty[3], dout_full[3], dout_empty[3], bias_full[3], bias_empty[3];
   AttentionItem item;
+  // Where the two warpgroups' sums over heads are: here, because only their leaders want them.
+  UnitWalk sums[2];
 };
 
 // SiLU and its derivative from h = x / 2, by one tanh.
@@ -48,18 +50,20 @@ __device__ __forceinline__ SiluParts silu_parts(float h) {
 }
 
 // From scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
-// are keys: the thread's first row is seen in columns first up to end, the second 8 further in.
-template <int N>
+// are keys: the thread's first row is seen in columns first up to end, the second 8 further in. A
+// bias hides what is not seen by itself; only where it has no tile is all of it hidden by `masked`.
+template <int N, class Bias>
 __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
                                                std::uint32_t (&weights)[N / 4], float half_alpha,
-                                               bool masked, int first, int end) {
+                                               const Bias& bias, bool masked, int first, int end) {
+  add_bias(scores, half_alpha, bias);
   first -= 2 * (threadIdx.x % 4);
   end -= 2 * (threadIdx.x % 4);
   TGR_UNROLL
   for (int i = 0; i < N / 2; i += 2) {
-    SiluParts a = silu_parts(half_alpha * scores[i]);
-    SiluParts b = silu_parts(half_alpha * scores[i + 1]);
-    if (masked) {
+    SiluParts a = silu_parts(scores[i]);
+    SiluParts b = silu_parts(scores[i + 1]);
+    if (!Bias::kThere && masked) {
       const int column = i / 4 * 8;
       const int start = first + i / 2 % 2 * 8;
       if (column < start || column >= end) a = {0, 0};
@@ -69,12 +73,17 @@ __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
     scores[i] = a.derivative;
     scores[i + 1] = b.derivative;
   }
+  if (Bias::kThere && masked) {
+    TGR_UNROLL
+    for (int i = 0; i < N / 4; ++i) weights[i] = 0;
+    TGR_UNROLL
+    for (int i = 0; i < N / 2; ++i) scores[i] = 0;
+  }
 }
 
-template <int D, class Config, bool kBias>
+template <int D, class Config>
 __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char* k_tile,
                                                  char* v_tile, char* q_tiles, char* dout_tiles,
-                                                 typename Config::Bias* bias_stages,
                                                  BackwardBarriers& bar) {
   using Shape = PanelShape<D>;
   RingPlace<Config::kStages> place;
@@ -94,6 +103,7 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
     barrier_wait(&bar.k_empty, phase ^ 1);
     if (!more) item.length = -1;
     bar.item = item;
+    barrier_arrive(&bar.item_full);
     if (!more) {
       barrier_arrive(&bar.k_full);
       break;
@@ -109,16 +119,7 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
       char* q_tile = q_tiles + place.index * Config::kQueryBytes;
       char* dout_tile = dout_tiles + place.index * Config::kQueryBytes;
       barrier_wait(&bar.q_empty[place.index], place.phase ^ 1);
-      if constexpr (kBias && !Config::kWide) {
-        const int first_key = item.block * Config::kKeys;
-        barrier_expect(&bar.q_full[place.index],
-                       Config::kQueryBytes + Config::Bias::bytes(args.bias, query, first_key));
-        bias_stages[place.index].load(args.bias, query, first_key,
-                                      args.bias.query_times + padded_row(item) + query,
-                                      &bar.q_full[place.index]);
-      } else {
-        barrier_expect(&bar.q_full[place.index], Config::kQueryBytes);
-      }
+      barrier_expect(&bar.q_full[place.index], Config::kQueryBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map,
                  &bar.q_full[place.index], p * Shape::kColumns, item.head, row);
@@ -135,36 +136,39 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
   source.finish();
 }
 
-// The idle warps beside the producer: they sum the gradients of the position table.
+// Another thread brings the bias: one has too few registers for both.
 template <class Config>
-__device__ __forceinline__ void backward_help(const AttentionArgs& args, const char* score_tiles,
-                                              BackwardBarriers& bar) {
-  const int thread = static_cast<int>(threadIdx.x) - 288;
-  const char* tile = score_tiles + Config::kGradientOffset;
+__device__ __forceinline__ void produce_bias(const AttentionArgs& args, char* bias_tiles,
+                                             BackwardBarriers& bar) {
+  RingPlace<Config::kStages> place;
   int phase = 0;
-  int buffer = 0;
   for (;;) {
-    barrier_wait(&bar.k_full, phase);
+    barrier_wait(&bar.item_full, phase);
     phase ^= 1;
     const AttentionItem item = bar.item;
+    barrier_arrive(&bar.k_empty);
     if (item.length < 0) break;
-    const int queries = item.length - item.block * Config::kKeys;
-    for (int offset = 0; offset < queries; offset += Config::kQueries) {
-      named_barrier(1, Config::kThreads - 32);
-      if (args.bias.dposition != nullptr) {
-        add_position_gradient<Config::kKeys>(args.bias, tile + buffer * Config::kBufferBytes,
-                                             thread, offset);
-      }
-      buffer ^= 1;
+    const int first_key = item.block * Config::kKeys;
+    UnitWalk walk = walk_units<true>(args.pairs, item.sequence, first_key / kUnit);
+    for (int query = first_key; query < item.length; query += Config::kQueries) {
+      // The second warpgroup has none before its own first key.
+      const int bytes = query > first_key ? Config::kScoreBytes : kUnitBytes;
+      barrier_wait(&bar.bias_empty[place.index], place.phase ^ 1);
+      barrier_expect(&bar.bias_full[place.index], bytes);
+      load_bytes(bias_tiles + place.index * Config::kScoreBytes, args.pairs.bias + walk.offset,
+                 bytes, &bar.bias_full[place.index]);
+      walk.advance();
+      place.advance();
     }
   }
 }
 
 template <int D, class Config, bool kBias>
-__device__ __forceinline__ void backward_consume(
-    const AttentionArgs& args, char* k_tile, char* v_tile, char* q_tiles, char* dout_tiles,
-    char* score_tiles, const typename Config::Bias* bias_stages, BackwardBarriers& bar,
-    const ShortGapTables& tables, [[maybe_unused]] int* time_bins) {
+__device__ __forceinline__ void backward_consume(const AttentionArgs& args, char* k_tile,
+                                                 char* v_tile, char* q_tiles, char* dout_tiles,
+                                                 char* score_tiles,
+                                                 [[maybe_unused]] const char* bias_tiles,
+                                                 BackwardBarriers& bar) {
   using Shape = PanelShape<D>;
   constexpr int kQueries = Config::kQueries;
   constexpr int kPanelBytes = kQueries * Shape::kLineBytes;
@@ -201,33 +205,26 @@ __device__ __forceinline__ void backward_consume(
 
   for (;;) {
     barrier_wait(&bar.k_full, phase);
-    const AttentionItem item = bar.item;
-    if (item.length < 0) break;
+    // The rest of the item is read again where it is wanted: registers are scarce.
+    const int length = bar.item.length;
+    if (length < 0) break;
     barrier_wait(&bar.v_full, phase);
     phase ^= 1;
-    const int tile_key = item.block * Config::kKeys;
+    const int tile_key = bar.item.block * Config::kKeys;
     const int first_key = tile_key + 64 * group;
 
-    const auto padded_tile = static_cast<std::int64_t>(item.first_row / kPaddedRows +
-                                                       item.sequence + tile_key / kPaddedRows);
-    float* dq = args.dq_sums + (padded_tile * args.heads + item.head) * (kPaddedRows * D) +
+    const auto padded_tile = static_cast<std::int64_t>(bar.item.first_row / kPaddedRows +
+                                                       bar.item.sequence + tile_key / kPaddedRows);
+    float* dq = args.dq_sums + (padded_tile * args.heads + bar.item.head) * (kPaddedRows * D) +
                 (group * 128 + thread) * 4;
     TGR_UNROLL
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
-
-    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.key_times, item,
-                                         first_key + thread_row);
-    const auto prepare = [&](int query) {
-      const auto& bias_stage = bias_stages[place.index];
-      fill_bias<false, kQueries, false>(scores, args.bias, tables,
-                                        bias_stage.origin(args.bias, query, tile_key), rows,
-                                        bias_stage.times, item, first_key + thread_row, query);
-    };
-    if constexpr (kBias) {
-      barrier_wait(&bar.q_full[place.index], place.phase);
-      prepare(tile_key);
+    // The second warpgroup's begin one tile of queries later.
+    if (kBias && leader) {
+      bar.sums[group] = walk_units<kBias>(args.pairs, bar.item.sequence, first_key / kUnit);
     }
-    for (int query = tile_key; query < item.length; query += kQueries) {
+
+    for (int query = tile_key; query < length; query += kQueries) {
       std::uint32_t grads[kQueries / 4];
       barrier_wait(&bar.q_full[place.index], place.phase);
       barrier_wait(&bar.dout_full[place.index], place.phase);
@@ -240,7 +237,7 @@ __device__ __forceinline__ void backward_consume(
         for (int step = 0; step < D / 16; ++step) {
           Wgmma<kQueries>::template ss<0, 0>(
               scores, k_operand.at(column_step<D, Config::kKeys>(step)),
-              q_operand.at(stage + column_step<D, kQueries>(step)), kBias || step != 0);
+              q_operand.at(stage + column_step<D, kQueries>(step)), step != 0);
         }
         wgmma_commit();
         TGR_UNROLL
@@ -253,9 +250,19 @@ __device__ __forceinline__ void backward_consume(
         wgmma_wait<1>();
         pin(scores);
 
-        const bool masked = query < first_key + 63 || query + kQueries > item.length;
-        weigh_backward<kQueries>(scores, weights, args.half_alpha, masked,
-                                 first_key + thread_row - query, item.length - query);
+        const bool masked =
+            kBias ? query < first_key : query < first_key + 63 || query + kQueries > length;
+        if constexpr (kBias) {
+          barrier_wait(&bar.bias_full[place.index], place.phase);
+          const SharedBias bias{
+              shared_address(bias_tiles) + place.index * Config::kScoreBytes + line * kLineBytes,
+              line_piece, line & 7};
+          weigh_backward<kQueries>(scores, weights, args.half_alpha, bias, masked,
+                                   first_key + thread_row - query, length - query);
+        } else {
+          weigh_backward<kQueries>(scores, weights, args.half_alpha, NoBias{}, masked,
+                                   first_key + thread_row - query, length - query);
+        }
         pin(weights);
         wgmma_fence();
         TGR_UNROLL
@@ -279,7 +286,9 @@ __device__ __forceinline__ void backward_consume(
         }
         fence_async_proxy();
       }
-      named_barrier(1, kBias ? Config::kThreads - 32 : 256);
+      // The other buffer is free to be written after the barrier.
+      if (kBias && leader) wait_added_read();
+      named_barrier(1, 256);
 
       float share[kShare / 2];
       const int score_at = buffer * Config::kScoreBytes;
@@ -294,16 +303,18 @@ __device__ __forceinline__ void backward_consume(
       wgmma_fence();
       TGR_UNROLL
       for (int step = 0; step < kQueries / 16; ++step) {
-        if constexpr (kBias) {
-          // From shared memory, to have registers for the bias.
-          Wgmma<D>::template ss<0, 1>(dk, score_operand.at(score_at + group * 64 * 128 + 32 * step),
-                                      q_operand.at(stage + row_step<D>(step)), 1);
-        } else {
-          Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)),
-                                   1);
-        }
+        Wgmma<D>::template rs<1>(dk, grads + 4 * step, q_operand.at(stage + row_step<D>(step)), 1);
       }
       wgmma_commit();
+      if (kBias && leader) {
+        barrier_arrive(&bar.bias_empty[place.index]);
+        if (args.pairs.gradients != nullptr && query >= first_key) {
+          UnitWalk& sums = bar.sums[group];
+          add_bytes_bf16(args.pairs.gradients + sums.offset,
+                         score_tiles + score_at + group * kUnitBytes, kUnitBytes);
+          sums.advance();
+        }
+      }
       wgmma_wait<1>();
       pin(share);
       pin(dv);
@@ -314,43 +325,32 @@ __device__ __forceinline__ void backward_consume(
                    share[4 * i + 3]);
       }
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
-      if constexpr (kBias) {
-        if (args.bias.dtime != nullptr) {
-          add_time_gradient<kQueries, true>(
-              grads, args.bias, tables, rows, bias_stages[place.index].times, item,
-              first_key + thread_row, query, time_bins + threadIdx.x / 32 * (kShortBuckets + 4));
-        }
-      }
-      const int held = place.index;
-      place.advance();
-      if constexpr (kBias) {
-        // The next block's, while the tensor cores are busy.
-        if (query + kQueries < item.length) {
-          barrier_wait(&bar.q_full[place.index], place.phase);
-          prepare(query + kQueries);
-        }
-      }
       wgmma_wait<0>();
       pin(dk);
-      if (kBias ? lane == 0 : leader) barrier_arrive(&bar.q_empty[held]);
+      if (leader) barrier_arrive(&bar.q_empty[place.index]);
+      place.advance();
       buffer ^= 1;
     }
+    const AttentionItem item = bar.item;
+    // All of the warpgroup have read it before the producer writes the next one.
+    named_barrier(2 + group, 128);
     if (leader) {
       barrier_arrive(&bar.v_empty);
       barrier_arrive(&bar.k_empty);
     }
-    if (first_key < item.length) {
+    if (first_key < length) {
       const std::int64_t row = item.first_row + first_key;
       store_tile<D>(dv, args.output_scale,
                     static_cast<__nv_bfloat16*>(args.dv) + row * args.dv_stride +
                         item.head * args.value_width,
-                    args.dv_stride, item.length - first_key, args.value_width);
+                    args.dv_stride, length - first_key, args.value_width);
       store_tile<D>(dk, args.score_scale,
                     static_cast<__nv_bfloat16*>(args.dk) + row * args.dk_stride +
                         item.head * args.query_width,
-                    args.dk_stride, item.length - first_key, args.query_width);
+                    args.dk_stride, length - first_key, args.query_width);
     }
   }
+  if (kBias && leader) wait_added();
 }
 
 }  // namespace turbogr::cuda

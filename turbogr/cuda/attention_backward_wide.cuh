@@ -15,14 +15,12 @@ struct WideBackwardConfig {
   static constexpr int kKeys = 64;
   static constexpr int kQueries = 64;
   static constexpr int kThreads = 384;
+  static constexpr int kRegisters = 232;
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  // Weights, then gradients; two buffers of both.
-  static constexpr int kBufferBytes = 2 * kScoreBytes;
-  static constexpr int kGradientOffset = kScoreBytes;
-  using Bias = BiasStage<kQueries, kKeys, kQueries>;
   static constexpr int kBiasBytes = 0;  // no room: read from the cache
+  // Weights and gradients; two buffers of both.
   static constexpr int kSharedBytes =
       1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 4 * kScoreBytes;
 };
@@ -30,8 +28,7 @@ struct WideBackwardConfig {
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args, char* k_tile,
                                                       char* v_tile, char* q_tiles, char* dout_tiles,
-                                                      char* score_tiles, BackwardBarriers& bar,
-                                                      const ShortGapTables& tables) {
+                                                      char* score_tiles, BackwardBarriers& bar) {
   using Shape = PanelShape<D>;
   constexpr int kPanelBytes = 64 * Shape::kLineBytes;
   constexpr int kShare = D / 2;  // columns of one warpgroup
@@ -76,16 +73,19 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                 (group * 128 + thread) * 4;
     TGR_UNROLL
     for (int i = 0; i < kShare / 2; ++i) dk[i] = dv[i] = 0;
-    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.key_times, item,
-                                         first_key + thread_row);
-    const auto column_times = [&](int query) {
-      return args.bias.query_times + padded_row(item) + query;
+    UnitWalk walk = walk_units<kBias>(args.pairs, item.sequence, first_key / kUnit);
+    UnitWalk sums = walk;
+    [[maybe_unused]] std::uint32_t bias[kHalf / 4];
+    const auto load_bias = [&] {
+      const char* unit = args.pairs.bias + walk.offset;
+      TGR_UNROLL
+      for (int i = 0; i < kHalf / 4; ++i) {
+        const int at = piece_offset(thread_row + i % 2 * 8, group * 4 + i / 2) + lane % 4 * 4;
+        bias[i] = __ldcg(reinterpret_cast<const unsigned*>(unit + at));
+      }
+      walk.advance();
     };
-    const auto prepare = [&](int query) {
-      fill_bias<false, kHalf, true>(scores, args.bias, tables, args.bias.position, rows,
-                                    column_times(query), item, first_key + thread_row, query);
-    };
-    if constexpr (kBias) prepare(first_key + group * kHalf);
+    if constexpr (kBias) load_bias();
     int release = -1;  // stage that the products in flight still read
 
     for (int query = first_key; query < item.length; query += Config::kQueries) {
@@ -93,13 +93,11 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       const int stage = place.index * Config::kQueryBytes;
       barrier_wait(&bar.q_full[place.index], place.phase);
       barrier_wait(&bar.dout_full[place.index], place.phase);
-      if constexpr (kBias) pin(scores);
       wgmma_fence();
       TGR_UNROLL
       for (int step = 0; step < D / 16; ++step) {
         Wgmma<kHalf>::template ss<0, 0>(scores, k_operand.at(column_step<D, 64>(step)),
-                                        q_operand.at(stage + column_step<D, 64>(step)),
-                                        kBias || step != 0);
+                                        q_operand.at(stage + column_step<D, 64>(step)), step != 0);
       }
       wgmma_commit();
       TGR_UNROLL
@@ -118,10 +116,17 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         barrier_arrive(&bar.dout_empty[release]);
       }
       const int first_query = query + group * kHalf;
-      const bool masked = first_query < first_key + 63 || first_query + kHalf > item.length;
+      const bool masked =
+          !kBias && (first_query < first_key + 63 || first_query + kHalf > item.length);
       std::uint32_t weights[kHalf / 4];
-      weigh_backward<kHalf>(scores, weights, args.half_alpha, masked,
-                            first_key + thread_row - first_query, item.length - first_query);
+      if constexpr (kBias) {
+        weigh_backward<kHalf>(scores, weights, args.half_alpha, RegisterBias<kHalf / 4>{bias},
+                              masked, first_key + thread_row - first_query,
+                              item.length - first_query);
+      } else {
+        weigh_backward<kHalf>(scores, weights, args.half_alpha, NoBias{}, masked,
+                              first_key + thread_row - first_query, item.length - first_query);
+      }
       wgmma_wait<0>();
       pin(dweights);
       TGR_UNROLL
@@ -140,7 +145,9 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         store_blocks(line_address + grad_at + piece, grads + 4 * step);
       }
       fence_async_proxy();
-      named_barrier(1, kBias ? Config::kThreads - 32 : 256);
+      // The other buffer is free to be written after the barrier.
+      if (kBias && threadIdx.x == 0) wait_added_read();
+      named_barrier(1, 256);
 
       float share[kShare / 2];
       wgmma_fence();
@@ -161,6 +168,14 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                                          q_share.at(stage + row_step<D>(step)), 1);
       }
       wgmma_commit();
+      if constexpr (kBias) {
+        // The next block's, while the tensor cores are busy.
+        if (query + Config::kQueries < item.length) load_bias();
+        if (threadIdx.x == 0 && args.pairs.gradients != nullptr) {
+          add_bytes_bf16(args.pairs.gradients + sums.offset, score_tiles + grad_at, kUnitBytes);
+        }
+        sums.advance();
+      }
       wgmma_wait<1>();
       pin(share);
       TGR_UNROLL
@@ -169,14 +184,6 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                    share[4 * i + 3]);
       }
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
-      if constexpr (kBias) {
-        if (args.bias.dtime != nullptr) {
-          add_time_gradient<kHalf, false>(grads, args.bias, tables, rows, column_times(first_query),
-                                          item, first_key + thread_row, first_query, nullptr);
-        }
-        // The next block's, while the tensor cores are busy.
-        if (query + Config::kQueries < item.length) prepare(first_query + Config::kQueries);
-      }
       release = place.index;
       place.advance();
       buffer ^= 1;
@@ -200,6 +207,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                            item.head * args.query_width + group * kShare,
                        args.dk_stride, item.length - first_key, args.query_width - group * kShare);
   }
+  if (kBias && threadIdx.x == 0) wait_added();
 }
 
 }  // namespace turbogr::cuda

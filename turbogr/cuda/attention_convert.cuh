@@ -28,11 +28,15 @@ __global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ At
     share[4 * i + 3] = four.w;
   }
   const int query = tile.block * kPaddedRows;
-  auto* to = static_cast<__nv_bfloat16*>(args.dq) +
-             static_cast<std::int64_t>(tile.first_row + query) * args.dq_stride +
-             head * args.query_width + group * kShare;
-  store_tile<kShare>(share, args.score_scale, to, args.dq_stride, tile.length - query,
-                     args.query_width - group * kShare);
+  const std::int64_t row = tile.first_row + query;
+  const int column = head * args.query_width + group * kShare;
+  store_tile<kShare>(share, args.score_scale,
+                     static_cast<__nv_bfloat16*>(args.dq) + row * args.dq_stride + column,
+                     args.dq_stride, tile.length - query, args.query_width - group * kShare,
+                     args.q_before.data == nullptr
+                         ? BeforeSilu{}
+                         : BeforeSilu{args.q_before.data + row * args.q_before.stride + column,
+                                      args.q_before.stride});
 }
 
 template <int D>

@@ -5,7 +5,7 @@
 // cores at width 128 and above, by special functions and shared memory at 64.
 #pragma once
 
-#include "turbogr/cuda/attention_bias.cuh"
+#include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/wgmma.cuh"
@@ -25,21 +25,46 @@ struct ForwardConfig {
   static constexpr int kThreads = 128 * kConsumers + (kMoveRegisters ? 128 : 32);
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kKeyBytes = kKeys * D * 2;
-  using Bias = BiasStage<kQueries, kKeys, kKeys>;
   static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kKeyBytes;
-  static constexpr int kBiasBytes = kStages * static_cast<int>(sizeof(Bias));
+  static constexpr int kKeyUnits = kKeys / kUnit;
+  static constexpr int kBiasStageBytes = kConsumers * kKeyUnits * kUnitBytes;
+  static constexpr int kBiasBytes = kStages * kBiasStageBytes;
 };
 
 struct ForwardBarriers {
   std::uint64_t q_full, q_empty;
-  std::uint64_t k_full[4], k_empty[4], v_full[4], v_empty[4];
+  std::uint64_t k_full[4], k_empty[4], v_full[4], v_empty[4], bias_full[4], bias_empty[4];
   AttentionItem item;
 };
+
+// Brings the bias of one block of keys, a row of units for each warpgroup; those past the diagonal
+// or the last query are not there.
+template <class Config>
+__device__ __forceinline__ void load_bias(const AttentionArgs& args, const AttentionItem& item,
+                                          int first_query, int first_key, char* to,
+                                          std::uint64_t* barrier) {
+  const int key_tile = first_key / kUnit;
+  const auto units = [&](int group) {
+    const int query_tile = first_query / kUnit + group;
+    if (query_tile * kUnit >= item.length) return 0;
+    return max(0, min(Config::kKeyUnits, query_tile - key_tile + 1));
+  };
+  int all = 0;
+  for (int group = 0; group < Config::kConsumers; ++group) all += units(group);
+  barrier_expect(barrier, all * kUnitBytes);
+  for (int group = 0; group < Config::kConsumers; ++group) {
+    if (units(group) == 0) continue;
+    load_bytes(to + group * Config::kKeyUnits * kUnitBytes,
+               args.pairs.bias +
+                   unit_offset(args.pairs, item.sequence, first_query / kUnit + group, key_tile),
+               units(group) * kUnitBytes, barrier);
+  }
+}
 
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char* q_tile,
                                                 char* k_tiles, char* v_tiles,
-                                                typename Config::Bias* bias_stages,
+                                                [[maybe_unused]] char* bias_tiles,
                                                 ForwardBarriers& bar) {
   using Shape = PanelShape<D>;
   RingPlace<Config::kStages> place;
@@ -68,19 +93,16 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
       char* k_tile = k_tiles + place.index * Config::kKeyBytes;
       char* v_tile = v_tiles + place.index * Config::kKeyBytes;
       barrier_wait(&bar.k_empty[place.index], place.phase ^ 1);
-      if constexpr (kBias) {
-        const int first_key = block * Config::kKeys;
-        barrier_expect(&bar.k_full[place.index],
-                       Config::kKeyBytes + Config::Bias::bytes(args.bias, first_query, first_key));
-        bias_stages[place.index].load(args.bias, first_query, first_key,
-                                      args.bias.key_times + padded_row(item) + first_key,
-                                      &bar.k_full[place.index]);
-      } else {
-        barrier_expect(&bar.k_full[place.index], Config::kKeyBytes);
-      }
+      barrier_expect(&bar.k_full[place.index], Config::kKeyBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map,
                  &bar.k_full[place.index], p * Shape::kColumns, item.head, row);
+      }
+      if constexpr (kBias) {
+        barrier_wait(&bar.bias_empty[place.index], place.phase ^ 1);
+        load_bias<Config>(args, item, first_query, block * Config::kKeys,
+                          bias_tiles + place.index * Config::kBiasStageBytes,
+                          &bar.bias_full[place.index]);
       }
       barrier_wait(&bar.v_empty[place.index], place.phase ^ 1);
       barrier_expect(&bar.v_full[place.index], Config::kKeyBytes);
@@ -97,9 +119,8 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
 template <int D, class Config, bool kBias>
 __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char* q_tile,
                                                 char* k_tiles, char* v_tiles,
-                                                const typename Config::Bias* bias_stages,
-                                                ForwardBarriers& bar,
-                                                const ShortGapTables& tables) {
+                                                [[maybe_unused]] const char* bias_tiles,
+                                                ForwardBarriers& bar) {
   using Shape = PanelShape<D>;
   constexpr int kKeys = Config::kKeys;
   constexpr int kPanelBytes = kKeys * Shape::kLineBytes;
@@ -112,7 +133,13 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
   const Operand<D> v_operand(v_tiles, kPanelBytes);
   RingPlace<Config::kStages> k_place;
   RingPlace<Config::kStages> v_place;
+  [[maybe_unused]] RingPlace<Config::kStages> bias_place;
   int q_phase = 0;
+  // Where this lane finds its piece of the first 16 keys of a bias tile: two of eight queries in
+  // each of eight lines.
+  [[maybe_unused]] const std::uint32_t bias_line =
+      shared_address(bias_tiles) + group * Config::kKeyUnits * kUnitBytes +
+      piece_offset(lane / 16 * 8 + lane % 8, threadIdx.x / 32 % 4 * 2 + lane / 8 % 2);
 
   float scores[kKeys / 2];
   float sums[D / 2];
@@ -123,8 +150,7 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     TGR_UNROLL
     for (int step = 0; step < D / 16; ++step) {
       Wgmma<kKeys>::template ss<0, 0>(scores, q_operand.at(column_step<D, Config::kQueries>(step)),
-                                      k_operand.at(k_at + column_step<D, kKeys>(step)),
-                                      kBias || step != 0);
+                                      k_operand.at(k_at + column_step<D, kKeys>(step)), step != 0);
     }
     wgmma_commit();
   };
@@ -155,7 +181,12 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     for (; block > last; --block) {
       barrier_wait(&bar.k_full[k_place.index], k_place.phase);
       barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+      if constexpr (kBias) barrier_wait(&bar.bias_full[bias_place.index], bias_place.phase);
       named_barrier(1 + group, 128);
+      if constexpr (kBias) {
+        if (lane == 0) barrier_arrive(&bar.bias_empty[bias_place.index]);
+        bias_place.advance();
+      }
       if (leader) {
         barrier_arrive(&bar.k_empty[k_place.index]);
         barrier_arrive(&bar.v_empty[v_place.index]);
@@ -168,22 +199,21 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
       continue;
     }
 
-    [[maybe_unused]] const RowTimes rows(args.bias, args.bias.query_times, item,
-                                         first_query + thread_row);
-    // The tensor cores add the products to the bias, so it is made ahead of them.
-    const auto prepare = [&] {
-      if constexpr (kBias) {
-        const auto& stage = bias_stages[k_place.index];
-        const int first_key = block * kKeys;
-        fill_bias<true, kKeys, false>(scores, args.bias, tables,
-                                      stage.origin(args.bias, tile_query, first_key), rows,
-                                      stage.times, item, first_query + thread_row, first_key);
-      }
-    };
     const auto weigh = [&] {
       const int first_key = block * kKeys;
+      if constexpr (kBias) {
+        barrier_wait(&bar.bias_full[bias_place.index], bias_place.phase);
+        add_bias(scores, args.half_alpha,
+                 TransposedBias{bias_line + bias_place.index * Config::kBiasStageBytes});
+        // Each warp reads the stage by itself, and so frees it by itself.
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&bar.bias_empty[bias_place.index]);
+        bias_place.advance();
+      } else {
+        add_bias(scores, args.half_alpha, NoBias{});
+      }
       TGR_UNROLL
-      for (int i = 0; i < kKeys / 2; ++i) scores[i] = silu_of_half(args.half_alpha * scores[i]);
+      for (int i = 0; i < kKeys / 2; ++i) scores[i] = silu_of_half(scores[i]);
       if (first_key + kKeys - 1 > first_query) {
         // The thread's own row of column 0: an element is seen up to this column.
         const int seen = first_query + thread_row - first_key - 2 * (lane % 4);
@@ -200,8 +230,6 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     };
 
     barrier_wait(&bar.k_full[k_place.index], k_place.phase);
-    prepare();
-    pin(scores);
     wgmma_fence();
     multiply_scores();
     wgmma_wait<0>();
@@ -212,33 +240,17 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     pack();
     bool accumulate = false;
     for (--block; block >= 0; --block) {
-      if constexpr (kBias) {
-        // The values of the last block go first: they keep the tensor cores busy meanwhile.
-        barrier_wait(&bar.v_full[v_place.index], v_place.phase);
-        wgmma_fence();
-        multiply_values(accumulate);
-        barrier_wait(&bar.k_full[k_place.index], k_place.phase);
-        prepare();
-        pin(scores);
-        wgmma_fence();
-        multiply_scores();
-        wgmma_wait<0>();
-        pin(scores);
-        if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
-        weigh();
-      } else {
-        barrier_wait(&bar.k_full[k_place.index], k_place.phase);
-        wgmma_fence();
-        multiply_scores();
-        barrier_wait(&bar.v_full[v_place.index], v_place.phase);
-        wgmma_fence();
-        multiply_values(accumulate);
-        wgmma_wait<1>();
-        pin(scores);
-        if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
-        weigh();
-        wgmma_wait<0>();
-      }
+      barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+      wgmma_fence();
+      multiply_scores();
+      barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+      wgmma_fence();
+      multiply_values(accumulate);
+      wgmma_wait<1>();
+      pin(scores);
+      if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+      weigh();
+      wgmma_wait<0>();
       accumulate = true;
       k_place.advance();
       pin(sums);
@@ -271,19 +283,16 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   char* q_tile = tiles;
   char* k_tiles = q_tile + Config::kQueryBytes;
   char* v_tiles = k_tiles + Config::kStages * Config::kKeyBytes;
-  auto* bias_stages =
-      reinterpret_cast<typename Config::Bias*>(v_tiles + Config::kStages * Config::kKeyBytes);
+  char* bias_tiles = v_tiles + Config::kStages * Config::kKeyBytes;
   __shared__ ForwardBarriers bar;
-  __shared__ ShortGapTables tables;
-  if constexpr (kBias)
-    tables.fill(args.bias.time, args.bias.weight_scale, static_cast<int>(threadIdx.x),
-                Config::kThreads);
   if (threadIdx.x == 0) {
     barrier_init(&bar.q_full, 1);
     barrier_init(&bar.q_empty, Config::kConsumers);
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(&bar.k_full[i], 1);
       barrier_init(&bar.v_full[i], 1);
+      barrier_init(&bar.bias_full[i], 1);
+      barrier_init(&bar.bias_empty[i], 4 * Config::kConsumers);
       barrier_init(&bar.k_empty[i], Config::kConsumers);
       barrier_init(&bar.v_empty[i], Config::kConsumers);
     }
@@ -293,11 +302,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   if (threadIdx.x >= 128 * Config::kConsumers) {
     if constexpr (Config::kMoveRegisters) give_registers<24>();
     if (threadIdx.x == 128 * Config::kConsumers) {
-      forward_produce<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_stages, bar);
+      forward_produce<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_tiles, bar);
     }
   } else {
     if constexpr (Config::kMoveRegisters) take_registers<240>();
-    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_stages, bar, tables);
+    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_tiles, bar);
   }
 }
 

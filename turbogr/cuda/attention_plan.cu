@@ -1,3 +1,6 @@
+#include <cstdio>
+
+#include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/attention_plan.cuh"
 #include "turbogr/cuda/check.cuh"
 
@@ -42,27 +45,30 @@ __global__ void plan_kernel(PlanArgs args) {
   const int length = static_cast<int>(args.offsets[sequence + 1] - first);
   int forward_start = 0;
   int backward_start = 0;
+  int pair_start = 0;
   for (int other = lane; other < args.batch; other += 32) {
     const int n = static_cast<int>(args.offsets[other + 1] - args.offsets[other]);
     if (n > length || (n == length && other < sequence)) {
       forward_start += tiles_of(n, args.forward_rows);
       backward_start += tiles_of(n, args.backward_rows);
     }
+    if (other < sequence) pair_start += static_cast<int>(units_of(n));
   }
   forward_start = __reduce_add_sync(~0u, forward_start);
   backward_start = __reduce_add_sync(~0u, backward_start);
+  pair_start = __reduce_add_sync(~0u, pair_start);
   const int forward_tiles = tiles_of(length, args.forward_rows);
   const int backward_tiles = tiles_of(length, args.backward_rows);
   AttentionItem item{static_cast<int>(first), length, sequence, 0, 0};
 
   for (int i = lane; i < forward_tiles * args.heads; i += 32) {
-    item.head = static_cast<std::uint16_t>(i / forward_tiles);
-    item.block = static_cast<std::uint16_t>(forward_tiles - 1 - i % forward_tiles);
+    item.head = static_cast<std::uint16_t>(i % args.heads);
+    item.block = static_cast<std::uint16_t>(forward_tiles - 1 - (i / args.heads));
     args.forward_items[forward_start * args.heads + i] = item;
   }
   for (int i = lane; i < backward_tiles * args.heads; i += 32) {
-    item.head = static_cast<std::uint16_t>(i / backward_tiles);
-    item.block = static_cast<std::uint16_t>(i % backward_tiles);
+    item.head = static_cast<std::uint16_t>(i % args.heads);
+    item.block = static_cast<std::uint16_t>(i / args.heads);
     args.backward_items[backward_start * args.heads + i] = item;
   }
   item.head = 0;
@@ -75,6 +81,12 @@ __global__ void plan_kernel(PlanArgs args) {
     args.dq_tiles[dq_begin + i] = item;
   }
   if (lane == 0) {
+    args.pair_starts[sequence] = pair_start;
+    if (args.pair_units > 0 && pair_start + units_of(length) > args.pair_units) {
+      std::printf("attention: sequence %d has %d tokens, more than the max_length of the plan\n",
+                  sequence, length);
+      __trap();
+    }
     atomicAdd(args.num_forward, forward_tiles * args.heads);
     atomicAdd(args.num_backward, backward_tiles * args.heads);
   }

@@ -1,6 +1,6 @@
 // The order of work for one batch, made on the device from the offsets: long sequences first, and
-// in a sequence head by head from the dearest tile down. Tiles of one head stay together, so that
-// its keys (or queries) are read from the cache by all of them.
+// in a sequence from the dearest tile down, all heads of a tile together. So the heads read a bias
+// tile from the cache at about the same time, and nearby tiles the same keys (or queries).
 #pragma once
 
 #include "turbogr/cuda/attention_args.cuh"
@@ -18,6 +18,8 @@ struct PlanArgs {
   AttentionItem* forward_items;
   AttentionItem* backward_items;
   AttentionItem* dq_tiles;
+  int* pair_starts;
+  std::int64_t pair_units;  // room for so many; 0: none are used
   // Null where there is no time bias.
   const std::int64_t* key_times;
   const std::int64_t* query_times;

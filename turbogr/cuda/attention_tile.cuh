@@ -74,14 +74,42 @@ __device__ __forceinline__ void transpose_quad(std::uint32_t (&r)[4]) {
   }
 }
 
+// Two bf16 gradients times SiLU's derivative at two bf16 values.
+__device__ __forceinline__ std::uint32_t through_silu(std::uint32_t gradients,
+                                                      std::uint32_t before) {
+  const auto derivative = [](float x) {
+    const float s = __fdividef(1.f, 1.f + __expf(-x));
+    return s * fmaf(x, 1.f - s, 1.f);
+  };
+  return pack_bf16(
+      __uint_as_float(gradients << 16) * derivative(__uint_as_float(before << 16)),
+      __uint_as_float(gradients & 0xffff0000u) * derivative(__uint_as_float(before & 0xffff0000u)));
+}
+
 // Writes the 64 x N sums of a warpgroup as bf16, 16 bytes a lane where N allows; rows and columns
-// past the end are left alone. `to` is the tile's first row and column.
+// past the end are left alone. `to` and `before` begin at the tile's first row and column.
 template <int N>
 __device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float scale,
                                            __nv_bfloat16* to, std::int64_t stride, int rows,
-                                           int columns) {
+                                           int columns, BeforeSilu before = {}) {
   const int lane = threadIdx.x % 32;
   const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+  // All of them before the first is used, to wait once.
+  constexpr int kGroups = N / 32 > 0 ? N / 32 : 1;
+  uint4 x[2][kGroups];
+  if (before.data != nullptr) {
+    TGR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      TGR_UNROLL
+      for (int group = 0; group < N / 32; ++group) {
+        const int column = 32 * group + 8 * (lane % 4);
+        if (row + 8 * half < rows && column < columns) {
+          x[half][group] = __ldg(reinterpret_cast<const uint4*>(
+              before.data + (row + 8 * half) * before.stride + column));
+        }
+      }
+    }
+  }
   TGR_UNROLL
   for (int half = 0; half < 2; ++half) {
     TGR_UNROLL
@@ -95,6 +123,12 @@ __device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float sca
       transpose_quad(r);
       const int column = 32 * group + 8 * (lane % 4);
       if (row + 8 * half < rows && column < columns) {
+        if (before.data != nullptr) {
+          r[0] = through_silu(r[0], x[half][group].x);
+          r[1] = through_silu(r[1], x[half][group].y);
+          r[2] = through_silu(r[2], x[half][group].z);
+          r[3] = through_silu(r[3], x[half][group].w);
+        }
         *reinterpret_cast<uint4*>(to + (row + 8 * half) * stride + column) =
             make_uint4(r[0], r[1], r[2], r[3]);
       }
@@ -104,8 +138,12 @@ __device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float sca
       const int column = 8 * group + 2 * (lane % 4);
       if (row + 8 * half < rows && column < columns) {
         const int at = 4 * group + 2 * half;
-        *reinterpret_cast<std::uint32_t*>(to + (row + 8 * half) * stride + column) =
-            pack_bf16(sums[at] * scale, sums[at + 1] * scale);
+        std::uint32_t two = pack_bf16(sums[at] * scale, sums[at + 1] * scale);
+        if (before.data != nullptr) {
+          two = through_silu(two, __ldg(reinterpret_cast<const std::uint32_t*>(
+                                      before.data + (row + 8 * half) * before.stride + column)));
+        }
+        *reinterpret_cast<std::uint32_t*>(to + (row + 8 * half) * stride + column) = two;
       }
     }
   }

@@ -43,6 +43,18 @@ inline dim3 team_block(std::int64_t cols, int threads = 128) {
   return dim3(static_cast<unsigned>(team), static_cast<unsigned>(std::max(1, threads / team)));
 }
 
+// Where a thread has kGroups times eight columns, a team's width apart: fewer threads a row, each
+// with several accesses under way.
+inline constexpr int kGroups = 4;
+
+inline bool grouped(std::int64_t cols) {
+  return cols > 0 && cols <= kMaxWidth && cols % (32 * kColumns * kGroups) == 0;
+}
+inline dim3 grouped_block(std::int64_t cols, int threads = 128) {
+  const auto team = static_cast<int>(cols / (kColumns * kGroups));
+  return dim3(static_cast<unsigned>(team), static_cast<unsigned>(std::max(1, threads / team)));
+}
+
 // Whether every row starts at a multiple of 16 bytes and is a multiple of eight columns wide.
 template <class T>
 bool vectorable(Rows<T> rows) {
@@ -62,9 +74,12 @@ struct Eight {
   __device__ const A& operator[](int i) const { return v[i]; }
 };
 
+// Good to f32 rounding: 1 / (1 + e^-x) of very negative x is 1 / infinity.
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ inline double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
 // 16-byte accesses.
-__device__ inline Eight<float> load_vector(const bf16* p) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(p);
+__device__ inline Eight<float> unpack(const uint4& raw) {
   const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
   Eight<float> out;
 #pragma unroll
@@ -73,6 +88,9 @@ __device__ inline Eight<float> load_vector(const bf16* p) {
     out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
   }
   return out;
+}
+__device__ inline Eight<float> load_vector(const bf16* p) {
+  return unpack(*reinterpret_cast<const uint4*>(p));
 }
 __device__ inline Eight<float> load_vector(const float* p) {
   const float4 low = reinterpret_cast<const float4*>(p)[0];

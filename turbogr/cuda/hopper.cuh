@@ -59,6 +59,21 @@ __device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes
       "l"(from), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
+// Adds bf16 numbers of shared memory to those of global memory, in the background: one thread
+// issues, and waits before the bytes in shared memory are written again.
+__device__ __forceinline__ void add_bytes_bf16(void* to, const void* from, int bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;" ::"l"(to),
+      "r"(shared_address(from)), "r"(bytes)
+      : "memory");
+}
+__device__ __forceinline__ void wait_added_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ __forceinline__ void wait_added() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -150,6 +165,21 @@ __device__ __forceinline__ constexpr int row_step(int step) {
 __device__ __forceinline__ void store_blocks(std::uint32_t address, const std::uint32_t* r) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+// And back, as they lie or each of them transposed.
+__device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_blocks_transposed(std::uint32_t address,
+                                                       std::uint32_t (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
                : "memory");
 }
 

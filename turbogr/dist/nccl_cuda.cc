@@ -26,12 +26,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-#define TGR_NCCL_CALLS(X)                                                                       \
-  X(GetVersion)                                                                                 \
-  X(GetUniqueId)                                                                                \
-  X(GetErrorString) X(GetLastError) X(CommInitRank) X(CommDestroy) X(CommAbort)                 \
-      X(CommGetAsyncError) X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) \
-          X(Broadcast) X(Send) X(Recv)
+#define TGR_NCCL_CALLS(X)                                                                        \
+  X(GetVersion)                                                                                  \
+  X(GetUniqueId)                                                                                 \
+  X(GetErrorString)                                                                              \
+  X(GetLastError) X(CommInitRank) X(CommDestroy) X(CommAbort) X(CommGetAsyncError) X(GroupStart) \
+      X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) X(Broadcast) X(Send) X(Recv)
 
 // libnccl's functions, or why there are none.
 struct Library {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/embedding/counts.h"
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
 
@@ -14,16 +14,6 @@ namespace turbogr::embedding {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-
-std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-std::vector<std::int64_t> times(const std::vector<std::int64_t>& counts, std::int64_t factor) {
-  std::vector<std::int64_t> scaled(counts);
-  for (std::int64_t& count : scaled) count *= factor;
-  return scaled;
-}
 
 template <class T>
 std::span<const T> span_of(const std::vector<T>& values) {
@@ -197,9 +187,9 @@ void DeviceExchange::return_gradients(const Context& ctx, const ShardedTable& ta
                                       const Circles& circles, const Route& route,
                                       Rows<const float> gradient) {
   const ShardedOptions& options = table.options();
-  TGR_CHECK(gradient.rows == route.num_ids && gradient.cols == options.width, "gradients are [",
-            gradient.rows, ", ", gradient.cols, "]; wanted [", route.num_ids, ", ", options.width,
-            "]");
+  TGR_CHECK(gradient.rows == route.num_gradients && gradient.cols == options.width,
+            "gradients are [", gradient.rows, ", ", gradient.cols, "]; wanted [",
+            route.num_gradients, ", ", options.width, "]");
   const std::int64_t width = options.width;
   const auto row_bytes = width * static_cast<std::int64_t>(size_of(options.gradient_wire));
   const auto requests = std::ssize(route.requests);

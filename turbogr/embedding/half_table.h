@@ -21,8 +21,8 @@ namespace turbogr::embedding {
 class HalfTable {
  public:
   HalfTable() = default;
-  HalfTable(std::int64_t rows, std::int64_t width)
-      : values_(DType::kF16, {rows, width}), scale_(DType::kF32, {rows}) {}
+  HalfTable(std::int64_t rows, std::int64_t width, Device device = Device::kCpu)
+      : values_(DType::kF16, {rows, width}, device), scale_(DType::kF32, {rows}, device) {}
 
   bool empty() const { return values_.size() == 0; }
   // All rows: at the start, and after loading weights.

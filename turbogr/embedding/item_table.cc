@@ -19,7 +19,9 @@ ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser opti
     first_moment_ = Tensor(DType::kF32, {rows, width}, device);
     second_moment_ = Tensor(DType::kF32, {rows, width}, device);
   } else if (optimiser == SparseOptimiser::kAdaGrad) {
-    second_moment_ = Tensor(DType::kF32, {rows}, device);
+    // A number a row: a GPU keeps those of a table in host memory itself.
+    second_moment_ =
+        Tensor(DType::kF32, {rows}, device == Device::kPinned ? Device::kCuda : device);
   }
 }
 
@@ -32,13 +34,7 @@ void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std:
   ops::truncated_normal_rows(ctx, weights_.view<float, 2>(), first_row, seed, scale);
 }
 
-void ItemTable::update(const Context& ctx, View<const std::int64_t, 1> ids,
-                       Rows<const float> gradient, const AdamWSettings& settings,
-                       const ops::StepScale* scale) {
-  TGR_CHECK(gradient.rows == ids.shape[0] && gradient.cols == width(),
-            "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
-            ids.shape[0], ", ", width(), "]");
-  TGR_CHECK(settings.step >= 1, "item table update: step is ", settings.step, "; it counts from 1");
+ops::TableRows ItemTable::state() {
   ops::TableRows table = {.weight = weights_.view<float, 2>()};
   if (optimiser_ == SparseOptimiser::kAdamW) {
     table.first_moment = first_moment_.view<float, 2>();
@@ -46,7 +42,13 @@ void ItemTable::update(const Context& ctx, View<const std::int64_t, 1> ids,
   } else if (optimiser_ == SparseOptimiser::kAdaGrad) {
     table.second_moment = {second_moment_.view<float, 1>().data, {rows(), 1}};
   }
-  ops::update_rows(ctx, optimiser_, table, ids, gradient, settings, scale);
+  return table;
+}
+
+void ItemTable::update(const Context& ctx, View<const std::int64_t, 1> ids,
+                       Rows<const float> gradient, const AdamWSettings& settings,
+                       const ops::StepScale* scale) {
+  ops::update_rows(ctx, optimiser_, state(), ids, gradient, settings, scale);
 }
 
 }  // namespace turbogr::embedding

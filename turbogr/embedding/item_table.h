@@ -40,6 +40,13 @@ class ItemTable {
   // device's.
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
               const AdamWSettings& settings, const ops::StepScale* scale = nullptr);
+  // The same, and copies of the rows as they are afterwards (turbogr/ops/update.h).
+  template <class T>  // float or bf16
+  void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
+              const AdamWSettings& settings, const ops::StepScale* scale,
+              const ops::RowCopies<T>& copies, const ops::RowPart& part = {}) {
+    ops::update_rows<T>(ctx, optimiser_, state(), ids, gradient, settings, scale, copies, part);
+  }
 
   std::size_t bytes() const {
     return weights_.bytes() + first_moment_.bytes() + second_moment_.bytes();
@@ -51,6 +58,8 @@ class ItemTable {
   Tensor& second_moment() { return second_moment_; }  // [V, D], AdamW; [V], AdaGrad
 
  private:
+  ops::TableRows state();
+
   SparseOptimiser optimiser_;
   Tensor weights_;
   Tensor first_moment_;

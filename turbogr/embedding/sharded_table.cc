@@ -47,10 +47,10 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
   TGR_CHECK(
       options.gradient_wire != DType::kF16,
       "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
-  TGR_CHECK(options.pieces >= 1 && options.pieces <= options.width, "gradients of width ",
-            options.width, " in ", options.pieces, " pieces");
   TGR_CHECK(!options.dynamic || options.device == Device::kCpu,
             "a dynamic table on a GPU: rows are made by the host; use device = \"cpu\"");
+  TGR_CHECK(options.pieces >= 1 && options.pieces <= options.width, "gradients of width ",
+            options.width, " in ", options.pieces, " pieces");
   if (options.dynamic) {
     dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
                                                              .optimiser = options.optimiser,
@@ -270,6 +270,7 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
   TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(circles.num_replicas());
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
+    if (tensor->size() == 0) continue;  // not of this optimiser
     const bool on_host = options_.device == Device::kCpu;
     Tensor staged;
     if (!on_host) staged = to_host(ctx, *tensor);

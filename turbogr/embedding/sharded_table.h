@@ -53,12 +53,12 @@ struct ShardedOptions {
   bool dynamic = false;               // ids of any size; rows appear when they are first asked for
   DType row_wire = DType::kF32;       // f32, bf16 or f16: rows on their way
   DType gradient_wire = DType::kF32;  // f32 or bf16: gradients on theirs
-  // Gradients return in so many pieces, each some columns of all rows: one is summed while others
-  // are on their way. The same on every rank; it changes no bit.
-  std::int64_t pieces = 1;
   // Of the rows. Those on a GPU are read and changed by device_exchange.h; route, plan_refresh and
   // the whole table's coming and going are the host's here, too. Not for dynamic tables.
   Device device = Device::kCpu;
+  // Gradients return in so many pieces, each some columns of all rows: one is summed while others
+  // are on their way. The same on every rank; it changes no bit.
+  std::int64_t pieces = 1;
   std::uint64_t seed = 1;
   double scale = 0.02;
 };

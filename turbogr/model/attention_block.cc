@@ -236,9 +236,9 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
   const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
-  ops::linear_backward<T>(
-      ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
-      {.dx = dmixed, .dw = output_.gradient(parameters), .db = vector_gradient(output_bias_)});
+  // The output bias gets its gradient where dy is read once more, at the end.
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
+                          {.dx = dmixed, .dw = output_.gradient(parameters)});
 
   Parts<const T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
@@ -259,6 +259,10 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
 
   const ops::AttentionBiasGradient<T> dbias = {vector_gradient(position_), vector_gradient(time_)};
   if (options_.kind == ModelKind::kHstu) {
+    // With SiLU's derivative, which the attention kernels bring in on the way.
+    ops::BeforeSilu<T> before;
+    const Parts<const T> projected = parts_of(options_, linear);
+    if (options_.silu_on_all) before = {projected.q, projected.k, projected.v};
     ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
                                     bias(parameters, step),
                                     {.heads = options_.heads,
@@ -267,7 +271,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                      .mask = mask(step),
                                      .plan = step.plan,
                                      .deterministic = step.deterministic},
-                                    dattended, dparts.q, dparts.k, dparts.v, dbias);
+                                    dattended, dparts.q, dparts.k, dparts.v, dbias, before);
   } else {
     ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
                                     bias(parameters, step),
@@ -280,7 +284,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     dattended, dparts.q, dparts.k, dparts.v, dbias);
   }
 
-  if (options_.silu_on_all) {
+  if (options_.silu_on_all && options_.kind != ModelKind::kHstu) {
     const std::int64_t gate = options_.gate_width();
     const std::int64_t rest = options_.projection_width() - gate;
     ops::silu_backward<T>(ctx, linear.columns(gate, rest), dprojected.columns(gate, rest),
@@ -295,7 +299,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
       {.dx = dx,
        .dweight = vector_gradient(input_norm_.weight),
        .dbias = vector_gradient(input_norm_.bias),
-       .residual = dy});
+       .residual = dy,
+       .residual_sums = vector_gradient(output_bias_)});
 }
 
 template <class T>

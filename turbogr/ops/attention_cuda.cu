@@ -14,10 +14,11 @@ void hstu_attention(Cuda cuda, const AttentionProblem<T>& problem, Rows<T> out) 
 }
 
 template <class T>
-void hstu_attention_backward(Cuda cuda, const AttentionProblem<T>& problem, Rows<const T> dout,
+bool hstu_attention_backward(Cuda cuda, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients) {
-  if (hopper_attention_backward(cuda, AttentionKind::kHstu, problem, dout, gradients)) return;
+  if (hopper_attention_backward(cuda, AttentionKind::kHstu, problem, dout, gradients)) return true;
   portable_attention_backward(cuda, AttentionKind::kHstu, problem, dout, gradients);
+  return false;
 }
 
 template <class T>
@@ -52,7 +53,7 @@ void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const Attention
 
 #define TGR_INSTANTIATE(T)                                                                       \
   template void hstu_attention<T>(Cuda, const AttentionProblem<T>&, Rows<T>);                    \
-  template void hstu_attention_backward<T>(Cuda, const AttentionProblem<T>&, Rows<const T>,      \
+  template bool hstu_attention_backward<T>(Cuda, const AttentionProblem<T>&, Rows<const T>,      \
                                            const AttentionGradients<T>&);                        \
   template void fuxi_attention<T>(Cuda, const AttentionProblem<T>&, Rows<T>);                    \
   template void fuxi_attention_backward<T>(Cuda, const AttentionProblem<T>&, Rows<const T>,      \

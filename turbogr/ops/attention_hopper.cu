@@ -17,26 +17,9 @@ bool on_hopper() {
   return major == 9;
 }
 
-// Both models' kernels take the same fields.
+// Both models' kernels take the same fields, but that HSTU's also take masks.
 using HstuParams = cuda::AttentionParams;
 using cuda::FuxiParams;
-
-// ... but for masks beyond causal and sums in a fixed order.
-template <class Params>
-constexpr bool kHasMasks = requires(Params params) {
-  params.num_prefix;
-};
-template <class Params>
-constexpr bool kHasOrder = requires(Params params) {
-  params.deterministic;
-};
-
-bool has_masks(AttentionKind kind) {
-  return kind == AttentionKind::kHstu ? kHasMasks<HstuParams> : kHasMasks<FuxiParams>;
-}
-bool has_order(AttentionKind kind) {
-  return kind == AttentionKind::kHstu ? kHasOrder<HstuParams> : kHasOrder<FuxiParams>;
-}
 
 // What a plan and the size of scratch depend on.
 template <class Params>
@@ -50,8 +33,15 @@ Params params_of(const AttentionShape& shape) {
   params.value_width = static_cast<int>(shape.value_width);
   if (shape.tables) params.position = &some_table;
   params.position_length = std::max<std::int64_t>(shape.position_length, 1);
-  if constexpr (kHasOrder<Params>) params.deterministic = shape.deterministic;
+  if constexpr (std::is_same_v<Params, HstuParams>) {
+    params.max_length = shape.max_length > 0 ? shape.max_length : shape.position_length;
+    params.window = shape.masks ? 1 : 0;
+  }
   return params;
+}
+
+bool causal(const AttentionMask& mask) {
+  return mask.window == 0 && mask.num_prefix.empty() && mask.num_targets.empty();
 }
 
 template <class T>
@@ -59,10 +49,12 @@ AttentionShape shape_of(const AttentionProblem<T>& p) {
   return {.device = Device::kCuda,
           .tokens = p.q.tokens(),
           .batch = p.q.batch(),
+          .max_length = p.plan != nullptr ? p.plan->shape.max_length : p.max_length,
           .heads = p.heads,
           .query_width = p.q.width() / p.heads,
           .value_width = p.v.cols / p.heads,
           .tables = !p.bias.position.empty() || !p.bias.time.empty(),
+          .masks = !causal(p.mask),
           .deterministic = p.deterministic,
           .position_length = (p.bias.position.shape[0] + 1) / 2};
 }
@@ -79,18 +71,18 @@ bool aligned(Rows<T> matrix) {
 template <class T>
 bool takes(AttentionKind kind, const AttentionProblem<T>& p) {
   if (p.plan != nullptr && p.plan->bytes == 0) return false;
-  const AttentionShape shape = shape_of(p);
-  const bool causal = p.mask.window == 0 && p.mask.num_prefix.empty() && p.mask.num_targets.empty();
-  return hopper_serves<T>(kind, shape) && aligned(p.q.values) && aligned(p.k) && aligned(p.v) &&
-         aligned(p.bias.position.data) && (causal || has_masks(kind)) &&
-         (p.alpha != 0 || !shape.tables || kind == AttentionKind::kFuxi);
+  const bool mask_served =
+      kind == AttentionKind::kHstu ? p.mask.num_prefix.empty() : causal(p.mask);
+  return hopper_serves<T>(kind, shape_of(p)) && aligned(p.q.values) && aligned(p.k) &&
+         aligned(p.v) && mask_served;
 }
 
 void check_plan(const AttentionPlan& plan, AttentionKind kind, const AttentionShape& shape) {
   const AttentionShape& made = plan.shape;
   TGR_CHECK(plan.kind == kind && made.tokens == shape.tokens && made.batch == shape.batch &&
                 made.heads == shape.heads && made.query_width == shape.query_width &&
-                made.value_width == shape.value_width && made.tables == shape.tables,
+                made.value_width == shape.value_width && made.tables == shape.tables &&
+                made.masks == shape.masks,
             "attention: the plan was made for another batch (", made.tokens, " tokens, ",
             made.batch, " sequences, ", made.heads, " heads; here ", shape.tokens, ", ",
             shape.batch, ", ", shape.heads, "); make one for each batch");
@@ -134,9 +126,8 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bo
     params.time = p.bias.time.data;
   }
   params.position_length = (p.bias.position.shape[0] + 1) / 2;
-  if constexpr (kHasMasks<Params>) {
+  if constexpr (std::is_same_v<Params, HstuParams>) {
     params.window = p.mask.window;
-    params.num_prefix = p.mask.num_prefix.data;
     params.num_targets = p.mask.num_targets.data;
   }
   params.key_times = p.bias.key_times.data;
@@ -151,7 +142,10 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bo
 
 template <class T>
 bool hopper_serves(AttentionKind kind, const AttentionShape& shape) {
-  return std::is_same_v<T, bf16> && (!shape.deterministic || has_order(kind)) &&
+  // HSTU's kernels keep the bias of every pair, so they must know how many there can be.
+  const bool countable = kind == AttentionKind::kFuxi || !(shape.tables || shape.masks) ||
+                         std::max(shape.max_length, shape.position_length) > 0;
+  return std::is_same_v<T, bf16> && !shape.deterministic && countable &&
          shape.query_width % 8 == 0 && shape.value_width % 8 == 0 && on_hopper();
 }
 
@@ -205,7 +199,7 @@ template <class T>
 bool hopper_attention_backward(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& problem,
                                Rows<const T> dout, const AttentionGradients<T>& gradients) {
   if (!takes(kind, problem) || !aligned(dout) || !aligned(gradients.dq) || !aligned(gradients.dk) ||
-      !aligned(gradients.dv)) {
+      !aligned(gradients.dv) || !aligned(gradients.q_before)) {
     return false;
   }
   WorkspaceScope scratch(cuda.workspace);
@@ -221,6 +215,10 @@ bool hopper_attention_backward(Cuda cuda, AttentionKind kind, const AttentionPro
     if constexpr (std::is_same_v<T, bf16>) {
       params.dposition = gradients.dbias.position.data;
       params.dtime = gradients.dbias.time.data;
+    }
+    if constexpr (std::is_same_v<decltype(params), HstuParams>) {
+      params.q_before = gradients.q_before.data;
+      params.q_before_stride = gradients.q_before.stride;
     }
     return params;
   };

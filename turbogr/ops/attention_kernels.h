@@ -20,6 +20,7 @@ struct AttentionProblem {
   double alpha = 1;
   double norm_length = 1;
   AttentionMask mask;
+  std::int64_t max_length = 0;  // 0: not known
   const AttentionPlan* plan = nullptr;
   bool deterministic = false;
 };
@@ -30,14 +31,16 @@ struct AttentionGradients {
   Rows<T> dk;
   Rows<T> dv;
   AttentionBiasGradient<T> dbias;
+  Rows<const T> q_before = {};  // where dq is wanted before SiLU
 };
 
 namespace kernels {
 
 template <class T>
 void hstu_attention(Cpu cpu, const AttentionProblem<T>& problem, Rows<T> out);
+// Whether dq is the gradient before SiLU, if that is wanted.
 template <class T>
-void hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
+bool hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients);
 
 template <class T>
@@ -49,7 +52,7 @@ void fuxi_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<c
 template <class T>
 void hstu_attention(Cuda cuda, const AttentionProblem<T>& problem, Rows<T> out);
 template <class T>
-void hstu_attention_backward(Cuda cuda, const AttentionProblem<T>& problem, Rows<const T> dout,
+bool hstu_attention_backward(Cuda cuda, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients);
 
 template <class T>

@@ -42,17 +42,28 @@ struct AttentionBiasGradient {
   View<Accum<T>, 1> time;
 };
 
+// Where q, k and v are SiLU of other rows: those, slices of one matrix. Empty: they are not.
+template <class T>
+struct BeforeSilu {
+  Rows<const T> q;
+  Rows<const T> k;
+  Rows<const T> v;
+
+  bool empty() const { return q.data == nullptr; }
+};
+
 // What scratch memory depends on.
 struct AttentionShape {
   Device device = Device::kCpu;
   int threads = 1;
   std::int64_t tokens = 0;
   std::int64_t batch = 0;
-  std::int64_t max_length = 0;  // of the sequences in the batch
+  std::int64_t max_length = 0;  // of the sequences in the batch; 0: not known
   int heads = 1;
   std::int64_t query_width = 0;      // of one head
   std::int64_t value_width = 0;      // of one head
   bool tables = true;                // whether a position or time table is used
+  bool masks = false;                // whether a window, a prefix or targets are used
   bool planned = false;              // whether calls are given an AttentionPlan
   bool deterministic = false;        // whether backward calls ask for it
   std::int64_t position_length = 0;  // S of the position table, 0: none

@@ -7,13 +7,9 @@ namespace {
 using cuda::Eight;
 using cuda::kColumns;
 
-// Good to f32 rounding: 1 / (1 + e^-x) of very negative x is 1 / infinity.
-__device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-__device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
-
 template <class A>
 __device__ A silu_slope(A x) {
-  const A s = sigmoid(x);
+  const A s = cuda::sigmoid(x);
   return s * (1 + x * (1 - s));
 }
 
@@ -45,7 +41,7 @@ __global__ void swiglu_kernel(Rows<const T> a, Rows<const T> b, Rows<T> y) {
     auto x = cuda::load8<kVector>(a.row(r) + c, a.cols - c);
     const auto up = cuda::load8<kVector>(b.row(r) + c, a.cols - c);
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) x[i] = x[i] * sigmoid(x[i]) * up[i];
+    for (int i = 0; i < kColumns; ++i) x[i] = x[i] * cuda::sigmoid(x[i]) * up[i];
     cuda::store8<kVector>(y.row(r) + c, a.cols - c, x);
   });
 }
@@ -59,7 +55,7 @@ __global__ void swiglu_backward_kernel(Rows<const T> a, Rows<const T> b, Rows<co
     auto d = cuda::load8<kVector>(dy.row(r) + c, a.cols - c);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      const auto s = sigmoid(x[i]);
+      const auto s = cuda::sigmoid(x[i]);
       up[i] = d[i] * up[i] * (s * (1 + x[i] * (1 - s)));
       d[i] = d[i] * x[i] * s;
     }
@@ -73,7 +69,7 @@ __global__ void silu_kernel(Rows<const T> x, Rows<T> y) {
   over_columns(x.rows, x.cols, [&](std::int64_t r, std::int64_t c) {
     auto value = cuda::load8<kVector>(x.row(r) + c, x.cols - c);
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) value[i] *= sigmoid(value[i]);
+    for (int i = 0; i < kColumns; ++i) value[i] *= cuda::sigmoid(value[i]);
     cuda::store8<kVector>(y.row(r) + c, x.cols - c, value);
   });
 }

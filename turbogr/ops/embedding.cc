@@ -4,6 +4,7 @@
 
 #include "turbogr/ops/checks.h"
 #include "turbogr/ops/embedding_kernels.h"
+#include "turbogr/ops/index_range.h"
 #include "turbogr/ops/radix_sort.h"
 
 namespace turbogr::ops {
@@ -60,6 +61,26 @@ void gather_rows(const Context& ctx, Rows<const T> table,
   on_device(ctx,
             [&](auto device) { kernels::gather_rows<T, Out, Index>(device, table, ids, out); });
 }
+
+template <class T>
+void place_rows(const Context& ctx, Rows<const T> rows, View<const std::int32_t, 1> places,
+                Rows<T> out) {
+  const char* op = "place_rows";
+  check_vector(op, "places", places, rows.rows);
+  check_rows(op, "out", out, out.rows, rows.cols);
+  if (ctx.device() == Device::kCpu) {
+    const std::int64_t bad = first_out_of_range(ctx.pool(), places.data, places.shape[0], out.rows);
+    TGR_CHECK(bad < 0, op, ": place ", places(bad < 0 ? 0 : bad), " of row ", bad, " for ",
+              out.rows, " rows of out; it must be at least 0 and below that");
+  }
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) { kernels::place_rows<T>(device, rows, places, out); });
+}
+
+template void place_rows<float>(const Context&, Rows<const float>, View<const std::int32_t, 1>,
+                                Rows<float>);
+template void place_rows<bf16>(const Context&, Rows<const bf16>, View<const std::int32_t, 1>,
+                               Rows<bf16>);
 
 template <class T>
 void sum_duplicate_rows(const Context& ctx, Rows<const T> drows, const IdGroups& groups,

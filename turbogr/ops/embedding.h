@@ -54,6 +54,13 @@ void gather_rows(const Context& ctx, Rows<const T> table,
                  std::type_identity_t<View<const Index, 1>> ids,
                  std::type_identity_t<Rows<Out>> out);
 
+// out(places(i)) = rows(i); places are distinct.
+//   rows [N, D]    places [N]    out [M, D]
+// A place outside [0, M) is an Error on a CPU; a GPU does not look and leaves that row out.
+template <class T>  // float or bf16
+void place_rows(const Context& ctx, Rows<const T> rows, View<const std::int32_t, 1> places,
+                Rows<T> out);
+
 // dunique(u) = sum of drows over the positions of group u, in input order. Overwrites.
 //   drows [N, D]    dunique [U, D]
 template <class T>

@@ -187,4 +187,16 @@ TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
 #undef TGR_INSTANTIATE
 
+template <class T>
+void place_rows(Cpu cpu, Rows<const T> rows, View<const std::int32_t, 1> places, Rows<T> out) {
+  parallel_ranges(cpu.pool, rows.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::copy_n(rows.row(i), rows.cols, out.row(places(i)));
+    }
+  });
+}
+
+template void place_rows<float>(Cpu, Rows<const float>, View<const std::int32_t, 1>, Rows<float>);
+template void place_rows<bf16>(Cpu, Rows<const bf16>, View<const std::int32_t, 1>, Rows<bf16>);
+
 }  // namespace turbogr::ops::kernels

@@ -91,6 +91,20 @@ __global__ void gather_kernel(Rows<const T> table, const Index* ids, Rows<Out> o
   }
 }
 
+// A warp a row.
+template <class T, bool kVector>
+__global__ void place_kernel(Rows<const T> rows, const std::int32_t* places, Rows<T> out) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (i >= rows.rows) return;
+  const std::int64_t place = places[i];
+  if (place < 0 || place >= out.rows) return;
+#pragma unroll 4
+  for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < rows.cols; c += 32 * kColumns) {
+    const auto value = cuda::load8<kVector>(rows.row(i) + c, rows.cols - c);
+    cuda::store8<kVector>(out.row(place) + c, rows.cols - c, value);
+  }
+}
+
 __global__ void group_keys_kernel(Offsets offsets, std::int64_t count, std::uint32_t* keys) {
   const std::int64_t i = thread_index();
   if (i >= count) return;
@@ -233,5 +247,21 @@ TGR_INSTANTIATE(float, float)
 TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
 #undef TGR_INSTANTIATE
+
+template <class T>
+void place_rows(Cuda cuda, Rows<const T> rows, View<const std::int32_t, 1> places, Rows<T> out) {
+  if (rows.rows == 0 || rows.cols == 0) return;
+  const dim3 block(32, 4);
+  const auto blocks = static_cast<unsigned>(cuda::divide_up(rows.rows, block.y));
+  const bool vectors = cuda::vectorable(rows) && cuda::vectorable(out);
+  cuda::choose_vector<T>(vectors, [&](auto vector) {
+    place_kernel<T, vector.value>
+        <<<blocks, block, 0, cuda::stream_of(cuda.stream)>>>(rows, places.data, out);
+  });
+  cuda::check_launch("place_rows");
+}
+
+template void place_rows<float>(Cuda, Rows<const float>, View<const std::int32_t, 1>, Rows<float>);
+template void place_rows<bf16>(Cuda, Rows<const bf16>, View<const std::int32_t, 1>, Rows<bf16>);
 
 }  // namespace turbogr::ops::kernels

@@ -30,4 +30,9 @@ std::size_t sum_groups_workspace_bytes(Cpu, std::int64_t, std::int64_t) {
 template <class T>
 std::size_t sum_groups_workspace_bytes(Cuda cuda, std::int64_t rows, std::int64_t width);
 
+template <class T>
+void place_rows(Cpu cpu, Rows<const T> rows, View<const std::int32_t, 1> places, Rows<T> out);
+template <class T>
+void place_rows(Cuda cuda, Rows<const T> rows, View<const std::int32_t, 1> places, Rows<T> out);
+
 }  // namespace turbogr::ops::kernels

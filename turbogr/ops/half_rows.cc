@@ -23,7 +23,8 @@ void gather_half_rows(const Context& ctx, Rows<const float> table, View<const st
                       const HalfRowsOut& out) {
   const char* op = "gather_half_rows";
   check(ctx, op, table.rows, table.cols, ids, out, ids.shape[0]);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::to_half_rows(cpu, table, ids, false, out); });
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) { kernels::to_half_rows(device, table, ids, false, out); });
 }
 
 void gather_half_rows(const Context& ctx, const HalfRows& table, View<const std::int64_t, 1> ids,
@@ -31,14 +32,16 @@ void gather_half_rows(const Context& ctx, const HalfRows& table, View<const std:
   const char* op = "gather_half_rows";
   check_vector(op, "table's scale", table.scale, table.rows());
   check(ctx, op, table.rows(), table.values.cols, ids, out, ids.shape[0]);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::copy_half_rows(cpu, table, ids, out); });
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) { kernels::copy_half_rows(device, table, ids, out); });
 }
 
 void refresh_half_rows(const Context& ctx, Rows<const float> table, View<const std::int64_t, 1> ids,
                        const HalfRowsOut& out) {
   const char* op = "refresh_half_rows";
   check(ctx, op, table.rows, table.cols, ids, out, table.rows);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::to_half_rows(cpu, table, ids, true, out); });
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) { kernels::to_half_rows(device, table, ids, true, out); });
 }
 
 }  // namespace turbogr::ops

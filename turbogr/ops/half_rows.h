@@ -30,7 +30,8 @@ struct HalfRowsOut {
 
 // out(i) = table(ids(i)), rounded.
 //   table [V, D]    ids [N]    out [N, D]
-// An id outside [0, V) is an Error naming the first such position, and nothing is written.
+// An id outside [0, V) is an Error naming the first such position, and nothing is written; on a GPU
+// its row is left out. A GPU's table may be in pinned host memory.
 void gather_half_rows(const Context& ctx, Rows<const float> table, View<const std::int64_t, 1> ids,
                       const HalfRowsOut& out);
 // The same from a table that is f16 already: a copy.

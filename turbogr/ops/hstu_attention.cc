@@ -5,6 +5,7 @@
 #include "turbogr/ops/attention_checks.h"
 #include "turbogr/ops/attention_cpu.h"
 #include "turbogr/ops/attention_kernels.h"
+#include "turbogr/ops/silu.h"
 
 namespace turbogr::ops {
 namespace {
@@ -20,6 +21,7 @@ AttentionProblem<T> problem_of(Jagged<const T> q, Rows<const T> k, Rows<const T>
           .alpha = options.alpha,
           .norm_length = options.norm_length,
           .mask = options.mask,
+          .max_length = options.max_length,
           .plan = options.plan,
           .deterministic = options.deterministic};
 }
@@ -43,17 +45,30 @@ template <class T>
 void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T> k,
                              Rows<const T> v, const AttentionBias<T>& bias,
                              const HstuAttentionOptions& options, Rows<const T> dout, Rows<T> dq,
-                             Rows<T> dk, Rows<T> dv, const AttentionBiasGradient<T>& dbias) {
+                             Rows<T> dk, Rows<T> dv, const AttentionBiasGradient<T>& dbias,
+                             const BeforeSilu<T>& before) {
   constexpr const char* kOp = "hstu_attention_backward";
   check_attention_inputs(kOp, ctx.device(), q, k, v, bias, options.heads, options.alpha,
                          options.norm_length, options.mask);
   check_rows(kOp, "dout", dout, q.tokens(), v.cols);
   check_attention_gradients(kOp, q, v, bias, dq, dk, dv, dbias);
-  const SectionScope section = section_scope(ctx, Section::kAttentionBackward);
-  on_device(ctx, [&](auto device) {
-    kernels::hstu_attention_backward<T>(device, problem_of(q, k, v, bias, options), dout,
-                                        {dq, dk, dv, dbias});
-  });
+  if (!before.empty()) {
+    check_rows(kOp, "q before SiLU", before.q, q.tokens(), q.width());
+    check_rows(kOp, "k before SiLU", before.k, q.tokens(), q.width());
+    check_rows(kOp, "v before SiLU", before.v, q.tokens(), v.cols);
+  }
+  bool q_done = false;
+  {
+    const SectionScope section = section_scope(ctx, Section::kAttentionBackward);
+    on_device(ctx, [&](auto device) {
+      q_done = kernels::hstu_attention_backward<T>(device, problem_of(q, k, v, bias, options), dout,
+                                                   {dq, dk, dv, dbias, before.q});
+    });
+  }
+  if (before.empty()) return;
+  if (!q_done) silu_backward<T>(ctx, before.q, dq, dq);
+  silu_backward<T>(ctx, before.k, dk, dk);
+  silu_backward<T>(ctx, before.v, dv, dv);
 }
 
 template <class T>
@@ -81,10 +96,10 @@ std::size_t hstu_attention_backward_workspace_bytes(const AttentionShape& shape)
 #define TGR_INSTANTIATE(T)                                                                        \
   template void hstu_attention<T>(const Context&, Jagged<const T>, Rows<const T>, Rows<const T>,  \
                                   const AttentionBias<T>&, const HstuAttentionOptions&, Rows<T>); \
-  template void hstu_attention_backward<T>(const Context&, Jagged<const T>, Rows<const T>,        \
-                                           Rows<const T>, const AttentionBias<T>&,                \
-                                           const HstuAttentionOptions&, Rows<const T>, Rows<T>,   \
-                                           Rows<T>, Rows<T>, const AttentionBiasGradient<T>&);    \
+  template void hstu_attention_backward<T>(                                                       \
+      const Context&, Jagged<const T>, Rows<const T>, Rows<const T>, const AttentionBias<T>&,     \
+      const HstuAttentionOptions&, Rows<const T>, Rows<T>, Rows<T>, Rows<T>,                      \
+      const AttentionBiasGradient<T>&, const BeforeSilu<T>&);                                     \
   template std::size_t hstu_attention_workspace_bytes<T>(const AttentionShape&);                  \
   template std::size_t hstu_attention_backward_workspace_bytes<T>(const AttentionShape&);
 TGR_INSTANTIATE(double)

@@ -21,6 +21,9 @@ struct HstuAttentionOptions {
   double alpha = 1;        // scale of q . k
   double norm_length = 1;  // one constant for the run, above 0
   AttentionMask mask;
+  // No sequence is longer; 0: not known. A GPU's fast kernels want it for a bias or a mask where
+  // there is neither a plan nor a position table, which know it.
+  std::int64_t max_length = 0;
   const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
   // The same bits from every backward call on a GPU, at a price; a CPU gives them anyway.
   bool deterministic = false;
@@ -32,12 +35,14 @@ void hstu_attention(const Context& ctx, Jagged<const T> q, Rows<const T> k, Rows
                     const AttentionBias<T>& bias, const HstuAttentionOptions& options, Rows<T> out);
 
 // Overwrites dq, dk, dv (slices of one buffer, if wanted, but apart from the inputs); adds to
-// dbias.
+// dbias. With `before`, dq, dk and dv are the gradients of these rows, of which q, k and v are
+// SiLU.
 template <class T>
 void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T> k,
                              Rows<const T> v, const AttentionBias<T>& bias,
                              const HstuAttentionOptions& options, Rows<const T> dout, Rows<T> dq,
-                             Rows<T> dk, Rows<T> dv, const AttentionBiasGradient<T>& dbias);
+                             Rows<T> dk, Rows<T> dv, const AttentionBiasGradient<T>& dbias,
+                             const BeforeSilu<T>& before = {});
 
 template <class T>
 std::size_t hstu_attention_workspace_bytes(const AttentionShape& shape);

@@ -19,7 +19,7 @@ void hstu_attention<double>(Cpu, const AttentionProblem<double>& problem, Rows<d
 }
 
 template <>
-void hstu_attention_backward<double>(Cpu, const AttentionProblem<double>& problem,
+bool hstu_attention_backward<double>(Cpu, const AttentionProblem<double>& problem,
                                      Rows<const double> dout,
                                      const AttentionGradients<double>& gradients) {
   clear(gradients.dq);
@@ -27,6 +27,7 @@ void hstu_attention_backward<double>(Cpu, const AttentionProblem<double>& proble
   clear(gradients.dv);
   hstu_attention_backward_reference(problem, dout, gradients.dq, gradients.dk, gradients.dv,
                                     gradients.dbias);
+  return false;
 }
 
 template <class T>
@@ -35,14 +36,15 @@ void hstu_attention(Cpu cpu, const AttentionProblem<T>& problem, Rows<T> out) {
 }
 
 template <class T>
-void hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
+bool hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients) {
   run_attention_backward(cpu, problem, TableRole::kBias, dout, gradients);
+  return false;
 }
 
 #define TGR_INSTANTIATE(T)                                                                 \
   template void hstu_attention<T>(Cpu, const AttentionProblem<T>&, Rows<T>);               \
-  template void hstu_attention_backward<T>(Cpu, const AttentionProblem<T>&, Rows<const T>, \
+  template bool hstu_attention_backward<T>(Cpu, const AttentionProblem<T>&, Rows<const T>, \
                                            const AttentionGradients<T>&);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "turbogr/core/cuda_call.h"
+#include "turbogr/ops/column_sums_cuda.cuh"
 #include "turbogr/ops/linear_kernels.h"
 #include "turbogr/ops/linear_packed.h"
 #include "turbogr/ops/matmul_cuda.h"
@@ -11,16 +12,6 @@ namespace turbogr::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kSumParts = 256;  // of the rows, in the column sums of db
-
-template <class A>
-__device__ A sigmoid(A x) {
-  if constexpr (std::is_same_v<A, double>) {
-    return 1 / (1 + exp(-x));
-  } else {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-  }
-}
 
 // A row's elements in packs of 16 bytes where everything allows it, else one by one.
 template <class T, int Pack>
@@ -44,7 +35,7 @@ __global__ void finish(Rows<const T> z, Rows<const T> residual, bool silu, Rows<
 #pragma unroll
     for (int e = 0; e < Pack; ++e) {
       A value = convert<A>(in.values[e]);
-      if (silu) value *= sigmoid(value);
+      if (silu) value *= cuda::sigmoid(value);
       if (residual.data != nullptr) value += convert<A>(add.values[e]);
       out.values[e] = convert<T>(value);
     }
@@ -66,32 +57,11 @@ __global__ void silu_slope(Rows<const T> z, Rows<const T> dy, Rows<T> dz) {
 #pragma unroll
     for (int e = 0; e < Pack; ++e) {
       const A value = convert<A>(in.values[e]);
-      const A s = sigmoid(value);
+      const A s = cuda::sigmoid(value);
       out.values[e] = convert<T>(convert<A>(up.values[e]) * s * (1 + value * (1 - s)));
     }
     *reinterpret_cast<Packed<T, Pack>*>(dz.row(row) + col) = out;
   }
-}
-
-// parts [kSumParts, cols]: sums of the columns over each part of the rows, in their order.
-template <class T>
-__global__ void column_parts(Rows<const T> dz, Accum<T>* parts) {
-  const std::int64_t col = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
-  if (col >= dz.cols) return;
-  const std::int64_t part = blockIdx.y;
-  const std::int64_t begin = dz.rows * part / kSumParts, end = dz.rows * (part + 1) / kSumParts;
-  Accum<T> sum = 0;
-  for (std::int64_t row = begin; row < end; ++row) sum += convert<Accum<T>>(dz(row, col));
-  parts[part * dz.cols + col] = sum;
-}
-
-template <class A>
-__global__ void add_parts(const A* parts, std::int64_t cols, A* db) {
-  const std::int64_t col = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
-  if (col >= cols) return;
-  A sum = 0;
-  for (std::int64_t part = 0; part < kSumParts; ++part) sum += parts[part * cols + col];
-  db[col] += sum;
 }
 
 template <class T>
@@ -225,10 +195,8 @@ void linear_backward(Cuda cuda, Rows<const T> x, const typename PackedWeight<T>:
   }
   if (gradients.db.data != nullptr) {
     const SectionScope section(cuda.sections, cuda.stream, Section::kElementwise);
-    const View<A, 1> parts = scratch.take<A>(kSumParts * dz.cols);
-    const unsigned columns = static_cast<unsigned>((dz.cols + kThreads - 1) / kThreads);
-    column_parts<T><<<dim3(columns, kSumParts), kThreads, 0, stream_of(cuda)>>>(dz, parts.data);
-    add_parts<A><<<columns, kThreads, 0, stream_of(cuda)>>>(parts.data, dz.cols, gradients.db.data);
+    const View<A, 1> parts = scratch.take<A>(column_parts(dz.rows) * dz.cols);
+    add_column_sums<T>(stream_of(cuda), dz, parts.data, gradients.db);
   }
   TGR_CUDA_CALL(cudaGetLastError());
 }
@@ -241,7 +209,7 @@ std::size_t linear_workspace_bytes_cuda(std::int64_t outputs) {
 template <class T>
 std::size_t linear_backward_workspace_bytes_cuda(std::int64_t outputs, std::int64_t rows) {
   return matmul_workspace_bytes() + workspace_bytes_of<T>(rows * outputs) +
-         workspace_bytes_of<Accum<T>>(kSumParts * outputs);
+         workspace_bytes_of<Accum<T>>(kColumnParts * outputs);
 }
 
 #define TGR_INSTANTIATE(T)                                                             \

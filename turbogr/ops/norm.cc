@@ -39,6 +39,11 @@ void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
   if (gradients.residual.data != nullptr) {
     check_rows("norm_backward", "residual", gradients.residual, x.rows, x.cols);
   }
+  if (gradients.residual_sums.data != nullptr) {
+    TGR_CHECK(gradients.residual.data != nullptr,
+              "norm_backward: residual_sums without a residual; give both or neither");
+    check_vector("norm_backward", "residual_sums", gradients.residual_sums, x.cols);
+  }
   check_norm<T>("norm_backward", options, statistics, x.rows, x.cols);
   if (gradients.dweight.data != nullptr) {
     check_vector("norm_backward", "dweight", gradients.dweight, x.cols);
@@ -49,8 +54,9 @@ void norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
   const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
     kernels::norm_backward<T>(
-        device, x, {}, dy, gradients.residual, {.norm = options}, kernels::NormOutput::kPlain,
-        statistics, {.dx = gradients.dx, .dweight = gradients.dweight, .dbias = gradients.dbias});
+        device, x, {}, dy, {gradients.residual, gradients.residual_sums}, {.norm = options},
+        kernels::NormOutput::kPlain, statistics,
+        {.dx = gradients.dx, .dweight = gradients.dweight, .dbias = gradients.dbias});
   });
 }
 

@@ -44,6 +44,9 @@ struct NormGradients {
   View<Accum<T>, 1> dweight;  // [D], added to; empty: not computed
   View<Accum<T>, 1> dbias;    // [D], added to; empty: not computed
   Rows<const T> residual;     // [N, D] added to dx: what reaches x past the norm; or empty
+  // [D], the residual's column sums are added to it: the gradient of a bias that was added with x;
+  // empty: not computed.
+  View<Accum<T>, 1> residual_sums;
 };
 
 // dx may be dy or the residual.

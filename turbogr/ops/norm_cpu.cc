@@ -50,6 +50,29 @@ void rows_with_sums(Cpu cpu, std::int64_t rows, std::int64_t cols, WorkspaceScop
   if (biases) add_row_parts<A>(cpu.pool, rows, sums.dbias, gradients.dbias);
 }
 
+// Before anything is written: dx may be the residual.
+template <class T>
+void add_residual_sums(Cpu cpu, const NormResidual<T>& residual) {
+  using A = Accum<T>;
+  if (residual.sums.data == nullptr) return;
+  constexpr std::int64_t kCols = 64, kRows = 128;  // summed by themselves
+  parallel_ranges(cpu.pool, residual.rows.cols, kCols,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t c = begin; c < end; c += kCols) {
+                      const std::int64_t count = std::min(kCols, end - c);
+                      for (std::int64_t first = 0; first < residual.rows.rows; first += kRows) {
+                        A sums[kCols] = {};
+                        const std::int64_t last = std::min(first + kRows, residual.rows.rows);
+                        for (std::int64_t r = first; r < last; ++r) {
+                          const T* row = residual.rows.row(r) + c;
+                          for (std::int64_t i = 0; i < count; ++i) sums[i] += convert<A>(row[i]);
+                        }
+                        for (std::int64_t i = 0; i < count; ++i) residual.sums(c + i) += sums[i];
+                      }
+                    }
+                  });
+}
+
 // What multiplies the norm, and its slope in what was given.
 struct Gate {
   double value, slope;
@@ -103,9 +126,10 @@ void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T
 
 template <class T>
 void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
-                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
-                   const NormStatistics<const Accum<T>>& statistics,
+                   const NormResidual<T>& residual, const GatedNormOptions<T>& options,
+                   NormOutput output, const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients) {
+  add_residual_sums(cpu, residual);
   const auto backward = norm_table(cpu.simd).of<T>().backward[static_cast<int>(output)];
   const bool gated = output != NormOutput::kPlain;
   WorkspaceScope scope(cpu.workspace);
@@ -120,7 +144,7 @@ void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> d
                       row.dweight = dweight;
                       row.dbias = dbias;
                       backward(row, x.row(r), gated ? gate.row(r) : nullptr, dy.row(r),
-                               residual.data == nullptr ? nullptr : residual.row(r),
+                               residual.rows.data == nullptr ? nullptr : residual.rows.row(r),
                                gradients.dx.row(r), gated ? gradients.dgate.row(r) : nullptr);
                     });
 }
@@ -169,10 +193,11 @@ void norm<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
 // w hat)), without the middle term for RMSNorm.
 template <>
 void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
-                           Rows<const double> dy, Rows<const double> residual,
+                           Rows<const double> dy, const NormResidual<double>& residual,
                            const GatedNormOptions<double>& options, NormOutput output,
                            const NormStatistics<const double>& statistics,
                            const GatedNormGradients<double>& gradients) {
+  add_residual_sums(cpu, residual);
   const std::int64_t cols = x.cols;
   const bool layer = options.norm.kind == NormKind::kLayer;
   WorkspaceScope scope(cpu.workspace);
@@ -212,7 +237,7 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
         for (std::int64_t c = 0; c < cols; ++c) {
           const double hat = (x(r, c) - mean) * rstd;
           gradients.dx(r, c) = rstd * (slopes(worker, c) - mean_slope - hat * mean_along) +
-                               (residual.data == nullptr ? 0.0 : residual(r, c));
+                               (residual.rows.data == nullptr ? 0.0 : residual.rows(r, c));
         }
       });
 }
@@ -227,9 +252,10 @@ std::size_t norm_workspace_bytes(Cpu cpu, std::int64_t cols) {
 #define TGR_INSTANTIATE(T)                                                                         \
   template void norm<T>(Cpu, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, NormOutput, \
                         Rows<T>, const NormStatistics<Accum<T>>&);                                 \
-  template void norm_backward<T>(                                                                  \
-      Cpu, Rows<const T>, Rows<const T>, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, \
-      NormOutput, const NormStatistics<const Accum<T>>&, const GatedNormGradients<T>&);            \
+  template void norm_backward<T>(Cpu, Rows<const T>, Rows<const T>, Rows<const T>,                 \
+                                 const NormResidual<T>&, const GatedNormOptions<T>&, NormOutput,   \
+                                 const NormStatistics<const Accum<T>>&,                            \
+                                 const GatedNormGradients<T>&);                                    \
   template std::size_t norm_workspace_bytes<T>(Cpu, std::int64_t);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -1,34 +1,13 @@
 // One pass over the rows: a team keeps its row in registers, a block walks over many rows and keeps
 // their sums for the parameters' gradients.
 #include "turbogr/ops/column_sums_cuda.cuh"
-#include "turbogr/ops/dropout_mask_cuda.cuh"
-#include "turbogr/ops/norm_kernels.h"
+#include "turbogr/ops/norm_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {
 
 using cuda::Eight;
 using cuda::kColumns;
-
-template <class T>
-struct NormArgs {
-  using A = Accum<T>;
-  Rows<const T> x, gate, dy, residual;
-  const A* weight;
-  const A* bias;
-  bool layer;
-  bool silu_gate;
-  A eps;
-  DropoutDraw draw;
-  Rows<T> y, dx, dgate;
-  A* mean;
-  A* rstd;
-  A* dweight_parts;  // [blocks, D] each, or null
-  A* dbias_parts;
-};
-
-__device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-__device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 template <class A>
 __device__ Eight<A> load_parameter(const A* p, std::int64_t column, std::int64_t cols, A missing) {
@@ -38,12 +17,6 @@ __device__ Eight<A> load_parameter(const A* p, std::int64_t column, std::int64_t
     out[i] = p == nullptr || column + i >= cols ? missing : p[column + i];
   }
   return out;
-}
-
-template <class A>
-__device__ void multiply(Eight<A>& x, const Eight<A>& y) {
-#pragma unroll
-  for (int i = 0; i < kColumns; ++i) x[i] *= y[i];
 }
 
 // kAffine: weight and bias may be there.
@@ -70,7 +43,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) 
         gate = cuda::load8<kVector>(args.gate.row(r) + c, left);
         if (args.silu_gate) {
 #pragma unroll
-          for (int i = 0; i < kColumns; ++i) gate[i] *= sigmoid(gate[i]);
+          for (int i = 0; i < kColumns; ++i) gate[i] *= cuda::sigmoid(gate[i]);
         }
       }
     }
@@ -175,7 +148,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
       if (kOutput != NormOutput::kPlain && args.silu_gate) {
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
-          const A s = sigmoid(gate[i]);
+          const A s = cuda::sigmoid(gate[i]);
           slope[i] = s * (1 + gate[i] * (1 - s));
           gate[i] *= s;
         }
@@ -292,6 +265,12 @@ void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions
   args.rstd = statistics.rstd.data;
   const bool affine = args.weight != nullptr || args.bias != nullptr;
   const bool vector = cuda::vectorable(x) && empty_or_vectorable(gate) && cuda::vectorable(y);
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (vector && !affine && cuda::grouped(x.cols)) {
+      norm_grouped(cuda::stream_of(cuda.stream), output, args);
+      return cuda::check_launch("norm");
+    }
+  }
   const dim3 block = cuda::team_block(x.cols);
   const auto blocks =
       static_cast<unsigned>(std::min<std::int64_t>(2112, cuda::divide_up(x.rows, block.y)));
@@ -304,8 +283,8 @@ void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions
 
 template <class T>
 void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
-                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
-                   const NormStatistics<const Accum<T>>& statistics,
+                   const NormResidual<T>& residual, const GatedNormOptions<T>& options,
+                   NormOutput output, const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients) {
   using A = Accum<T>;
   cuda::check_width("norm_backward", x.cols);
@@ -313,7 +292,7 @@ void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T>
   cudaStream_t stream = cuda::stream_of(cuda.stream);
   NormArgs<T> args = common_args(x, gate, options);
   args.dy = dy;
-  args.residual = residual;
+  args.residual = residual.rows;
   args.dx = gradients.dx;
   args.dgate = gradients.dgate;
   args.mean = const_cast<A*>(statistics.mean.data);  // the kernel only reads them
@@ -327,8 +306,25 @@ void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T>
   if (biases) args.dbias_parts = scope.take<A, 2>({blocks, x.cols}).data;
   const bool affine = args.weight != nullptr || args.bias != nullptr || weights || biases;
   const bool vector = cuda::vectorable(x) && empty_or_vectorable(gate) && cuda::vectorable(dy) &&
-                      empty_or_vectorable(residual) && cuda::vectorable(gradients.dx) &&
+                      empty_or_vectorable(residual.rows) && cuda::vectorable(gradients.dx) &&
                       empty_or_vectorable(gradients.dgate);
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (vector && !affine && cuda::grouped(x.cols)) {
+      if (residual.sums.data != nullptr) {
+        args.residual_parts = scope.take<A, 2>({kColumnSumBlocks, x.cols}).data;
+      }
+      const std::int64_t parts = norm_backward_grouped(stream, output, args);
+      if (residual.sums.data != nullptr) {
+        add_parts<A>(stream, args.residual_parts, parts, residual.sums);
+      }
+      return cuda::check_launch("norm_backward");
+    }
+  }
+  if (residual.sums.data != nullptr) {  // first: dx may be the residual
+    WorkspaceScope summing(cuda.workspace);
+    A* parts = summing.take<A, 2>({column_parts(x.rows), x.cols}).data;
+    add_column_sums<T>(stream, residual.rows, parts, residual.sums);
+  }
   choose_kernel<T>(output, affine, vector, [&](auto out, auto has_affine, auto vectors) {
     norm_backward_kernel<T, out.value, has_affine.value, vectors.value>
         <<<static_cast<unsigned>(blocks), block, 0, stream>>>(args);
@@ -340,16 +336,16 @@ void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T>
 
 template <class T>
 std::size_t norm_workspace_bytes(Cuda, std::int64_t cols) {
-  return 2 * workspace_bytes_of<Accum<T>>(kColumnSumBlocks * cols);
+  return 3 * workspace_bytes_of<Accum<T>>(kColumnSumBlocks * cols);
 }
 
-#define TGR_INSTANTIATE(T)                                                                         \
-  template void norm<T>(Cuda, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&,            \
-                        NormOutput, Rows<T>, const NormStatistics<Accum<T>>&);                     \
-  template void norm_backward<T>(Cuda, Rows<const T>, Rows<const T>, Rows<const T>, Rows<const T>, \
-                                 const GatedNormOptions<T>&, NormOutput,                           \
-                                 const NormStatistics<const Accum<T>>&,                            \
-                                 const GatedNormGradients<T>&);                                    \
+#define TGR_INSTANTIATE(T)                                                                       \
+  template void norm<T>(Cuda, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&,          \
+                        NormOutput, Rows<T>, const NormStatistics<Accum<T>>&);                   \
+  template void norm_backward<T>(Cuda, Rows<const T>, Rows<const T>, Rows<const T>,              \
+                                 const NormResidual<T>&, const GatedNormOptions<T>&, NormOutput, \
+                                 const NormStatistics<const Accum<T>>&,                          \
+                                 const GatedNormGradients<T>&);                                  \
   template std::size_t norm_workspace_bytes<T>(Cuda, std::int64_t);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)

@@ -16,16 +16,22 @@ template <class T>
 void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
           NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
 
-// The residual is empty unless plain.
+// Empty unless plain.
+template <class T>
+struct NormResidual {
+  Rows<const T> rows;
+  View<Accum<T>, 1> sums;
+};
+
 template <class T>
 void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
-                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
-                   const NormStatistics<const Accum<T>>& statistics,
+                   const NormResidual<T>& residual, const GatedNormOptions<T>& options,
+                   NormOutput output, const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients);
 template <class T>
 void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
-                   Rows<const T> residual, const GatedNormOptions<T>& options, NormOutput output,
-                   const NormStatistics<const Accum<T>>& statistics,
+                   const NormResidual<T>& residual, const GatedNormOptions<T>& options,
+                   NormOutput output, const NormStatistics<const Accum<T>>& statistics,
                    const GatedNormGradients<T>& gradients);
 
 template <class T>

@@ -74,8 +74,6 @@ void check_problem(const Context& ctx, const char* op, const SoftmaxProblem<T>& 
   if (in.correction.data != nullptr) {
     check_vector(op, "correction", in.correction, items);
   }
-  TGR_CHECK(ctx.device() == Device::kCpu || !problem.half(), op,
-            ": f16 rows are read on the CPU only; leave negative_items empty on a GPU");
   TGR_CHECK(options.sharing_factor >= 1, op, ": a sharing factor of ", options.sharing_factor,
             "; it must be 1 or more");
   if (options.sharing != NegativeSharing::kNone) {
@@ -100,11 +98,25 @@ SoftmaxProblem<T> sampled_problem(const char* op, const SampledSoftmaxInputs<T>&
 }
 
 template <class T>
+void check_output(const char* op, const SoftmaxProblem<T>& problem,
+                  const SoftmaxOutput<T>& output) {
+  check_vector(op, "loss", output.loss, problem.tokens());
+  check_vector(op, "log_sum_exp", output.log_sum_exp, problem.tokens());
+}
+
+template <class T>
+void check_gradients(const char* op, const SoftmaxProblem<T>& problem,
+                     View<const Accum<T>, 1> dloss, Rows<T> dquery, Rows<Accum<T>> ditems) {
+  check_vector(op, "dloss", dloss, problem.tokens());
+  check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
+  check_rows(op, "ditems", ditems, problem.num_items(), problem.width());
+}
+
+template <class T>
 void forward(const Context& ctx, const char* op, const SoftmaxProblem<T>& problem,
              const SoftmaxOutput<T>& output) {
   check_problem(ctx, op, problem);
-  check_vector(op, "loss", output.loss, problem.tokens());
-  check_vector(op, "log_sum_exp", output.log_sum_exp, problem.tokens());
+  check_output(op, problem, output);
   if (problem.tokens() == 0) return;
   const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) { kernels::softmax<T>(device, problem, output); });
@@ -116,9 +128,7 @@ void backward(const Context& ctx, const char* op, const SoftmaxProblem<T>& probl
               Rows<Accum<T>> ditems) {
   check_problem(ctx, op, problem);
   check_vector(op, "log_sum_exp", log_sum_exp, problem.tokens());
-  check_vector(op, "dloss", dloss, problem.tokens());
-  check_rows(op, "dquery", dquery, problem.tokens(), problem.width());
-  check_rows(op, "ditems", ditems, problem.num_items(), problem.width());
+  check_gradients(op, problem, dloss, dquery, ditems);
   if (problem.tokens() == 0) return;
   const SectionScope section = section_scope(ctx, Section::kLoss);
   on_device(ctx, [&](auto device) {
@@ -142,6 +152,23 @@ void sampled_softmax_backward(const Context& ctx, const SampledSoftmaxInputs<T>&
                               Rows<Accum<T>> ditems) {
   const char* op = "sampled_softmax_backward";
   backward<T>(ctx, op, sampled_problem(op, inputs, options), log_sum_exp, dloss, dquery, ditems);
+}
+
+template <class T>
+void sampled_softmax_with_gradients(const Context& ctx, const SampledSoftmaxInputs<T>& inputs,
+                                    const SoftmaxOptions& options, View<const Accum<T>, 1> dloss,
+                                    const SoftmaxOutput<T>& output, Rows<T> dquery,
+                                    Rows<Accum<T>> ditems) {
+  const char* op = "sampled_softmax_with_gradients";
+  const SoftmaxProblem<T> problem = sampled_problem(op, inputs, options);
+  check_problem(ctx, op, problem);
+  check_output(op, problem, output);
+  check_gradients(op, problem, dloss, dquery, ditems);
+  if (problem.tokens() == 0) return;
+  const SectionScope section = section_scope(ctx, Section::kLoss);
+  on_device(ctx, [&](auto device) {
+    kernels::softmax_with_gradients<T>(device, problem, dloss, output, dquery, ditems);
+  });
 }
 
 template <class T>
@@ -179,6 +206,9 @@ std::size_t softmax_workspace_bytes(const Context& ctx, std::int64_t tokens, std
   template void sampled_softmax_backward<T>(const Context&, const SampledSoftmaxInputs<T>&,    \
                                             const SoftmaxOptions&, View<const Accum<T>, 1>,    \
                                             View<const Accum<T>, 1>, Rows<T>, Rows<Accum<T>>); \
+  template void sampled_softmax_with_gradients<T>(                                             \
+      const Context&, const SampledSoftmaxInputs<T>&, const SoftmaxOptions&,                   \
+      View<const Accum<T>, 1>, const SoftmaxOutput<T>&, Rows<T>, Rows<Accum<T>>);              \
   template void full_softmax<T>(const Context&, Rows<const T>, Rows<const T>,                  \
                                 View<const std::int32_t, 1>, const SoftmaxOptions&,            \
                                 const SoftmaxOutput<T>&);                                      \

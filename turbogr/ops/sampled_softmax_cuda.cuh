@@ -20,9 +20,11 @@ __device__ inline double rounded_product(double x, double y) { return __dmul_rn(
 // 1 / max(|row|, eps), or ones without normalisation.
 template <class A>
 struct CudaNorms {
-  A* query;   // [N]
-  A* items;   // [U]
-  A clamped;  // an inverse at or above this came from eps: its row's length has no gradient
+  A* query;      // [N]
+  A* items;      // [U]
+  A* negatives;  // [U], of the rows negatives are read from
+  A* reading;    // [U]: stored values of a negative's row times this are its unit row
+  A clamped;     // an inverse at or above this came from eps: its row's length has no gradient
 
   __device__ bool projects(A inverse) const { return inverse < clamped; }
 };
@@ -42,7 +44,9 @@ struct ItemTerms {
   int shift;
   Rows<const T> query;
   const Accum<T>* set_sums;             // [R, D]
+  const std::int32_t* set_places;       // [R], their rows of items
   const std::int32_t* order = nullptr;  // rows of query
+  bool of_negatives = false;            // of the f16 rows, not of items
 };
 
 // Sums the terms of each row of items and adds them to ditems.
@@ -64,6 +68,19 @@ template <class T>
 void softmax_shared_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                              View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                              Rows<T> dquery, Rows<Accum<T>> ditems);
+// Both at once, the scores made once; false where one set does not hold all candidates, and then
+// nothing is done.
+template <class T>
+bool softmax_shared_with_gradients(Cuda cuda, const SoftmaxProblem<T>& problem,
+                                   View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,
+                                   Rows<T> dquery, Rows<Accum<T>> ditems);
+// Both at once, tokens not sharing logits.
+template <class T>
+void softmax_own_single_pass(Cuda cuda, const SoftmaxProblem<T>& problem,
+                             View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,
+                             Rows<T> dquery, Rows<Accum<T>> ditems);
+std::size_t cuda_shared_logits_workspace_bytes(std::int64_t tokens, std::int64_t num_negatives,
+                                               std::int64_t num_sharers);
 std::size_t cuda_own_workspace_bytes(std::int64_t tokens, std::int64_t width,
                                      std::int64_t num_negatives, const SoftmaxOptions& options);
 std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,

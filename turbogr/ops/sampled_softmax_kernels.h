@@ -67,6 +67,19 @@ void softmax_backward(Cuda cuda, const SoftmaxProblem<T>& problem,
                       View<const Accum<T>, 1> log_sum_exp, View<const Accum<T>, 1> dloss,
                       Rows<T> dquery, Rows<Accum<T>> ditems);
 
+// Both at once, as far as that spares work.
+template <class T>
+void softmax_with_gradients(Cpu cpu, const SoftmaxProblem<T>& problem,
+                            View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,
+                            Rows<T> dquery, Rows<Accum<T>> ditems) {
+  softmax<T>(cpu, problem, output);
+  softmax_backward<T>(cpu, problem, output.log_sum_exp, dloss, dquery, ditems);
+}
+template <class T>
+void softmax_with_gradients(Cuda cuda, const SoftmaxProblem<T>& problem,
+                            View<const Accum<T>, 1> dloss, const SoftmaxOutput<T>& output,
+                            Rows<T> dquery, Rows<Accum<T>> ditems);
+
 std::size_t softmax_workspace_bytes(Cpu cpu, std::int64_t tokens, std::int64_t items,
                                     std::int64_t width, std::int64_t own_negatives,
                                     const SoftmaxOptions& options);

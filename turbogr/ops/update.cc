@@ -83,18 +83,50 @@ void adamw(const Context& ctx, const UpdateSlices& slices, const AdamWSettings& 
   on_device(ctx, [&](auto device) { kernels::adamw(device, slices, settings, scale); });
 }
 
-void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& table,
-                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
-                 const AdamWSettings& settings, const StepScale* scale) {
+namespace {
+
+void check_update(const TableRows& table, View<const std::int64_t, 1> ids,
+                  Rows<const float> gradient, const AdamWSettings& settings) {
   const std::int64_t width = table.weight.shape[1];
   TGR_CHECK(gradient.rows == ids.shape[0] && gradient.cols == width,
             "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
             ids.shape[0], ", ", width, "]");
   TGR_CHECK(settings.step >= 1, "item table update: step is ", settings.step, "; it counts from 1");
+}
+
+}  // namespace
+
+void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale) {
+  check_update(table, ids, gradient, settings);
   const SectionScope section = section_scope(ctx, Section::kEmbedding);
   on_device(ctx, [&](auto device) {
     kernels::update_rows(device, optimiser, table, ids, gradient, settings, scale);
   });
 }
+
+template <class T>
+void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part) {
+  check_update(table, ids, gradient, settings);
+  check_vector("item table update", "places", copies.places, ids.shape[0]);
+  check_rows("item table update", "copies", copies.rows, copies.rows.rows, gradient.cols);
+  const SectionScope section = section_scope(ctx, Section::kEmbedding);
+  on_device(ctx, [&](auto device) {
+    kernels::update_rows<T>(device, optimiser, table, ids, gradient, settings, scale, copies, part);
+  });
+}
+
+template void update_rows<float>(const Context&, RowOptimiser, const TableRows&,
+                                 View<const std::int64_t, 1>, Rows<const float>,
+                                 const AdamWSettings&, const StepScale*, const RowCopies<float>&,
+                                 const RowPart&);
+template void update_rows<bf16>(const Context&, RowOptimiser, const TableRows&,
+                                View<const std::int64_t, 1>, Rows<const float>,
+                                const AdamWSettings&, const StepScale*, const RowCopies<bf16>&,
+                                const RowPart&);
 
 }  // namespace turbogr::ops

@@ -109,4 +109,23 @@ void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& ta
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale);
 
+// Where rows go besides the table, in T (float or bf16): row i to rows(places(i)), or nowhere where
+// that is negative.
+template <class T>
+struct RowCopies {
+  View<const std::int32_t, 1> places;  // [U]
+  Rows<T> rows;
+};
+// Some of the rows, so that a table in host memory can be updated beside other work.
+struct RowPart {
+  View<const std::int32_t, 1> which;  // of [0, U), distinct; null: all
+  bool narrow = false;                // GPU: on a few multiprocessors, enough to fill the link
+};
+// The same, and copies of the rows as they are afterwards, updated or not.
+template <class T>
+void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part = {});
+
 }  // namespace turbogr::ops

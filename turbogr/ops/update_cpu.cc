@@ -117,4 +117,34 @@ void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
       });
 }
 
+template <class T>
+void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part) {
+  const bool all = part.which.data == nullptr;
+  if (all) update_rows(cpu, optimiser, rows, ids, gradient, settings, scale);
+  const std::int64_t count = all ? ids.shape[0] : part.which.shape[0];
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t i = all ? k : part.which(k);
+    if (!all) {
+      update_rows(cpu, optimiser, rows, {&ids(i), {1}},
+                  Rows<const float>(gradient.row(i), 1, gradient.cols, gradient.stride), settings,
+                  scale);
+    }
+    const std::int64_t place = copies.places(i);
+    if (place < 0) continue;
+    for (std::int64_t c = 0; c < gradient.cols; ++c) {
+      copies.rows(place, c) = convert<T>(rows.weight(ids(i), c));
+    }
+  }
+}
+
+template void update_rows<float>(Cpu, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
+                                 Rows<const float>, const AdamWSettings&, const StepScale*,
+                                 const RowCopies<float>&, const RowPart&);
+template void update_rows<bf16>(Cpu, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
+                                Rows<const float>, const AdamWSettings&, const StepScale*,
+                                const RowCopies<bf16>&, const RowPart&);
+
 }  // namespace turbogr::ops::kernels

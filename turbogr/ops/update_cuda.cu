@@ -9,6 +9,10 @@ namespace {
 
 constexpr std::int64_t kPiece = UpdateSlices::kPiece;
 constexpr unsigned kRowWarps = 8;  // rows of a block of update_rows
+// Of a narrow update: 256 warps with two kilobytes on their way each are enough for a link of 50
+// GB/s each way, and leave all but a few multiprocessors to others. Half of them are not.
+constexpr unsigned kNarrowWarps = 32;
+constexpr std::int64_t kNarrowBlocks = 8;
 
 __device__ double squares_of(const float* values, std::int64_t count) {
   double sum = 0;
@@ -38,18 +42,46 @@ __global__ void step_scale_kernel(View<const double, 1> squares, View<const doub
   *scale = step_scale(squares, losses, options);
 }
 
+// Rounding is spelled out, so that every kernel gives a row the same bits.
 __device__ void adamw_one(const AdamWCoefficients& k, float g, float& w, float& m, float& v) {
-  g *= k.gradient_scale;
-  m = m * k.beta1 + g * (1.0f - k.beta1);
-  v = v * k.beta2 + g * g * (1.0f - k.beta2);
-  w = w - w * k.decay - m * k.step_size / (sqrtf(v * k.second_scale) + k.epsilon);
+  g = __fmul_rn(g, k.gradient_scale);
+  m = __fmaf_rn(m, k.beta1, __fmul_rn(g, 1.0f - k.beta1));
+  v = __fmaf_rn(v, k.beta2, __fmul_rn(__fmul_rn(g, g), 1.0f - k.beta2));
+  const float divisor = __fadd_rn(sqrtf(__fmul_rn(v, k.second_scale)), k.epsilon);
+  w = __fsub_rn(__fmaf_rn(-w, k.decay, w), __fdiv_rn(__fmul_rn(m, k.step_size), divisor));
+}
+__device__ float descended(float w, float keep, float g, float stride) {
+  return __fmaf_rn(w, keep, -__fmul_rn(g, stride));
 }
 
-// Weights [0, count), by `threads` threads of which this is number `thread`.
+__device__ void store_vector4(float* p, const float4& x) { *reinterpret_cast<float4*>(p) = x; }
+__device__ void store_vector4(bf16* p, const float4& x) {
+  const auto pair = [](float low, float high) {
+    return std::uint32_t{bf16(low).bits} | std::uint32_t{bf16(high).bits} << 16;
+  };
+  *reinterpret_cast<uint2*>(p) = {pair(x.x, x.y), pair(x.z, x.w)};
+}
+// A row of copies may start anywhere.
+template <class T>
+__device__ void store4(T* p, const float4& x) {
+  if (reinterpret_cast<std::uintptr_t>(p) % (4 * sizeof(T)) == 0) {
+    store_vector4(p, x);
+    return;
+  }
+  p[0] = convert<T>(x.x);
+  p[1] = convert<T>(x.y);
+  p[2] = convert<T>(x.z);
+  p[3] = convert<T>(x.w);
+}
+
+__device__ bool aligned(const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+// Weights [0, count), by `threads` threads of which this is number `thread`; copies of them go to
+// `copy`, unless it is null.
+template <class T>
 __device__ void adamw_run(const AdamWCoefficients& k, const float* gradient, std::int64_t count,
                           float* weight, float* first, float* second, unsigned thread,
-                          unsigned threads) {
-  const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+                          unsigned threads, T* copy) {
   std::int64_t done = 0;
   if (aligned(gradient) && aligned(weight) && aligned(first) && aligned(second)) {
     done = count / 4 * 4;
@@ -65,10 +97,12 @@ __device__ void adamw_run(const AdamWCoefficients& k, const float* gradient, std
       *reinterpret_cast<float4*>(weight + i) = w;
       *reinterpret_cast<float4*>(first + i) = m;
       *reinterpret_cast<float4*>(second + i) = v;
+      if (copy != nullptr) store4(copy + i, w);
     }
   }
   for (std::int64_t i = done + thread; i < count; i += threads) {
     adamw_one(k, gradient[i], weight[i], first[i], second[i]);
+    if (copy != nullptr) copy[i] = convert<T>(weight[i]);
   }
 }
 
@@ -83,7 +117,8 @@ __global__ void adamw_kernel(const UpdateSlice* slices, const UpdateSlices::Piec
   k.decay *= static_cast<float>(slice.decay_factor);
   adamw_run(k, slice.gradient + piece.begin, min(kPiece, slice.count - piece.begin),
             slice.weight + piece.begin, slice.first_moment + piece.begin,
-            slice.second_moment + piece.begin, threadIdx.x, blockDim.x);
+            slice.second_moment + piece.begin, threadIdx.x, blockDim.x,
+            static_cast<float*>(nullptr));
 }
 
 struct RowStep {
@@ -92,25 +127,52 @@ struct RowStep {
   float keep;
 };
 
-// A warp a row.
-__global__ void update_rows_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
-                                   Rows<const float> gradient, RowStep step,
-                                   const StepScale* scale) {
-  if (scale != nullptr) {
-    if (scale->finite == 0) return;
-    step.adamw.gradient_scale *= static_cast<float>(scale->scale);
-    step.factor *= scale->scale;
+// w = w keep - g stride, or as it is; by a warp.
+template <class T>
+__device__ void descend(const float* g, std::int64_t width, float keep, float stride, bool updates,
+                        float* w, T* copy) {
+  std::int64_t done = 0;
+  if (aligned(g) && aligned(w)) {
+    done = width / 4 * 4;
+#pragma unroll 4
+    for (std::int64_t c = std::int64_t{threadIdx.x} * 4; c < done; c += 128) {
+      const float4 d = *reinterpret_cast<const float4*>(g + c);
+      float4 x = *reinterpret_cast<const float4*>(w + c);
+      if (updates) {
+        x = {descended(x.x, keep, d.x, stride), descended(x.y, keep, d.y, stride),
+             descended(x.z, keep, d.z, stride), descended(x.w, keep, d.w, stride)};
+        *reinterpret_cast<float4*>(w + c) = x;
+      }
+      if (copy != nullptr) store4(copy + c, x);
+    }
   }
-  const std::int64_t i = std::int64_t{blockIdx.x} * kRowWarps + threadIdx.y;
-  if (i >= gradient.rows) return;
+  for (std::int64_t c = done + threadIdx.x; c < width; c += 32) {
+    if (updates) w[c] = descended(w[c], keep, g[c], stride);
+    if (copy != nullptr) copy[c] = convert<T>(w[c]);
+  }
+}
+
+// By a warp. The table may be in host memory: a weight crosses the link once each way.
+template <class T>
+__device__ void update_row(RowOptimiser optimiser, const TableRows& table, const std::int64_t* ids,
+                           Rows<const float> gradient, const RowStep& step, bool updates,
+                           const RowCopies<T>& copies, std::int64_t i) {
   const std::int64_t id = ids[i];
   const std::int64_t width = gradient.cols;
   if (id < 0 || id >= table.weight.shape[0]) return;
+  T* copy = nullptr;
+  if (copies.places.data != nullptr && copies.places.data[i] >= 0) {
+    copy = copies.rows.row(copies.places.data[i]);
+  }
   const float* g = gradient.row(i);
   float* w = table.weight.data + id * width;
+  if (!updates) {
+    if (copy != nullptr) descend(g, width, 1.0f, 0.0f, false, w, copy);
+    return;
+  }
   if (optimiser == RowOptimiser::kAdamW) {
     adamw_run(step.adamw, g, width, w, table.first_moment.data + id * width,
-              table.second_moment.data + id * width, threadIdx.x, 32);
+              table.second_moment.data + id * width, threadIdx.x, 32, copy);
     return;
   }
   double size = step.rate * step.factor;
@@ -127,8 +189,25 @@ __global__ void update_rows_kernel(RowOptimiser optimiser, TableRows table, cons
     if (threadIdx.x == 0) table.second_moment.data[id] = second;
     size /= sqrt(second + step.epsilon);
   }
-  const auto stride = static_cast<float>(size);
-  for (std::int64_t c = threadIdx.x; c < width; c += 32) w[c] = w[c] * step.keep - g[c] * stride;
+  descend(g, width, step.keep, static_cast<float>(size), true, w, copy);
+}
+
+template <class T>
+__global__ void __launch_bounds__(32 * kNarrowWarps)
+    update_rows_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
+                       Rows<const float> gradient, RowStep step, const StepScale* scale,
+                       RowCopies<T> copies, const std::int32_t* which, std::int64_t count) {
+  bool updates = true;
+  if (scale != nullptr) {
+    updates = scale->finite != 0;
+    step.adamw.gradient_scale *= static_cast<float>(scale->scale);
+    step.factor *= scale->scale;
+  }
+  for (std::int64_t k = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; k < count;
+       k += std::int64_t{gridDim.x} * blockDim.y) {
+    const std::int64_t i = which == nullptr ? k : which[k];
+    update_row(optimiser, table, ids, gradient, step, updates, copies, i);
+  }
 }
 
 void sum_parts(cudaStream_t stream, View<const double, 1> parts, double* sum) {
@@ -177,16 +256,35 @@ void adamw(Cuda cuda, const UpdateSlices& slices, const AdamWSettings& settings,
   cuda::check_launch("adamw");
 }
 
+template <class T>
+void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part) {
+  const std::int64_t count = part.which.data == nullptr ? gradient.rows : part.which.shape[0];
+  if (count == 0 || gradient.cols == 0) return;
+  const RowStep step = {adamw_coefficients(settings), settings.gradient_scale, settings.rate,
+                        settings.epsilon, static_cast<float>(1 - settings.rate * settings.decay)};
+  const dim3 block(32, part.narrow ? kNarrowWarps : kRowWarps);
+  const std::int64_t blocks = cuda::divide_up(count, block.y);
+  update_rows_kernel<T>
+      <<<static_cast<unsigned>(part.narrow ? std::min(blocks, kNarrowBlocks) : blocks), block, 0,
+         cuda::stream_of(cuda.stream)>>>(optimiser, table, ids.data, gradient, step, scale, copies,
+                                         part.which.data, count);
+  cuda::check_launch("update_rows");
+}
+
 void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale) {
-  if (gradient.rows == 0 || gradient.cols == 0) return;
-  const RowStep step = {adamw_coefficients(settings), settings.gradient_scale, settings.rate,
-                        settings.epsilon, static_cast<float>(1 - settings.rate * settings.decay)};
-  const auto blocks = static_cast<unsigned>(cuda::divide_up(gradient.rows, kRowWarps));
-  update_rows_kernel<<<blocks, dim3(32, kRowWarps), 0, cuda::stream_of(cuda.stream)>>>(
-      optimiser, table, ids.data, gradient, step, scale);
-  cuda::check_launch("update_rows");
+  update_rows<float>(cuda, optimiser, table, ids, gradient, settings, scale, {}, {});
 }
+
+template void update_rows<float>(Cuda, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
+                                 Rows<const float>, const AdamWSettings&, const StepScale*,
+                                 const RowCopies<float>&, const RowPart&);
+template void update_rows<bf16>(Cuda, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
+                                Rows<const float>, const AdamWSettings&, const StepScale*,
+                                const RowCopies<bf16>&, const RowPart&);
 
 }  // namespace turbogr::ops::kernels

@@ -27,5 +27,15 @@ void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& table,
 void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale);
+template <class T>
+void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part);
+template <class T>
+void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part);
 
 }  // namespace turbogr::ops::kernels

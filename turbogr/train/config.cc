@@ -224,6 +224,10 @@ void resolve_config(Config& config) {
       " leave no room in a sequence of data.max_length = ", config.data.max_length,
       "; lower one of them");
   train::negative_options(config.negatives);  // throws on what makes no sense together
+  TGR_CHECK(config.embedding.memory != "host" || config.train.device == "cuda",
+            "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
+            "train.device = \"",
+            config.train.device, "\" has it anyway; leave it out, or train on cuda");
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
   TGR_CHECK(!config.run.resume || config.run.start_from.empty(),

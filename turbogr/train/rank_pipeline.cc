@@ -43,16 +43,13 @@ class StageScope {
 // Places in a flight's numbers.
 constexpr std::int64_t kDenseScale = 0;  // a StepScale
 constexpr std::int64_t kRowScale = 4;    // another
-constexpr std::int64_t kDenseSquares = 8;
-constexpr std::int64_t kRowSquares = 9;
-constexpr std::int64_t kLossSums = 10;  // of each batch
+constexpr std::int64_t kOtherRowScale = 8;
+constexpr std::int64_t kDenseSquares = 12;
+constexpr std::int64_t kRowSquares = 13;
+constexpr std::int64_t kLossSums = 14;  // of each batch
 
 double* numbers_at(Tensor& numbers, std::int64_t place) {
   return numbers.view<double, 1>().data + place;
-}
-
-std::size_t flights_of(StepSchedule schedule) {
-  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kOverlap ? 2 : 3;
 }
 
 embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::int64_t num_items,
@@ -64,8 +61,8 @@ embedding::ShardedOptions table_options(const RetrievalOptions& trainer, std::in
           .replicas = options.replicas,
           .row_wire = options.row_wire,
           .gradient_wire = options.gradient_wire,
-          .pieces = std::clamp<std::int64_t>(trainer.model.width / kPieceColumns, 1, kMostPieces),
           .device = device,
+          .pieces = std::clamp<std::int64_t>(trainer.model.width / kPieceColumns, 1, kMostPieces),
           .seed = trainer.seed,
           .scale = trainer.table_scale};
 }
@@ -90,7 +87,7 @@ RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
       trainer_(trainer),
       marks_(trainer.options().parts),
       lane_ctx_({.device = ctx.device(),
-                 .threads = 1,
+                 .threads = ctx.device() == Device::kCuda ? ctx.host().threads() : 1,
                  .simd = ctx.simd(),
                  .deterministic = ctx.deterministic(),
                  .trace = ctx.trace()}),
@@ -121,7 +118,7 @@ RankPipeline<T>::RankPipeline(const Context& ctx, dist::Communicator& world,
                 options_.schedule == StepSchedule::kOverlap,
             "averaged replicas change every row now and then, which rows fetched ahead would miss; "
             "use dist.replicas = \"exact\", or train.schedule = \"serial\" or \"overlap\"");
-  const std::size_t flights = flights_of(options_.schedule);
+  const std::size_t flights = flights_at_a_time(options_.schedule);
   if (ctx.trace() != nullptr) {
     ctx.trace()->name_lane(kComputeLane, "this step");
     ctx.trace()->name_lane(kAheadLane, "next step");
@@ -409,6 +406,27 @@ double RankPipeline<T>::row_factor(const Flight& flight) const {
   return static_cast<double>(flight.all_predicting) / static_cast<double>(flight.group_predicting);
 }
 
+// The sum of squares, on the host.
+template <class T>
+double RankPipeline<T>::squares_of(const Context& ctx, View<const float, 1> values,
+                                   Flight& flight) {
+  double* const sum = numbers_at(flight.numbers, kRowSquares);
+  double* const on_host = numbers_at(flight.host_numbers, kRowSquares);
+  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, values.shape[0]));
+  ops::squared_sum(ctx, values, sum);
+  copy_bytes(ctx, on_host, sum, sizeof(double));
+  synchronize(ctx);
+  return *on_host;
+}
+
+template <class T>
+embedding::DeviceExchange& RankPipeline<T>::exchange_of(Flight& flight,
+                                                        const embedding::Route& route) const {
+  return &route == &flight.urgent   ? flight.urgent_exchange
+         : &route == &flight.others ? flight.others_exchange
+                                    : flight.exchange;
+}
+
 // Row gradients, summed at their owners, and the square of their norm, known to all. `route`: the
 // flight's, or part of it.
 template <class T>
@@ -419,19 +437,16 @@ void RankPipeline<T>::return_rows(const Context& ctx, const Ends& ends, Flight& 
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
   View<const float, 1> sums;
   if (options_.device_rows) {
-    flight.exchange.return_gradients(ctx, table_, ends.device_circles(), flight.route, gradient);
-    const Rows<const float> rows = flight.exchange.gradients();
+    embedding::DeviceExchange& exchange = exchange_of(flight, route);
+    exchange.return_gradients(ctx, table_, ends.device_circles(), route, gradient);
+    const Rows<const float> rows = exchange.gradients();
     sums = {rows.data, {rows.rows * rows.cols}};
   } else {
     table_.return_gradients(ctx, ends.circles(), route, gradient);
     sums = {route.gradients.data(), {std::ssize(route.gradients)}};
   }
-  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, sums.shape[0]));
-  ops::squared_sum(ctx, sums, numbers_at(flight.numbers, kRowSquares));
-  double* const own_squares = numbers_at(flight.host_numbers, kRowSquares);
-  copy_bytes(ctx, own_squares, numbers_at(flight.numbers, kRowSquares), sizeof(double));
-  synchronize(ctx);
-  std::vector<double> squares = {*own_squares * row_factor(flight) * row_factor(flight)};
+  std::vector<double> squares = {squares_of(ctx, sums, flight) * row_factor(flight) *
+                                 row_factor(flight)};
   ends.groups.group->all_reduce(squares, dist::Reduce::kSum);
   if (options_.replicas == embedding::ReplicaMode::kAverage) {
     // One number for all, or ranks would clip differently: the mean over the groups.
@@ -452,8 +467,10 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight,
   const AdamWSettings settings = trainer_.table_settings(flight.step);
   const int replicas = behind_.circles().num_replicas();
   if (options_.device_rows) {
-    flight.exchange.update(ctx, table_, settings, send_scale(ctx, flight, kRowScale, scale),
-                           replicas);
+    // What was sent for the urgent rows may still be on its way.
+    const std::int64_t place = &route == &flight.others ? kOtherRowScale : kRowScale;
+    exchange_of(flight, route)
+        .update(ctx, table_, settings, send_scale(ctx, flight, place, scale), replicas);
   } else {
     table_.update(ctx, route, settings, &scale, replicas);
   }
@@ -501,7 +518,7 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
   const bool exact = options_.schedule == StepSchedule::kExactPrefetch;
   const bool missed = late_updates();
   // Without clipping nobody waits for gradients of rows that the next step does not read.
-  const bool parted = exact && trainer_.options().clip == 0 && !options_.device_rows;
+  const bool parted = exact && trainer_.options().clip == 0;
   before_lane_.record(ctx);
   lane_->start([=, this, &current] {
     bind_thread(lane_ctx_);
@@ -516,7 +533,7 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
     table_.plan_refresh(lane_ctx_.host(), circles, next->route, current.route.touched,
                         next->refresh);
     if (parted) {
-      table_.split(lane_ctx_, circles, current.route, next->route.touched, current.urgent,
+      table_.split(lane_ctx_.host(), circles, current.route, next->route.touched, current.urgent,
                    current.others);
     }
     synchronize(lane_ctx_);
@@ -562,11 +579,7 @@ void RankPipeline<T>::advance(const Context& ctx, Flight* next) {
 template <class T>
 double RankPipeline<T>::own_squares(const Context& ctx, Flight& flight) {
   const Rows<float> gradient = first_rows<float>(flight.slot.gradient, flight.route.num_ids);
-  const std::int64_t count = gradient.rows * gradient.cols;
-  double squares = 0;
-  ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, count));
-  ops::squared_sum(ctx, {gradient.data, {count}}, &squares);
-  return squares;
+  return squares_of(ctx, {gradient.data, {gradient.rows * gradient.cols}}, flight);
 }
 
 // Ends all that is under way.
@@ -576,106 +589,6 @@ void RankPipeline<T>::drain(const Context& ctx) {
   if (held_ != nullptr) whole_step(ctx, *std::exchange(held_, nullptr));
 }
 
-template <class T>
-void RankPipeline<T>::assemble(bool everywhere) {
-  TGR_CHECK(pending() == 0, pending(), " steps are on their way; finish them first");
-  const bool here = everywhere || world_.rank() == 0;
-  embedding::ItemTable& own = table_.own();
-  // An evaluation reads weights alone.
-  const embedding::SparseOptimiser optimiser =
-      everywhere ? embedding::SparseOptimiser::kSgd : table_.options().optimiser;
-  embedding::ItemTable whole(here ? trainer_.num_items() : 0, table_.options().width, optimiser);
-  // Groups are replicas: that of rank 0, who is its first, is enough for a checkpoint.
-  const int first_group = options_.topology.group_of[0];
-  const int own_group = options_.topology.group_of[static_cast<std::size_t>(world_.rank())];
-  if (everywhere || own_group == first_group) {
-    const auto gather = [&](const Tensor& part, Tensor& into) {
-      const int root = everywhere ? -1 : 0;
-      if (part.device() == Device::kCpu) {
-        table_.gather_whole(behind_.circles(), part, root, into);
-      } else {
-        table_.gather_whole(behind_.circles(), to_host(ctx_, part), root, into);
-      }
-    };
-    gather(own.weight_tensor(), whole.weight_tensor());
-    if (optimiser == embedding::SparseOptimiser::kAdamW) {
-      gather(own.first_moment(), whole.first_moment());
-    }
-    if (optimiser != embedding::SparseOptimiser::kSgd) {
-      gather(own.second_moment(), whole.second_moment());
-    }
-  }
-  if (everywhere && ctx_.device() == Device::kCuda) {
-    embedding::ItemTable placed(whole.rows(), whole.width(), optimiser, ctx_.device());
-    copy_tensor(ctx_, placed.weight_tensor(), whole.weight_tensor());
-    whole = std::move(placed);
-  }
-  trainer_.table() = std::move(whole);
-}
-
-template <class T>
-void RankPipeline<T>::dismiss() {
-  trainer_.table() = embedding::ItemTable(0, table_.options().width, table_.options().optimiser);
-}
-
-template <class T>
-void RankPipeline<T>::take_whole() {
-  embedding::ItemTable& whole = trainer_.table();
-  embedding::ItemTable& own = table_.own();
-  const auto take = [&](const Tensor& from, Tensor& part) {
-    if (part.size() == 0) return;
-    if (part.device() == Device::kCpu) return table_.take_part(from, part);
-    Tensor host(part.dtype(), part.shape());
-    table_.take_part(from, host);
-    copy_tensor(ctx_, part, host);
-  };
-  take(whole.weight_tensor(), own.weight_tensor());
-  take(whole.first_moment(), own.first_moment());
-  take(whole.second_moment(), own.second_moment());
-}
-
-template <class T>
-std::size_t RankPipeline<T>::bytes() const {
-  std::size_t total = table_.bytes() + reducer_->bytes();
-  for (const std::unique_ptr<Flight>& each : slots_)
-    total += each->slot.bytes() + each->exchange.bytes();
-  return total;
-}
-
-template <class T>
-PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num_items,
-                               std::int64_t dense_weights, const PipelineOptions& options) {
-  const embedding::Sharding sharding(num_items, options.topology.group_size, options.placement);
-  const auto rows = static_cast<std::size_t>(sharding.rows_of(0));
-  const auto width = static_cast<std::size_t>(trainer.model.width);
-  PipelineMemory memory;
-  const std::size_t row = width * sizeof(float);
-  switch (trainer.table_optimiser) {
-    case embedding::SparseOptimiser::kAdamW:
-      memory.table = 3 * rows * row;
-      break;
-    case embedding::SparseOptimiser::kAdaGrad:
-      memory.table = rows * (row + sizeof(float));
-      break;
-    case embedding::SparseOptimiser::kSgd:
-      memory.table = rows * row;
-      break;
-  }
-  memory.slots = flights_of(options.schedule) * StepSlot<T>::bytes_of(trainer, num_items);
-  if (options.device_rows) {
-    // What is sent, received with room behind it, and summed: as many rows as a step touches when
-    // ranks ask each other for equally many.
-    const auto touched = static_cast<std::size_t>(touched_capacity(trainer, num_items));
-    memory.slots += flights_of(options.schedule) * 4 * touched * row;
-  }
-  memory.buckets = static_cast<std::size_t>(dense_weights) * sizeof(float);
-  return memory;
-}
-
-template PipelineMemory pipeline_memory<float>(const RetrievalOptions&, std::int64_t, std::int64_t,
-                                               const PipelineOptions&);
-template PipelineMemory pipeline_memory<bf16>(const RetrievalOptions&, std::int64_t, std::int64_t,
-                                              const PipelineOptions&);
 template class RankPipeline<float>;
 template class RankPipeline<bf16>;
 

@@ -42,6 +42,7 @@ namespace turbogr::train {
 
 enum class StepSchedule : std::uint8_t { kSerial, kOverlap, kExactPrefetch, kSemiAsync };
 StepSchedule step_schedule_from_name(std::string_view name);
+std::size_t flights_at_a_time(StepSchedule schedule);  // steps on their way, at most
 
 struct PipelineOptions {
   StepSchedule schedule = StepSchedule::kSerial;
@@ -121,7 +122,7 @@ class RankPipeline {
     embedding::Refresh refresh;
     embedding::Route urgent, others;   // exact_prefetch: the route's rows that the next step reads
     embedding::Route* left = nullptr;  // what is still to be returned and updated
-    embedding::DeviceExchange exchange;
+    embedding::DeviceExchange exchange, urgent_exchange, others_exchange;  // of each route
     // f64 that the device reads or writes, and the host's copies (numbers_at in the source).
     Tensor numbers, host_numbers;
     ops::StepScale scale{};
@@ -161,6 +162,8 @@ class RankPipeline {
   double* time_of(const Context& ctx, double StageTimes::*which);
 
   typename RetrievalTrainer<T>::Positives gather_positives(const Ends& ends, Flight& flight);
+  double squares_of(const Context& ctx, View<const float, 1> values, Flight& flight);
+  embedding::DeviceExchange& exchange_of(Flight& flight, const embedding::Route& route) const;
   double row_factor(const Flight& flight) const;
   void add_device_ends(const Context& ctx, Ends& ends);
   const ops::StepScale* send_scale(const Context& ctx, Flight& flight, std::int64_t at,
@@ -171,7 +174,8 @@ class RankPipeline {
   dist::Communicator& world_;
   RetrievalTrainer<T>& trainer_;
   SequenceMarks marks_;  // of the batch last submitted
-  Context lane_ctx_;     // one thread, and a stream on a GPU
+  // One thread: the others compute. On a GPU all of the host's, and a stream.
+  Context lane_ctx_;
   Ends ahead_, behind_;  // for the lane's work on the next step, and for the step being computed
   std::unique_ptr<dist::Communicator> dense_ranks_;
   embedding::ShardedTable table_;

@@ -19,6 +19,11 @@ using data::Batch;
 using model::first_rows;
 using model::first_values;
 
+// Rows of a trace; the lanes between are of row_prefetch.cc.
+constexpr int kDeviceLane = 0;
+constexpr int kDrawLane = 3;
+constexpr int kBesideLane = 4;
+
 float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
 
 // The softmax's options are the same forward and backward.
@@ -58,14 +63,12 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
       sampler_(options.negatives, num_items, counts),
       slot_(options.holds_table ? std::make_unique<StepSlot<T>>(ctx, options, num_items) : nullptr),
       feed_(ctx, feed_bytes()),
+      spans_(ctx),
       queue_length_(ctx.device() == Device::kCuda ? 2 : 1) {
   const Device device = ctx.device();
   const std::int64_t n = options.memory.capacity;
   const std::int64_t width = options.model.width;
   const NegativeOptions& negatives = options.negatives;
-  TGR_CHECK(device == Device::kCpu || !negatives.half,
-            "negatives.dtype = \"f16\" on a GPU; this version reads them on the CPU only: set "
-            "negatives.dtype = \"full\"");
   std::vector<ops::UpdateSlice> slices;
   for (int i = 0; i < model_.parameters().size(); ++i) {
     Tensor& value = model_.parameters().value(i);
@@ -80,7 +83,9 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   sampler_.reserve_positives(options.accumulate * n);
   if (negatives.sharing != ops::NegativeSharing::kNone) token_order_.reserve(n);
   rows_ = Tensor(dtype_of<T>(), {n, width}, device);
-  if (negatives.half_table) half_table_ = embedding::HalfTable(num_items, width);
+  if (negatives.half_table) {
+    half_table_ = embedding::HalfTable(num_items, width, table_device(ctx, options));
+  }
   dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
   loss_ = Tensor(DType::kF32, {n}, device);
   log_sum_exp_ = Tensor(DType::kF32, {n}, device);
@@ -92,6 +97,15 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
                     device == Device::kCuda ? Device::kPinned : Device::kCpu);
   for (std::int64_t i = 0; i < queue_length_; ++i) {
     result_events_.push_back(std::make_unique<Event>(ctx));
+  }
+
+  if (options.holds_table && table_device(ctx, options) == Device::kPinned && !negatives.half) {
+    prefetch_ = std::make_unique<RowPrefetch<T>>(ctx, num_items, width);
+  }
+  if (device == Device::kCuda && ctx.trace() != nullptr) {
+    ctx.trace()->name_lane(kDeviceLane, "device");
+    ctx.trace()->name_lane(kDrawLane, "host: draws");
+    if (prefetch_) ctx.trace()->name_lane(kBesideLane, "device: beside the forward pass");
   }
 
   const std::int64_t own = negatives.shared ? 0 : negatives.count;
@@ -113,9 +127,12 @@ std::size_t RetrievalTrainer<T>::feed_bytes() const {
   // With targets: two counts a sequence, its place among those that predict, its weight.
   const std::size_t marks = options_.parts.targets > 0 ? 3 * 8 + 4 : 0;
   const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
-  // Of a touched row: id, correction.
+  // Of a touched row: id, correction, and of a table in host memory its place in the next step and
+  // its turn in the update.
+  const std::size_t later = options_.table_in_host_memory ? 2 * 4 : 0;
   return a_batch * static_cast<std::size_t>(options_.accumulate) +
-         static_cast<std::size_t>(touched_capacity(options_, num_items_)) * (8 + 4) + 2 * 256;
+         static_cast<std::size_t>(touched_capacity(options_, num_items_)) * (8 + 4 + later) +
+         4 * 256;
 }
 
 template <class T>
@@ -129,6 +146,7 @@ template <class T>
 void RetrievalTrainer<T>::refresh(const Context& ctx) {
   model_.refresh(ctx);
   if (!half_table_.empty()) half_table_.assign(ctx, table_.weights());
+  if (prefetch_ != nullptr) synchronize(ctx);  // the host reads the table
 }
 
 template <class T>
@@ -206,6 +224,51 @@ void RetrievalTrainer<T>::gather_rows(const Context& ctx, View<const std::int64_
   }
 }
 
+// The same from a table in host memory: most are there already or on their way, and the last step's
+// update brings those that it changes.
+template <class T>
+void RetrievalTrainer<T>::bring_rows(const Context& ctx, std::span<const Batch> batches) {
+  const Rows<T> rows = first_rows<T>(slot_->compact, slot_->touched.ids().shape[0]);
+  prefetch_->fetch(ctx, table_.weights(), slot_->touched, rows);
+  if (deferred_.ctx != nullptr) {
+    const std::int64_t count = deferred_.ids.shape[0];
+    const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(count);
+    const View<std::int32_t, 1> which = feed_.template take<std::int32_t>(count);
+    const std::int64_t soon = prefetch_->divide(ctx, slot_->touched, batches, places, which);
+    const ops::RowCopies<T> copies = {feed_.send(ctx, places), rows};
+    const View<const std::int32_t, 1> sent = feed_.send(ctx, which);
+    const auto update_part = [&](const Context& stream, const ops::RowPart& part, int lane) {
+      const DeviceSpans::Span span =
+          prefetch_->spans().begin(stream, "update rows over the link", lane);
+      table_.update(stream, deferred_.ids, first_rows<float>(std::as_const(slot_->gradient), count),
+                    deferred_.settings, reinterpret_cast<const ops::StepScale*>(scale_.data()),
+                    copies, part);
+      prefetch_->spans().end(stream, span);
+    };
+    update_part(ctx, {{sent.data, {soon}}}, kDeviceLane);
+    update_part(prefetch_->beside(ctx), {{sent.data + soon, {count - soon}}, /*narrow=*/true},
+                kBesideLane);
+    prefetch_->updated();
+    deferred_ = {};
+  }
+  prefetch_->arrive(ctx);
+}
+
+// Without a next step to wait for.
+template <class T>
+void RetrievalTrainer<T>::flush_update() {
+  spans_.collect();
+  if (prefetch_ != nullptr) prefetch_->spans().collect();
+  if (deferred_.ctx == nullptr) return;
+  const Context& ctx = *deferred_.ctx;
+  table_.update(ctx, deferred_.ids,
+                first_rows<float>(std::as_const(slot_->gradient), deferred_.ids.shape[0]),
+                deferred_.settings, reinterpret_cast<const ops::StepScale*>(scale_.data()));
+  synchronize(ctx);
+  deferred_ = {};
+  slot_->touched.clear();  // the next step's rows all come from the table
+}
+
 // The rows of the items that compete in this step, and what their logits are corrected by.
 template <class T>
 ops::SampledSoftmaxInputs<T> RetrievalTrainer<T>::candidates_of(const Context& ctx,
@@ -240,7 +303,9 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(
     marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
     fed.weights = feed_.send(ctx, weights);
   }
-  if (options_.holds_table) fed.items = feed_.put(ctx, data::view_of(batch.items));
+  if (options_.holds_table && prefetch_ == nullptr) {
+    fed.items = feed_.put(ctx, data::view_of(batch.items));
+  }
 
   const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
   slot.touched.places_of(host, data::view_of(batch.targets), positive);
@@ -271,11 +336,17 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(
       feed_.template take<std::int64_t>(n), feed_.template take<std::int64_t>(n + 1),
       feed_.template take<std::int32_t>(n), feed_.template take<std::int32_t>(n)};
   const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
-  if (!options_.holds_table) fed.places = feed_.send(ctx, input_places);
+  if (!options_.holds_table || prefetch_ != nullptr) fed.places = feed_.send(ctx, input_places);
   fed.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
                 feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                 feed_.send(ctx, groups.positions)};
   return fed;
+}
+
+template <class T>
+void RetrievalTrainer<T>::zero_gradient(const Context& ctx, StepSlot<T>& slot) {
+  const std::int64_t elements = slot.touched.ids().shape[0] * slot.gradient.shape()[1];
+  zero_bytes(ctx, slot.gradient.data(), static_cast<std::size_t>(elements) * sizeof(float));
 }
 
 // Adds the batch's gradients, each token's loss weighed by `weight`; *loss_sum becomes the sum of
@@ -288,7 +359,7 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
   const Rows<T> rows = first_rows<T>(rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
 
-  if (options_.holds_table) {
+  if (options_.holds_table && prefetch_ == nullptr) {
     ops::gather_rows<float, T>(ctx, table_.weights(), fed.items, rows);
   } else {
     ops::gather_rows<T>(ctx, fed.candidates.items, fed.places, rows);
@@ -298,13 +369,22 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
 
   const View<float, 1> loss = first_values<float>(loss_, n);
   const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
-  ops::sampled_softmax<T>(ctx, candidates, softmax_options(options_), {loss, log_sum_exp});
   View<const float, 1> dloss = fed.weights;
   if (fed.weights.empty()) {
-    ops::sum_values<float>(ctx, loss, loss_sum);
     const View<float, 1> even = first_values<float>(dloss_, n);
     ops::fill<float>(ctx, static_cast<float>(weight), even);
     dloss = even;
+  }
+  const Rows<float> ditems = first_rows<float>(slot.gradient, fed.touched);
+  if (prefetch_ != nullptr && fed.first) {
+    prefetch_->await_update(ctx);
+    zero_gradient(ctx, slot);
+  }
+  ops::sampled_softmax_with_gradients<T>(ctx, candidates, softmax_options(options_), dloss,
+                                         {loss, log_sum_exp}, dquery, ditems);
+  if (prefetch_ != nullptr) prefetch_->release(ctx);
+  if (fed.weights.empty()) {
+    ops::sum_values<float>(ctx, loss, loss_sum);
   } else {
     const std::int64_t count = fed.predicting.shape[0];
     const View<float, 1> counted = first_values<float>(dloss_, count);
@@ -312,9 +392,6 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
                             View<float, 2>{counted.data, {count, 1}});
     ops::sum_values<float>(ctx, counted, loss_sum);
   }
-  const Rows<float> ditems = first_rows<float>(slot.gradient, fed.touched);
-  ops::sampled_softmax_backward<T>(ctx, candidates, softmax_options(options_), log_sum_exp, dloss,
-                                   dquery, ditems);
   model_.backward(ctx, fed.input, dquery, rows, ready);
   ops::scatter_add_rows<T>(ctx, rows, fed.groups, ditems);
 }
@@ -332,18 +409,19 @@ template <class T>
 void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Batch> batches,
                                           std::int64_t step, double weight, StepSlot<T>& slot,
                                           const LayersReady& ready) {
-  const std::int64_t touched = slot.touched.ids().shape[0];
   const ops::SampledSoftmaxInputs<T> candidates = candidates_of(ctx, slot);
-  zero_bytes(ctx, slot.gradient.data(),
-             static_cast<std::size_t>(touched * table_.width()) * sizeof(float));
+  // A table in host memory may still read the last step's.
+  if (prefetch_ == nullptr) zero_gradient(ctx, slot);
   model_.parameters().zero_gradients(ctx);
+  bool first = true;
   for (std::size_t b = 0; b < batches.size(); ++b) {
     double* loss_sum = loss_sums_.template view<double, 1>().data + b;
     if (batches[b].num_tokens() == 0) {  // a rank without a share of the last batch
       zero_bytes(ctx, loss_sum, sizeof(double));
       continue;
     }
-    const Fed fed = feed(ctx, batches[b], b, step, weight, slot, candidates);
+    Fed fed = feed(ctx, batches[b], b, step, weight, slot, candidates);
+    fed.first = std::exchange(first, false);
     forward_backward(ctx, fed, weight, slot, loss_sum,
                      b + 1 == batches.size() ? ready : LayersReady());
   }
@@ -381,7 +459,12 @@ double RetrievalTrainer<T>::update(const Context& ctx, View<const std::int64_t, 
   ops::make_step_scale(ctx, {squares, {2}}, {loss_sums_.template view<double, 1>().data, {batches}},
                        {.clip = options_.clip, .loss_weight = weight}, scale);
 
-  table_.update(ctx, ids, gradient, table_settings(steps_done_), scale);
+  if (prefetch_ != nullptr) {
+    deferred_ = {&ctx, ids, table_settings(steps_done_)};
+    rows_updated_ += static_cast<double>(ids.shape[0]);
+  } else {
+    table_.update(ctx, ids, gradient, table_settings(steps_done_), scale);
+  }
   if (!half_table_.empty()) half_table_.refresh(ctx, table_.weights(), ids);
   return update_dense(ctx, steps_done_, scale);
 }
@@ -404,13 +487,25 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
   TGR_CHECK(step.result.tokens > 0, "a step without tokens; the batch is empty");
 
   feed_.begin();
-  draw(ctx.host(), batches, steps_done_, *slot_);
+  if (prefetch_ != nullptr) std::swap(slot_->touched, prefetch_->previous());
+  {
+    const TraceScope scope(ctx.device() == Device::kCuda ? ctx.trace() : nullptr, "draw negatives",
+                           kDrawLane);
+    draw(ctx.host(), batches, steps_done_, *slot_);
+  }
   const View<const std::int64_t, 1> ids = feed_.put(ctx, slot_->touched.ids());
-  gather_rows(ctx, ids, *slot_);
+  if (prefetch_ != nullptr) {
+    bring_rows(ctx, batches);
+  } else {
+    gather_rows(ctx, ids, *slot_);
+  }
+  const DeviceSpans::Span span = spans_.begin(ctx, "step", kDeviceLane);
   const double weight = 1.0 / static_cast<double>(step.result.predicting);
   compute_batches(ctx, batches, steps_done_, weight, *slot_, {});
   feed_.end(ctx);
   step.result.rate = update(ctx, ids, static_cast<std::int64_t>(batches.size()), weight);
+
+  spans_.end(ctx, span);
 
   step.slot = static_cast<std::size_t>(steps_done_ % queue_length_);
   copy_bytes(ctx, results_.data() + step.slot * sizeof(ops::StepScale), scale_.data(),
@@ -432,6 +527,7 @@ StepResult RetrievalTrainer<T>::finish() {
                         "; run with CUDA_LAUNCH_BLOCKING=1 to see which operator");
   }
   pending_.pop_front();
+  if (pending_.empty()) flush_update();
   const auto& scale = reinterpret_cast<const ops::StepScale*>(results_.data())[step.slot];
   StepResult result = step.result;
   result.loss = scale.loss;
@@ -510,10 +606,21 @@ template <class T>
 std::size_t RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
   std::size_t total = ctx.workspace().capacity() + model_.activation_bytes() + rows_.bytes() +
                       dquery_.bytes() + half_table_.bytes() + sampler_.bytes() +
-                      feed_.device_bytes() + (slot_ ? slot_->bytes() : 0);
+                      feed_.device_bytes() + (slot_ ? slot_->bytes() : 0) +
+                      (prefetch_ ? prefetch_->device_bytes() + prefetch_->host_bytes() : 0);
   for (const Tensor& moment : first_moments_)
     total += 4 * moment.bytes();  // and weights, gradients
   return total + table_.bytes();
+}
+
+template <class T>
+typename RetrievalTrainer<T>::LinkBytes RetrievalTrainer<T>::link_bytes() const {
+  if (prefetch_ == nullptr) return {};
+  const auto width = static_cast<double>(table_.width());
+  // An update reads and writes weights and, of AdamW, two moments.
+  const double state = options_.table_optimiser == embedding::SparseOptimiser::kAdamW ? 3 * 4 : 4;
+  const double updates = rows_updated_ * width * state;
+  return {static_cast<double>(prefetch_->rows_sent()) * width * sizeof(T) + updates, updates};
 }
 
 template class RetrievalTrainer<float>;

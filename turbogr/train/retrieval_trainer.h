@@ -29,8 +29,10 @@
 #include "turbogr/ops/sampled_softmax.h"
 #include "turbogr/ops/update.h"
 #include "turbogr/optim/schedule.h"
+#include "turbogr/train/device_spans.h"
 #include "turbogr/train/named_tensor.h"
 #include "turbogr/train/negative_sampler.h"
+#include "turbogr/train/row_prefetch.h"
 #include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_feed.h"
 #include "turbogr/train/step_slot.h"
@@ -47,8 +49,8 @@ struct RetrievalOptions {
   AdamWSettings dense;  // of the dense weights; the step is set by the trainer
   embedding::SparseOptimiser table_optimiser = embedding::SparseOptimiser::kAdamW;
   AdamWSettings table;
-  // GPU: the item table and its optimiser's state stay in pinned host memory, which the device
-  // reads and writes row by row.
+  // GPU: the item table and its optimiser's state stay in pinned host memory; a step's rows are
+  // brought ahead of it (row_prefetch.h), and its update writes them back over the link.
   bool table_in_host_memory = false;
   double table_scale = 0.02;
   optim::Schedule schedule;
@@ -80,7 +82,8 @@ class RetrievalTrainer {
   // Queues one update from its batches, at most options.accumulate of them; the batches are free
   // again when it returns.
   void submit(const Context& ctx, std::span<const data::Batch> batches);
-  // Waits for the oldest step submitted and not finished.
+  // Waits for the oldest step submitted and not finished. Once none is left, the table is up to
+  // date.
   StepResult finish();
   std::int64_t pending() const { return static_cast<std::int64_t>(pending_.size()); }
   std::int64_t queue_length() const { return queue_length_; }  // submitted at a time, at most
@@ -136,6 +139,11 @@ class RetrievalTrainer {
   std::vector<LargestTensor> largest_tensors(const Context& ctx) const;
 
   std::size_t planned_bytes(const Context& ctx) const;
+  // What a table in host memory has sent over the link since the beginning, and got back.
+  struct LinkBytes {
+    double to_device = 0, to_host = 0;
+  };
+  LinkBytes link_bytes() const;
 
  private:
   // A batch as the device reads it.
@@ -149,11 +157,15 @@ class RetrievalTrainer {
     View<const std::int64_t, 1> predicting;
     View<const float, 1> weights;
     std::int64_t touched = 0;
+    bool first = true;  // of the step's batches
   };
 
   model::StepInput input_of(const Context& ctx, const data::Batch& batch, std::int64_t step,
                             bool training);
   void gather_rows(const Context& ctx, View<const std::int64_t, 1> ids, StepSlot<T>& slot);
+  void bring_rows(const Context& ctx, std::span<const data::Batch> batches);
+  void flush_update();
+  void zero_gradient(const Context& ctx, StepSlot<T>& slot);
   ops::SampledSoftmaxInputs<T> candidates_of(const Context& ctx, const StepSlot<T>& slot);
   void compute_batches(const Context& ctx, std::span<const data::Batch> batches, std::int64_t step,
                        double weight, StepSlot<T>& slot, const LayersReady& ready);
@@ -182,6 +194,17 @@ class RetrievalTrainer {
   Tensor dquery_;  // [capacity, D]
   Tensor loss_, log_sum_exp_, dloss_;
   Tensor squares_, loss_sums_, scale_;  // f64, on the device: of the step being computed
+
+  // Of a table in host memory: the last step's update, which the next step's rows are waited for.
+  struct Deferred {
+    const Context* ctx = nullptr;     // null: none
+    View<const std::int64_t, 1> ids;  // on the device
+    AdamWSettings settings;
+  };
+  std::unique_ptr<RowPrefetch<T>> prefetch_;
+  Deferred deferred_;
+  double rows_updated_ = 0;
+  DeviceSpans spans_;
 
   struct Pending {
     StepResult result;     // what the host knows

@@ -32,6 +32,11 @@ class TouchedRows {
   View<const std::int64_t, 1> ids() const {
     return {ids_.data(), {static_cast<std::int64_t>(ids_.size())}};
   }
+  // The place of one id, -1 where it is not among them.
+  std::int32_t find(std::int64_t id) const {
+    const auto row = static_cast<std::size_t>(id);
+    return marked_[row] == kUntouched ? -1 : place_[row];
+  }
   // All of them marked before.
   template <class Place>  // int32 or int64
   void places_of(const Context& ctx, View<const std::int64_t, 1> ids, View<Place, 1> places) const;

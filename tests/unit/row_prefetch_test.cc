@@ -1,0 +1,70 @@
+#include "turbogr/train/row_prefetch.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/data.h"
+#include "turbogr/ops/embedding.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::int64_t kItems = 100;
+constexpr std::int64_t kWidth = 5;
+
+void touch(const Context& ctx, const std::vector<std::int64_t>& ids, TouchedRows& touched) {
+  touched.clear();
+  touched.mark(ctx, {ids.data(), {static_cast<std::int64_t>(ids.size())}});
+  touched.number(ctx);
+}
+
+// Segments of two rows: a step's rows go round them several times.
+template <class T>
+void check_fetch() {
+  const Context ctx({.threads = 2});
+  const Tensor table = test::random_tensor<float>({kItems, kWidth}, 1);
+  RowPrefetch<T> prefetch(ctx, kItems, kWidth, 2 * kWidth * static_cast<std::int64_t>(sizeof(T)));
+  TouchedRows next(kItems);
+  touch(ctx, {3, 40, 41, 99}, prefetch.previous());
+  touch(ctx, {0, 3, 7, 8, 9, 41, 50, 98}, next);
+  Tensor rows(dtype_of<T>(), {8, kWidth});
+  prefetch.fetch(ctx, table.view<float, 2>(), next, rows.view<T, 2>());
+  prefetch.arrive(ctx);
+  EXPECT_EQ(prefetch.rows_sent(), 6);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    const bool comes = i != 1 && i != 5;  // 3 and 41 are the last update's to bring
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      const auto want = comes ? convert<T>(table.view<float, 2>()(next.ids()(i), c)) : T(0.0f);
+      EXPECT_EQ(convert<float>(rows.view<T, 2>()(i, c)), convert<float>(want)) << i;
+    }
+  }
+  data::Batch batch;
+  batch.items = {41, 0, 41, 98};  // what the forward pass reads
+  std::vector<std::int32_t> places(4), which(4);
+  EXPECT_EQ(prefetch.divide(ctx, next, {&batch, 1}, {places.data(), {4}}, {which.data(), {4}}), 1);
+  EXPECT_EQ(places, (std::vector<std::int32_t>{1, -1, 5, -1}));
+  EXPECT_EQ(which, (std::vector<std::int32_t>{2, 0, 1, 3}));
+}
+
+TEST(RowPrefetch, BringsWhatTheLastStepDidNotTouch) {
+  check_fetch<float>();
+  check_fetch<bf16>();
+}
+
+TEST(RowPrefetch, BringsAllRowsWhereThereWasNoStepBefore) {
+  const Context ctx({.threads = 1});
+  const Tensor table = test::random_tensor<float>({kItems, kWidth}, 1);
+  RowPrefetch<float> prefetch(ctx, kItems, kWidth);
+  TouchedRows next(kItems);
+  touch(ctx, {5, 6}, next);
+  Tensor rows(DType::kF32, {2, kWidth});
+  prefetch.fetch(ctx, table.view<float, 2>(), next, rows.view<float, 2>());
+  EXPECT_EQ(prefetch.rows_sent(), 2);
+  EXPECT_EQ((rows.view<float, 2>()(1, 4)), (table.view<float, 2>()(6, 4)));
+  EXPECT_EQ(next.find(6), 1);
+  EXPECT_EQ(next.find(7), -1);
+}
+
+}  // namespace
+}  // namespace turbogr::train

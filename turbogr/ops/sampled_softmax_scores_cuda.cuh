@@ -1,0 +1,279 @@
+// What becomes of a tile of scores against a shared set of candidates.
+#pragma once
+
+#include <limits>
+
+#include "turbogr/ops/sampled_softmax_cuda.cuh"
+
+namespace turbogr::ops::kernels {
+
+// Candidates of a set. f64 has half the room, so that the scratch is the same.
+template <class T>
+inline constexpr std::int64_t kSet = std::is_same_v<T, double> ? 4096 : 8192;
+
+// Rows of scratch start at a multiple of 16 bytes.
+inline std::int64_t padded(std::int64_t cols) {
+  return cuda::divide_up(cols, cuda::kColumns) * cuda::kColumns;
+}
+
+// What the softmax needs to know of the set's candidates.
+template <class A>
+struct CandidateSet {
+  std::int32_t* places;  // -1 past the last, up to a multiple of eight
+  A* inverse;
+  A* correction;
+};
+
+__device__ inline float exponential(float x) { return __expf(x); }
+__device__ inline double exponential(double x) { return exp(x); }
+
+// What a thread knows of a running sum of exponentials.
+template <class A>
+struct Running {
+  A largest, sum;
+
+  __device__ void join(A other_largest, A other_sum) {
+    const A higher = max(largest, other_largest);
+    if (higher == -std::numeric_limits<A>::infinity()) return;
+    sum = sum * exponential(largest - higher) + other_sum * exponential(other_largest - higher);
+    largest = higher;
+  }
+};
+
+enum class ScoreUse : std::uint8_t {
+  kSum,      // adds a token's candidates to (loss, log_sum_exp), which hold (largest, sum)
+  kWeights,  // g = dloss e^(logit - log_sum_exp) / (|q| |item| temperature)
+  kBoth,     // all candidates are in the tile: loss and log_sum_exp, then g
+};
+
+template <class T>
+struct ScoreTile {
+  using A = Accum<T>;
+  const A* scores;  // [tokens, stride]
+  std::int64_t stride;
+  std::int64_t count;  // candidates, up to the stride
+  std::int64_t first;  // token of the first row
+  std::int64_t tokens;
+  CandidateSet<A> set;
+  const std::int32_t* positive;
+  const A* query_inverse;
+  A scale;             // 1 / temperature
+  const A* positives;  // logits; kBoth
+  A* loss;             // kSum, kBoth
+  A* log_sum_exp;      // read by kWeights
+  const A* dloss;      // kWeights, kBoth
+  T* weights;          // [tokens, stride]; columns past the last candidate become zero
+};
+
+// e^x is 2^(x log2 e).
+inline constexpr double kLog2E = 1.4426950408889634;
+__device__ inline float power_of_two(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+__device__ inline double power_of_two(double x) { return exp2(x); }
+
+__device__ inline float warp_max(float value) {
+  // As integers that sort like the floats: negative ones have their other bits turned.
+  const int bits = __float_as_int(value);
+  const int most = __reduce_max_sync(0xffffffffu, bits ^ (bits >> 31 & 0x7fffffff));
+  return __int_as_float(most ^ (most >> 31 & 0x7fffffff));
+}
+__device__ inline double warp_max(double value) {
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2) {
+    value = max(value, __shfl_xor_sync(0xffffffffu, value, other));
+  }
+  return value;
+}
+
+// What a token's scores are used with.
+template <class T, ScoreUse kUse>
+struct ScoreToken {
+  using A = Accum<T>;
+  std::int32_t masked = 0;
+  A factor = 0;    // 1 / (|q| temperature)
+  A positive = 0;  // its logit
+  A normalizer = 0;
+  A dloss = 0;
+
+  __device__ void load(const ScoreTile<T>& tile, std::int64_t row) {
+    const std::int64_t token = tile.first + row;
+    masked = tile.positive[token];
+    factor = tile.query_inverse[token] * tile.scale;
+    if constexpr (kUse == ScoreUse::kBoth) positive = tile.positives[token];
+    if constexpr (kUse == ScoreUse::kWeights) normalizer = tile.log_sum_exp[token];
+    if constexpr (kUse != ScoreUse::kSum) dloss = tile.dloss[token];
+  }
+};
+
+// Four values of neighbouring columns.
+template <class A>
+struct alignas(16) Four {
+  A v[4];
+};
+__device__ inline void store_four(bf16* p, const Four<float>& x) {
+  const __nv_bfloat162 low = __floats2bfloat162_rn(x.v[0], x.v[1]);
+  const __nv_bfloat162 high = __floats2bfloat162_rn(x.v[2], x.v[3]);
+  *reinterpret_cast<uint2*>(p) = {*reinterpret_cast<const std::uint32_t*>(&low),
+                                  *reinterpret_cast<const std::uint32_t*>(&high)};
+}
+template <class A>
+__device__ void store_four(A* p, const Four<A>& x) {
+  *reinterpret_cast<Four<A>*>(p) = x;
+}
+
+__device__ inline float quotient(float x, float y) { return __fdividef(x, y); }
+__device__ inline double quotient(double x, double y) { return x / y; }
+
+inline constexpr int kFours = 4;  // of a thread, a block's width apart
+
+template <class T>
+inline constexpr unsigned kScoreThreads = kSet<T> / (4 * kFours);
+
+// The block keeps what there is to know of the candidates in shared memory and goes over tokens,
+// the next one's scores on their way.
+template <class T, ScoreUse kUse>
+__global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTile<T> tile) {
+  using A = Accum<T>;
+  constexpr A kLowest = -std::numeric_limits<A>::infinity();
+  constexpr A kLog2 = static_cast<A>(kLog2E);
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ A maxima[2][32], sums[2][32];
+  A* inverse = reinterpret_cast<A*>(memory);
+  A* correction = inverse + tile.stride;
+  auto* places = reinterpret_cast<std::int32_t*>(correction + tile.stride);
+  const unsigned warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto stride = static_cast<int>(tile.stride), count = static_cast<int>(tile.count);
+  for (int c = static_cast<int>(threadIdx.x); c < stride; c += static_cast<int>(blockDim.x)) {
+    inverse[c] = c < count ? tile.set.inverse[c] : A(0);
+    correction[c] = c < count ? tile.set.correction[c] : A(0);
+    places[c] = tile.set.places[c];
+  }
+  const auto column = [&](int f) {
+    return (f * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 4;
+  };
+  Four<A> next[kFours] = {};
+  ScoreToken<T, kUse> coming;
+  const auto ask = [&](std::int64_t row) {
+    coming.load(tile, row);
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) {
+      if (column(f) >= stride) continue;
+      next[f] = *reinterpret_cast<const Four<A>*>(tile.scores + row * tile.stride + column(f));
+    }
+  };
+  std::int64_t t = blockIdx.x;
+  if (t < tile.tokens) ask(t);
+  __syncthreads();
+  for (int turn = 0; t < tile.tokens; t += gridDim.x, turn ^= 1) {
+    const ScoreToken<T, kUse> token = coming;
+    Four<A> value[kFours];
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) value[f] = next[f];
+    if (t + gridDim.x < tile.tokens) ask(t + gridDim.x);
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) {
+      const int c = column(f);
+      if (c >= stride) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) value[f].v[i] = kLowest;
+        continue;
+      }
+      const auto scale = *reinterpret_cast<const Four<A>*>(inverse + c);
+      const auto minus = *reinterpret_cast<const Four<A>*>(correction + c);
+      const auto place = *reinterpret_cast<const Four<std::int32_t>*>(places + c);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        value[f].v[i] = value[f].v[i] * (token.factor * scale.v[i]) - minus.v[i];
+        if (place.v[i] == token.masked) value[f].v[i] = kLowest;
+      }
+      if (c + 4 > count) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (c + i >= count) value[f].v[i] = kLowest;
+        }
+      }
+    }
+    A weight = token.dloss * token.factor;
+    A subtracted = token.normalizer;
+    A most = kLowest;
+    if constexpr (kUse != ScoreUse::kWeights) {
+#pragma unroll
+      for (int f = 0; f < kFours; ++f) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) most = max(most, value[f].v[i]);
+      }
+      most = warp_max(most);
+      subtracted = most == kLowest ? A(0) : most;
+    }
+    A sum = 0;
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        value[f].v[i] = power_of_two((value[f].v[i] - subtracted) * kLog2);
+        sum += value[f].v[i];
+      }
+    }
+    if constexpr (kUse != ScoreUse::kWeights) {
+      sum = cuda::warp_sum(sum);
+      if (lane == 0) {
+        maxima[turn][warp] = most;
+        sums[turn][warp] = sum;
+      }
+      // One barrier a token: what is written here was last read before the barrier in between.
+      __syncthreads();
+      const A own = lane < warps ? maxima[turn][lane] : kLowest;
+      sum = lane < warps ? sums[turn][lane] : A(0);
+      A largest = warp_max(own);
+      if constexpr (kUse == ScoreUse::kBoth) largest = max(largest, token.positive);
+      const A highest = largest == kLowest ? A(0) : largest;
+      sum = cuda::warp_sum(sum * power_of_two((own - highest) * kLog2));
+      A* loss = tile.loss + tile.first + t;
+      A* log_sum_exp = tile.log_sum_exp + tile.first + t;
+      if constexpr (kUse == ScoreUse::kSum) {
+        if (threadIdx.x == 0) {
+          Running<A> all = {largest, sum};
+          all.join(*loss, *log_sum_exp);
+          *loss = all.largest;
+          *log_sum_exp = all.sum;
+        }
+      } else {
+        sum += power_of_two((token.positive - largest) * kLog2);
+        if (threadIdx.x == 0) {
+          const A log_sum = log(sum);
+          *loss = largest - token.positive + log_sum;
+          *log_sum_exp = largest + log_sum;
+        }
+        weight *= quotient(power_of_two((most - largest) * kLog2), sum);
+      }
+    }
+    if constexpr (kUse != ScoreUse::kSum) {
+#pragma unroll
+      for (int f = 0; f < kFours; ++f) {
+        const int c = column(f);
+        if (c >= stride) continue;
+        const auto scale = *reinterpret_cast<const Four<A>*>(inverse + c);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) value[f].v[i] *= weight * scale.v[i];
+        store_four(tile.weights + t * tile.stride + c, value[f]);
+      }
+    }
+  }
+}
+
+template <class T, ScoreUse kUse>
+void use_scores(cudaStream_t stream, const ScoreTile<T>& tile) {
+  const auto threads = static_cast<unsigned>(cuda::divide_up(tile.stride, 32 * 4 * kFours)) * 32;
+  const std::int64_t blocks = 132 * std::min(16u, std::max(2u, 1024 / threads));
+  const auto bytes =
+      static_cast<int>(tile.stride) * static_cast<int>(2 * sizeof(Accum<T>) + sizeof(std::int32_t));
+  const auto kernel = score_rows_kernel<T, kUse>;
+  TGR_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  kernel<<<static_cast<unsigned>(std::min(blocks, tile.tokens)), threads,
+           static_cast<std::size_t>(bytes), stream>>>(tile);
+}
+
+}  // namespace turbogr::ops::kernels

@@ -1,0 +1,56 @@
+#include "turbogr/train/device_spans.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::size_t kRing = 64;
+
+}  // namespace
+
+DeviceSpans::DeviceSpans(const Context& ctx)
+    : trace_(ctx.device() == Device::kCuda ? ctx.trace() : nullptr) {
+  if (trace_ == nullptr) return;
+  start_ = std::make_unique<Event>(ctx, /*timed=*/true);
+  start_->record(ctx);
+  start_->wait();
+  start_ns_ = Trace::now_ns();
+  ring_.resize(kRing);
+  for (Marks& marks : ring_) {
+    marks.begin = std::make_unique<Event>(ctx, /*timed=*/true);
+    marks.end = std::make_unique<Event>(ctx, /*timed=*/true);
+  }
+}
+
+DeviceSpans::Span DeviceSpans::begin(const Context& stream, const char* name, int lane) {
+  if (trace_ == nullptr) return 0;
+  const Span span = next_;
+  next_ = (next_ + 1) % kRing;
+  Marks& marks = ring_[span];
+  record(marks);  // of many steps ago
+  marks.name = name;
+  marks.lane = lane;
+  marks.begin->record(stream);
+  return span;
+}
+
+void DeviceSpans::end(const Context& stream, Span span) {
+  if (trace_ == nullptr) return;
+  ring_[span].end->record(stream);
+  ring_[span].ended = true;
+}
+
+void DeviceSpans::collect() {
+  for (std::size_t i = 0; i < ring_.size(); ++i) record(ring_[(next_ + i) % kRing]);
+}
+
+void DeviceSpans::record(Marks& marks) {
+  if (!marks.ended) return;
+  marks.end->wait();
+  const auto at = [&](const Event& event) {
+    return start_ns_ + static_cast<std::int64_t>(event.ms_since(*start_) * 1e6);
+  };
+  trace_->record(marks.name, marks.lane, at(*marks.begin), at(*marks.end));
+  marks.ended = false;
+}
+
+}  // namespace turbogr::train
