@@ -34,7 +34,8 @@ struct ExchangeBench {
   int ranks_per_node = 0;
   int pieces = 4;
   int steps = 10;
-  std::string wire = "f32";
+  std::string rows_wire = "f32";
+  std::string gradients_wire = "f32";
   std::string json;
 };
 
@@ -81,8 +82,8 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
   embedding::ShardedTable table({.rows = bench.rows,
                                  .width = bench.width,
                                  .optimiser = embedding::SparseOptimiser::kAdaGrad,
-                                 .row_wire = dtype_from_name(bench.wire),
-                                 .gradient_wire = dtype_from_name(bench.wire),
+                                 .row_wire = dtype_from_name(bench.rows_wire),
+                                 .gradient_wire = dtype_from_name(bench.gradients_wire),
                                  .pieces = bench.pieces},
                                 group.rank(), group.size());
   table.initialise(ctx);
@@ -180,7 +181,9 @@ void add_bench_exchange(CLI::App& bench) {
   command->add_option("--steps", options->steps, "measured")
       ->check(positive)
       ->capture_default_str();
-  command->add_option("--wire", options->wire, "f32 or bf16")->capture_default_str();
+  command->add_option("--rows-wire", options->rows_wire, "f32, bf16 or f16")->capture_default_str();
+  command->add_option("--gradients-wire", options->gradients_wire, "f32 or bf16")
+      ->capture_default_str();
   command->add_option("--json", options->json, "also write the row to this file");
   command->callback([options] {
     if (dist::launched_by_mpi()) {
