@@ -1,7 +1,8 @@
-// tools/kill_train with a few kills; by hand it does thirty.
+// tools/kill_train with a few kills; by hand it does thirty, and ten of ranks.
 #include <gtest/gtest.h>
 
 #include "tests/support/program.h"
+#include "turbogr/dist/communicator.h"
 
 namespace turbogr {
 namespace {
@@ -14,6 +15,17 @@ TEST(KillTrain, AKilledRunGoesOnAndEndsBitEqual) {
   EXPECT_EQ(done.status, 0) << done.output;
   EXPECT_NE(done.output.find("bit-equal to the one never stopped"), std::string::npos)
       << done.output;
+}
+
+TEST(KillTrain, AKilledRankIsNamedAndTheRunGoesOn) {
+  if (test::run_command("python3 -c pass").status != 0) GTEST_SKIP() << "there is no python3";
+  if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const test::Outcome done = test::run_command(
+      "cd " TGR_SOURCE_DIR
+      " && tools/kill_train --times 2 --ranks 3 --schedule exact_prefetch --steps 200 --seed 2 "
+      "--program " TGR_PROGRAM);
+  EXPECT_EQ(done.status, 0) << done.output;
+  EXPECT_NE(done.output.find("each was named"), std::string::npos) << done.output;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/train/file.h"
 
 namespace turbogr {
 namespace {
@@ -88,10 +89,41 @@ TEST_F(Ranks, TrainAsOneDoes) {
     expect_near(quality, figures(each.name, "ndcg@10"), 0.02, each.name);
     EXPECT_NE(many.output.find("ranks    " + std::to_string(each.ranks)), std::string::npos)
         << many.output;
+    if (each.more.empty()) {
+      EXPECT_NE(many.output.find("schedule exact_prefetch"), std::string::npos) << many.output;
+    }
   }
   const Outcome late = train(2, "late", "--train.steps=8 --train.schedule=semi_async");
   ASSERT_EQ(late.status, 0) << late.output;
   expect_near(losses, figures("late", "loss"), 0.1, "semi_async");
+}
+
+// Fixed ranks: the weights' bytes. Other layouts sum in another order.
+TEST_F(Ranks, SchedulesAreBitEqualAndLayoutsAlike) {
+  const auto weights = [&](const std::string& run) {
+    return read_file(root_ + "/" + run + "/checkpoints/step-000000006/model.safetensors");
+  };
+  const std::string base = "--train.steps=6 --optim.clip=0 ";
+  ASSERT_EQ(train(4, "first", base + "--dist.group=2 --train.schedule=serial").status, 0);
+  const struct {
+    std::string name, more;
+  } equal[] = {{"again", "--train.schedule=serial"},
+               {"default", ""},
+               {"overlap", "--train.schedule=overlap"},
+               {"prefetch", "--train.schedule=exact_prefetch"},
+               {"on_time", "--train.schedule=semi_async --train.delay=0"}};
+  for (const auto& each : equal) {
+    const Outcome done = train(4, each.name, base + "--dist.group=2 " + each.more);
+    ASSERT_EQ(done.status, 0) << done.output;
+    EXPECT_TRUE(weights("first") == weights(each.name)) << each.name;
+  }
+  for (const char* group : {"1", "4"}) {
+    const std::string name = std::string("groups_of_") + group;
+    const Outcome done = train(4, name, base + "--dist.group=" + group);
+    ASSERT_EQ(done.status, 0) << done.output;
+    expect_near(figures("first", "loss"), figures(name, "loss"), 1e-5, name);
+    expect_near(figures("first", "ndcg@10"), figures(name, "ndcg@10"), 0.02, name);
+  }
 }
 
 TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
@@ -104,6 +136,9 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
     const Outcome resumed = train(ranks, name, "--train.steps=7 --run.resume=true");
     ASSERT_EQ(resumed.status, 0) << resumed.output;
     expect_near(losses, figures(name, "loss"), 1e-5, name);
+    const std::vector<double> quality = figures(name, "ndcg@10");
+    ASSERT_FALSE(quality.empty());
+    EXPECT_NEAR(figures("more", "ndcg@10").back(), quality.back(), 0.02) << name;
   }
 }
 
@@ -123,9 +158,13 @@ TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
   }
   EXPECT_EQ(ranks, (std::set<int>{0, 1}));
   for (const char* stage : {"draw negatives", "exchange ids", "fetch rows", "forward and backward",
-                            "return row gradients", "update rows", "fetch changed rows"}) {
+                            "return row gradients", "update rows", "fetch changed rows",
+                            "read batch", "find changed rows", "wait for dense gradients"}) {
     EXPECT_EQ(stages.count(stage), 1u) << stage;
   }
+  const Outcome report = run_program("report " + root_ + "/traced");
+  EXPECT_EQ(report.status, 0) << report.output;
+  EXPECT_NE(report.output.find("3 steps of 2 ranks: compute"), std::string::npos) << report.output;
   const Outcome dry =
       run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
                   " --run.dry_run=true --dist.world=64 --dist.ranks_per_node=8");
@@ -148,6 +187,14 @@ TEST_F(Ranks, AKilledRankEndsAllAndTheRestResumes) {
       train(2, "killed", "--run.resume=true --train.steps=1 --checkpoint.every=5");
   EXPECT_EQ(resumed.status, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed from"), std::string::npos) << resumed.output;
+}
+
+TEST_F(Ranks, SrunWithoutPmiIsToldSo) {
+  const Outcome alone = test::run_command("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 " +
+                                          command("srun", "--train.steps=2"));
+  EXPECT_NE(alone.status, 0);
+  EXPECT_NE(alone.output.find("srun has started 2 tasks and MPI finds one"), std::string::npos)
+      << alone.output;
 }
 
 TEST_F(Ranks, AFaultOnOneRankNamesIt) {

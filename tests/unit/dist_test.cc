@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -230,6 +232,29 @@ TEST(Topology, AMachineMayBePlayedAsSeveral) {
   EXPECT_EQ(play_nodes({3, 3}, 0), (std::vector<int>{3, 3}));
   EXPECT_NE(message_of([] { play_nodes({0}, -1); }).find("use 0 or more"), std::string::npos);
   EXPECT_NE(message_of([] { make_topology({0, 0, 0}, 2); }).find("groups of 2"), std::string::npos);
+}
+
+// What mpirun and srun leave in the environment.
+TEST(Launched, ByWhatTheStartersSay) {
+  const std::vector<const char*> names = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
+                                          "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
+  std::map<std::string, std::string> kept;
+  for (const char* name : names) {
+    if (const char* value = std::getenv(name)) kept[name] = value;
+  }
+  const auto launched = [&](const std::map<std::string, std::string>& environment) {
+    for (const char* name : names) ::unsetenv(name);
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    return launched_by_mpi();
+  };
+  EXPECT_FALSE(launched({}));
+  EXPECT_TRUE(launched({{"OMPI_COMM_WORLD_SIZE", "1"}}));
+  EXPECT_TRUE(launched({{"PMI_SIZE", "2"}}));
+  EXPECT_TRUE(launched({{"PMIX_RANK", "0"}}));
+  EXPECT_TRUE(launched({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}));
+  EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}));
+  EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "2"}}));  // a shell of the allocation
+  launched(kept);
 }
 
 }  // namespace

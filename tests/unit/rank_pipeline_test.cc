@@ -72,10 +72,11 @@ std::vector<float> weights_of(RetrievalTrainer<T>& trainer) {
 }
 
 // Of targets in an imagined epoch.
-std::vector<std::int64_t> counts_of(const RetrievalOptions& options) {
+std::vector<std::int64_t> counts_of(const RetrievalOptions& options,
+                                    std::int64_t items = kShape.items) {
   std::vector<std::int64_t> counts;
   if (options.negatives.kind == NegativeKind::kUniform) return counts;
-  for (std::int64_t item = 0; item < kShape.items; ++item) counts.push_back(item % 7);
+  for (std::int64_t item = 0; item < items; ++item) counts.push_back(item % 7);
   return counts;
 }
 
@@ -110,7 +111,7 @@ Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, Pipe
     const Context ctx({.threads = 1});
     PipelineOptions own = options;
     own.topology = dist::make_topology(world.nodes(), layout.group);
-    RetrievalTrainer<T> trainer(ctx, trainer_options, items, counts_of(trainer_options));
+    RetrievalTrainer<T> trainer(ctx, trainer_options, items, counts_of(trainer_options, items));
     RankPipeline<T> pipeline(ctx, world, trainer, own);
     pipeline.initialise(ctx);
     std::vector<StepResult> results;

@@ -114,6 +114,13 @@ class MpiTransport : public Transport {
   std::vector<int> nodes_;
 };
 
+// Tasks that srun says it has started, where nothing says that MPI knows of them.
+int srun_tasks() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  return tasks == nullptr || by_mpirun ? 1 : std::atoi(tasks);
+}
+
 }  // namespace
 
 bool built_with_mpi() { return true; }
@@ -134,9 +141,14 @@ void run_mpi(const std::function<void(Communicator&)>& body, const WaitOptions& 
   // ranks that exchange long messages would take turns. Short pieces keep both ways busy. An
   // environment that says otherwise is left alone.
   ::setenv("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "262144", /*overwrite=*/0);
+  const int tasks = srun_tasks();  // MPI may write to the environment
   const auto engine =
       std::make_shared<Engine>(std::make_unique<MpiTransport>(mpi_calls()), options);
   HostCommunicator world(engine);
+  // Without a PMI that this MPI understands they would be as many worlds of one.
+  TGR_CHECK(world.size() > 1 || tasks <= 1, "srun has started ", tasks,
+            " tasks and MPI finds one; use `srun --mpi=pmix` (see `srun --mpi=list`), or mpirun "
+            "inside the allocation");
   try {
     body(world);
   } catch (const std::exception& error) {

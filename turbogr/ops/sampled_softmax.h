@@ -78,8 +78,8 @@ void sampled_softmax_backward(const Context& ctx, const SampledSoftmaxInputs<T>&
                               const SoftmaxOptions& options, View<const Accum<T>, 1> log_sum_exp,
                               View<const Accum<T>, 1> dloss, Rows<T> dquery, Rows<Accum<T>> ditems);
 
-// sampled_softmax and then sampled_softmax_backward, for callers that know dloss before the loss. On
-// a GPU scores against up to 8192 shared negatives are then made once instead of twice, and the
+// sampled_softmax and then sampled_softmax_backward, for callers that know dloss before the loss.
+// On a GPU scores against up to 8192 shared negatives are then made once instead of twice, and the
 // rows of tokens' own negatives read once. The same numbers up to rounding.
 template <class T>
 void sampled_softmax_with_gradients(const Context& ctx, const SampledSoftmaxInputs<T>& inputs,

@@ -59,7 +59,7 @@ struct TrainConfig {
   std::int64_t tokens = 0;
   std::int64_t accumulate = 1;
   std::string device = "cpu";
-  std::string schedule = "serial";
+  std::string schedule = "auto";
   std::int64_t delay = 1;
   std::int64_t sync_steps = 0;
   std::string dtype = "f32";

@@ -172,8 +172,10 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(train, accumulate, between(1, 65536), "parts a step's batch is computed in"),
       TGR_KEY(train, device, one_of({"cpu", "cuda"}),
               "where the model runs; cuda needs a build made with `make cuda`"),
-      TGR_KEY(train, schedule, one_of({"serial", "overlap", "exact_prefetch", "semi_async"}),
-              "how the stages of a step overlap with those of its neighbours"),
+      TGR_KEY(
+          train, schedule, one_of({"auto", "serial", "overlap", "exact_prefetch", "semi_async"}),
+          "how the stages of a step overlap with those of its neighbours; auto: as far as gives "
+          "the bits of serial"),
       TGR_KEY(train, delay, between(0, 1),
               "semi_async: updates of item rows a step may miss; 0: as overlap"),
       TGR_KEY(train, sync_steps, at_least(0), "semi_async: first steps, which miss none"),

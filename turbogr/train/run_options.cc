@@ -173,8 +173,15 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
   return options;
 }
 
+std::string schedule_of(const Config& config, int world) {
+  if (config.train.schedule != "auto") return config.train.schedule;
+  if (world == 1) return "serial";
+  const bool ahead = config.dist.replicas == "exact" && config.train.device == "cpu";
+  return ahead ? "exact_prefetch" : "overlap";
+}
+
 bool wants_pipeline(const Config& config, int world) {
-  return world > 1 || config.train.schedule != "serial";
+  return world > 1 || schedule_of(config, world) != "serial";
 }
 
 namespace {
@@ -197,7 +204,7 @@ PipelineOptions pipeline_options(const Config& config, const std::vector<int>& n
   check_pipeline(config);
   const DistConfig& dist = config.dist;
   PipelineOptions options;
-  options.schedule = step_schedule_from_name(config.train.schedule);
+  options.schedule = step_schedule_from_name(schedule_of(config, static_cast<int>(nodes.size())));
   options.delay = config.train.delay;
   options.warmup = config.train.sync_steps;
   options.topology = dist::make_topology(

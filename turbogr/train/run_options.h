@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "turbogr/data/loader.h"
@@ -41,6 +42,8 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
 // machine of each rank.
 PipelineOptions pipeline_options(const Config& config, const std::vector<int>& nodes);
 bool wants_pipeline(const Config& config, int world);
+// What train.schedule = "auto" means: the fastest that gives the bits of serial.
+std::string schedule_of(const Config& config, int world);
 
 std::vector<data::Split> held_out(const Config& config);  // what a run is evaluated on
 

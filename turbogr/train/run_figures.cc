@@ -1,0 +1,135 @@
+// What a run logs, evaluates and traces.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "turbogr/train/evaluate.h"
+#include "turbogr/train/stages.h"
+#include "turbogr/train/timeline.h"
+#include "turbogr/train/training_run_class.h"
+
+namespace turbogr::train {
+
+template <class T>
+double TrainingRun<T>::epochs_done() const {
+  const data::LoaderState state = loader_.state();
+  return static_cast<double>(state.epoch) +
+         static_cast<double>(state.window) /
+             static_cast<double>(std::max<std::int64_t>(state.windows, 1));
+}
+
+template <class T>
+void TrainingRun<T>::log_window(const StepResult& result) {
+  const double seconds = std::max(window_.seconds, 1e-9);
+  const double peak = peak_tflops_ * 1e12 * seconds;
+  MetricRecord record;
+  record.step = result.step;
+  record.epoch = epochs_done();
+  const double loss =
+      window_.loss_sum / static_cast<double>(std::max<std::int64_t>(window_.predicting, 1));
+  const double rate = static_cast<double>(window_.tokens) / seconds;
+  record.values = {{"loss", loss},
+                   {"lr", result.rate},
+                   {"grad_norm", result.gradient_norm},
+                   {"tokens_per_s", rate},
+                   {"mfu_causal", window_.flops.causal / peak},
+                   {"mfu_paper", window_.flops.paper / peak},
+                   {"roof_tflops", peak_tflops_},
+                   {"skipped_steps", static_cast<double>(skipped_steps_)}};
+  if (pipeline_) {
+    const StageTimes& times = pipeline_->times();
+    record.values.emplace_back("compute_share", (times.compute - times_.compute) / seconds);
+    record.values.emplace_back(
+        "exposed_sparse", (times.sparse_communication - times_.sparse_communication) / seconds);
+    record.values.emplace_back("exposed_dense",
+                               (times.dense_communication - times_.dense_communication) / seconds);
+    times_ = times;
+  }
+  write(record);
+  if (progress_ != nullptr) {
+    progress_->update({.step = record.step,
+                       .epoch = record.epoch,
+                       .loss = loss,
+                       .grad_norm = result.gradient_norm,
+                       .lr = result.rate,
+                       .tokens_per_s = rate,
+                       .mfu_causal = window_.flops.causal / peak});
+  }
+  window_ = {};
+}
+
+template <class T>
+void TrainingRun<T>::write(const MetricRecord& record) {
+  if (lines_) lines_->write(record);
+  if (events_) events_->write(record);
+}
+
+template <class T>
+std::optional<double> TrainingRun<T>::evaluate_all() {
+  const TraceScope scope(trace_.get(), stages::kEvaluate.name, kComputeLane);
+  if (progress_ != nullptr) progress_->pause();
+  std::optional<double> score;
+  const std::vector<data::Split> splits = held_out(config_);
+  if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
+  for (const data::Split split : splits) {
+    if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
+    data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_, share_));
+    const std::int64_t most = (config_.eval.max_users + share_.world - 1) / share_.world;
+    RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, config_.eval.at, most);
+    metrics.add_up(world_);
+    MetricRecord record;
+    record.step = trainer_->steps_done();
+    record.epoch = epochs_done();
+    record.split = std::string(name_of(split));
+    record.values = metrics.figures();
+    for (const auto& [name, value] : record.values) {
+      if (split == data::Split::kValidation && name == config_.eval.metric) score = value;
+    }
+    write(record);
+    if (!leads()) continue;
+    if (progress_ != nullptr) progress_->clear();
+    std::string text;
+    for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
+    fmt::print("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch, metrics.users(),
+               text);
+    std::fflush(stdout);
+  }
+  if (pipeline_) pipeline_->dismiss();
+  if (progress_ != nullptr) progress_->resume();
+  return score;
+}
+
+template <class T>
+void TrainingRun<T>::write_trace() {
+  world_.barrier();
+  const std::int64_t now = Trace::now_ns();
+  const std::vector<std::int64_t> clocks = world_.all_gather_value(now);
+  const std::vector<std::int64_t> starts = world_.all_gather_value(start_ns_);
+  const std::string own = trace_->events(clocks[0] - now - starts[0]);
+  const std::vector<std::int64_t> sizes =
+      world_.all_gather_value(static_cast<std::int64_t>(own.size()));
+  std::vector<std::int64_t> out(sizes.size(), 0), in(sizes.size(), 0);
+  out[0] = static_cast<std::int64_t>(own.size());
+  std::string all;
+  if (leads()) {
+    in = sizes;
+    all.resize(
+        static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0})));
+  }
+  world_.all_to_all({own.data(), out}, {all.data(), in});
+  if (!leads()) return;
+  std::vector<std::string> events;
+  std::size_t at = 0;
+  for (const std::int64_t size : sizes) {
+    events.push_back(all.substr(at, static_cast<std::size_t>(size)));
+    at += static_cast<std::size_t>(size);
+  }
+  Trace::write_all(folder_.trace(), events);
+}
+
+template class TrainingRun<float>;
+template class TrainingRun<bf16>;
+
+}  // namespace turbogr::train

@@ -1,0 +1,102 @@
+// What a run prints before it starts: the plan, and the memory it takes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/log.h"
+#include "turbogr/train/step_count.h"
+#include "turbogr/train/training_run_class.h"
+
+namespace turbogr::train {
+
+template <class T>
+void TrainingRun<T>::plan_steps() {
+  data::LoaderOptions options = train_loader_options(config_, store_, share_);
+  options.plan.reallocate = nullptr;  // moves windows between ranks, not between steps
+  const StepCount count = count_steps(data::make_windows(store_, options.windows), options.plan,
+                                      config_.train.accumulate, config_.train.epochs);
+  const std::int64_t by_steps = config_.train.steps;
+  steps_per_epoch_ = count.an_epoch;
+  total_steps_ = by_steps == 0 || count.in_all == 0 ? std::max(by_steps, count.in_all)
+                                                    : std::min(by_steps, count.in_all);
+}
+
+template <class T>
+void TrainingRun<T>::print_plan() const {
+  const auto& parameters = trainer_->model().parameters();
+  if (config_.optim.warmup >= total_steps_ && config_.optim.warmup > 0) {
+    log::warn(
+        "optim.warmup = {} and the run has {} steps: the learning rate never gets up to "
+        "optim.lr; lower optim.warmup or train for longer",
+        config_.optim.warmup, total_steps_);
+  }
+  fmt::print("data     {}: {} users, {} items, {} events\n", config_.data.store,
+             grouped_text(store_.num_users()), grouped_text(store_.num_items()),
+             grouped_text(store_.num_events()));
+  fmt::print("train    {} sequences, {} tokens an epoch; {} steps an epoch, {} in all\n",
+             grouped_text(loader_.num_windows()), grouped_text(loader_.num_tokens()),
+             grouped_text(steps_per_epoch_), grouped_text(total_steps_));
+  fmt::print(
+      "model    {} {} layers x {} wide, {} heads, bias {}; {} dense weights, {} in the item "
+      "table\n",
+      config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
+      config_.model.bias, grouped_text(parameters.count()),
+      grouped_text(store_.num_items() * config_.model.width));
+  if (trainer_->options().holds_table) {
+    fmt::print(
+        "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
+        "and its state\n",
+        mib(trainer_->planned_bytes(ctx_)), mib(trainer_->model().activation_bytes()),
+        mib(ctx_.workspace().capacity()), mib(trainer_->table().bytes()));
+  } else {
+    print_ranks();
+  }
+  if (ctx_.device() == Device::kCuda) {
+    const DeviceMemory memory = device_memory();
+    fmt::print("compute  cuda {}; {:.1f} of {:.1f} MiB of the GPU free after planning\n",
+               config_.train.dtype, mib(memory.free), mib(memory.total));
+  } else {
+    fmt::print("compute  {} {}, {} threads, {} kernels\n", config_.train.device,
+               config_.train.dtype, ctx_.threads(), name_of(ctx_.simd()));
+  }
+  std::fflush(stdout);
+}
+
+template <class T>
+void TrainingRun<T>::print_ranks() const {
+  const PipelineOptions options = pipeline_options(config_, nodes_);
+  const PipelineMemory memory = pipeline_memory<T>(trainer_->options(), store_.num_items(),
+                                                   trainer_->model().parameters().count(), options);
+  fmt::print("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
+             share_.world, options.topology.num_groups(), options.topology.group_size,
+             config_.dist.replicas, config_.dist.placement, schedule_of(config_, share_.world),
+             config_.dist.balance ? "balanced by cost" : "not balanced");
+  if (pipeline_ && ctx_.device() == Device::kCuda) {
+    fmt::print("link     between GPUs {} ({})\n",
+               link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
+               link_.reason);
+  }
+  fmt::print(
+      "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
+      "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs\n",
+      mib(trainer_->planned_bytes(ctx_) + memory.table + memory.slots + memory.buckets),
+      mib(trainer_->model().activation_bytes()), mib(ctx_.workspace().capacity()),
+      mib(memory.table), mib(memory.slots), mib(memory.buckets));
+}
+
+template <class T>
+std::vector<std::int64_t> TrainingRun<T>::window_lengths() const {
+  std::vector<std::int64_t> lengths;
+  for (const data::Window& window :
+       data::make_windows(store_, train_loader_options(config_, store_).windows)) {
+    lengths.push_back(window.length);
+  }
+  return lengths;
+}
+
+template class TrainingRun<float>;
+template class TrainingRun<bf16>;
+
+}  // namespace turbogr::train
