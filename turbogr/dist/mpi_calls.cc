@@ -16,11 +16,11 @@ static_assert(sizeof(MPI_Request) <= sizeof(std::uint64_t));
 
 void store(MPI_Request from, std::uint64_t* to) {
   *to = 0;
-  std::memcpy(to, &from, sizeof from);
+  std::memcpy(to, &from, sizeof(MPI_Request));
 }
 MPI_Request load(const std::uint64_t* from) {
   MPI_Request request;
-  std::memcpy(&request, from, sizeof request);
+  std::memcpy(&request, from, sizeof(MPI_Request));
   return request;
 }
 

@@ -119,7 +119,7 @@ void DeviceExchange::unpack(const Context& ctx, DType wire, View<const std::int6
       const Rows<float> wide = fit<float>(ctx, wide_, arrived, out.cols);
       const std::int64_t values = arrived * out.cols;
       ops::convert_values<float, bf16>(ctx, {rows.data, {values}}, {wide.data, {values}});
-      ops::gather_rows<float>(ctx, wide, places, out);
+      ops::gather_rows<float, T>(ctx, wide, places, out);
     } else {
       ops::gather_rows<Wire, T>(ctx, rows, places, out);
     }
