@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -64,14 +63,9 @@ void run_export(const ExportOptions& options) {
     }
     tensors.push_back(named("users", users));
   }
-  const std::string partial = options.out + ".partial";
-  try {
-    write_safetensors(partial, tensors, {});
-    rename_durably(partial, options.out);
-  } catch (const Error&) {
-    std::remove(partial.c_str());
-    throw;
-  }
+  OutputTarget target(options.out);
+  write_safetensors(target.writing(), tensors, {});
+  target.put_in_place();
   write_ids(options.out + ".items.txt", store.item_ids());
   if (options.users) write_ids(options.out + ".users.txt", store.user_ids());
   fmt::print("{}: {} item vectors{} of width {}; ids in {}.items.txt\n", options.out,

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -22,6 +22,7 @@
 #include "turbogr/data/field.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
+#include "turbogr/train/file.h"
 #include "turbogr/train/history.h"
 #include "turbogr/train/trained_model.h"
 
@@ -124,23 +125,21 @@ class Writer {
       : store_(store), titles_(titles), path_(path) {
     json_ = path.size() > 6 && path.compare(path.size() - 6, 6, ".jsonl") == 0;
     if (!path.empty()) {
-      TGR_CHECK(!std::filesystem::is_directory(path), "'", path,
-                "' is a folder; name the file to write");
-      file_.open(path + ".partial");
-      TGR_CHECK(file_.good(), "cannot write '", path, "'; check that the folder exists");
+      target_.emplace(path);
+      file_.open(target_->writing());
+      TGR_CHECK(file_.good(), "cannot write '", path,
+                "'; check that the folder exists and can be written");
       if (!json_) file_ << "user,place,item,score\n";
     }
   }
 
-  ~Writer() {
-    if (!path_.empty() && !finished_) std::remove((path_ + ".partial").c_str());
-  }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
   // `recent` is shown to people only: the last items of the history, newest first.
   void write(const std::string& user, const std::vector<std::string>& recent,
              const std::vector<train::Recommendation>& list) {
+    ++users_;
     if (path_.empty()) {
       fmt::print("user {}, recently {}\n", user, fmt::join(recent, titles_.empty() ? ", " : "; "));
       for (std::size_t i = 0; i < list.size(); ++i) {
@@ -171,9 +170,9 @@ class Writer {
   void finish() {
     if (path_.empty()) return;
     file_.close();
-    TGR_CHECK(!file_.fail() && std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0,
-              "cannot write '", path_, "'; is the disk full?");
-    finished_ = true;
+    TGR_CHECK(!file_.fail(), "cannot write '", path_, "'; is the disk full?");
+    target_->put_in_place();
+    log::info("{}: lists of {} users", path_, users_);
   }
 
  private:
@@ -188,8 +187,9 @@ class Writer {
   const data::ItemTitles& titles_;
   std::string path_;
   std::ofstream file_;
+  std::optional<OutputTarget> target_;
+  std::int64_t users_ = 0;
   bool json_ = false;
-  bool finished_ = false;
 };
 
 // The newest items of sequence b, newest first.

@@ -203,6 +203,17 @@ TEST_F(Ranks, AFaultOnOneRankNamesIt) {
   EXPECT_NE(bad.output.find("turbogr: rank"), std::string::npos) << bad.output;
   EXPECT_NE(bad.output.find("2 ranks cannot be cut into groups of 3"), std::string::npos)
       << bad.output;
+  const Outcome alone = train(1, "alone", "--train.steps=3 --dist.group=2");
+  EXPECT_NE(alone.output.find("dist.group = 2 and one rank"), std::string::npos) << alone.output;
+}
+
+TEST_F(Ranks, ARankWithAnotherConfigSaysSo) {
+  const Outcome bad = test::mpirun(1, command("bad", "--train.steps=3") + " : -n 1 " +
+                                          command("bad", "--train.steps=3 --run.seed=7"));
+  EXPECT_NE(bad.status, 0);
+  EXPECT_NE(bad.output.find("another config than rank 0 (run.seed is 7, was 1 there)"),
+            std::string::npos)
+      << bad.output;
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "turbogr/train/file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -71,6 +74,39 @@ TEST(Files, AFullDiskSaysSo) {
   EXPECT_EQ(message_of([&] { full.write("x"); }),
             "cannot write '/dev/full': No space left on device; free some room there or write "
             "to another disk");
+}
+
+TEST(ReplaceFile, WritesIntoPipesAndThroughLinks) {
+  const TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  replace_file(pipe, "words");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof(got)), 5);
+  EXPECT_EQ(std::string(got), "words");
+  ::close(reader);
+
+  const std::string file = (folder.path() / "file").string();
+  const std::string link = (folder.path() / "link").string();
+  replace_file(file, "old");
+  std::filesystem::create_symlink("file", link);
+  replace_file(link, "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(read_file(file), "new");
+
+  EXPECT_NE(message_of([&] { replace_file(folder.path().string(), "x"); }).find("is a folder"),
+            std::string::npos);
+  const std::string kept = (folder.path() / "kept").string();
+  {
+    OutputTarget target(kept);
+    OutputFile half(target.writing());
+    half.write("half");
+  }
+  EXPECT_FALSE(std::filesystem::exists(kept));
+  EXPECT_FALSE(std::filesystem::exists(kept + ".partial"));
 }
 
 }  // namespace

@@ -327,6 +327,28 @@ TEST(SampledSoftmax, BothAtOnceAreTheTwoCalls) {
   }
 }
 
+// A short last step has fewer tokens than share, so fewer products each and more in a round.
+TEST(SampledSoftmax, ScratchOfManyTokensServesFewer) {
+  const Context ctx({.threads = 2});
+  for (const NegativeSharing sharing : {NegativeSharing::kLogits, NegativeSharing::kEmbeddings}) {
+    const SoftmaxOptions options = {.sharing = sharing, .sharing_factor = 400};
+    const Context planned(
+        {.threads = 2, .workspace_bytes = softmax_workspace_bytes(ctx, 512, 30, 8, 16, options)});
+    for (const std::int64_t tokens : {1, 75, 200, 299, 399, 400, 470}) {
+      const SoftmaxCase<float> c({.tokens = tokens, .items = 30, .width = 8, .negatives = 16},
+                                 options);
+      Tensor loss = test::poisoned<float>({tokens}), saved = test::poisoned<float>({tokens});
+      Tensor dquery = test::poisoned<float>({tokens, 8});
+      Tensor ditems = test::converted<float, float>(c.ditems_start);
+      EXPECT_NO_THROW(sampled_softmax_with_gradients<float>(
+          planned, c.inputs(), c.options, c.dloss.view<float, 1>(),
+          {loss.view<float, 1>(), saved.view<float, 1>()}, dquery.view<float, 2>(),
+          ditems.view<float, 2>()))
+          << tokens;
+    }
+  }
+}
+
 TEST(SampledSoftmax, ScratchStaysFarBelowOneRowANegative) {
   const Context ctx({.threads = 2});
   const std::int64_t tokens = 32768, negatives = 128, width = 256;

@@ -308,12 +308,14 @@ std::size_t cuda_own_workspace_bytes(std::int64_t tokens, std::int64_t width,
       std::clamp(options.sharing_factor, std::int64_t{1}, std::max(tokens, std::int64_t{1}));
   const std::int64_t products =
       (options.sharing == NegativeSharing::kEmbeddings ? sharers : 1) * num_negatives;
-  const std::int64_t room = round_tokens(tokens, products);
-  const std::int64_t pairs = room * (products + 1);
-  const auto shift = std::bit_width(static_cast<std::uint64_t>(products));
+  // Fewer tokens than share have fewer products each, and more of them in a round: this holds any.
+  const std::int64_t most = std::max<std::int64_t>(tokens, 1);
+  const std::int64_t pairs = std::min(std::max(kMaxOwnPairs, products + 1), most * (products + 1));
+  const std::int64_t room = std::min(most, kMaxOwnPairs);
+  // A token's weights take the next power of two.
   const std::size_t backward =
       2 * workspace_bytes_of<std::uint32_t>(pairs) + 2 * workspace_bytes_of<std::uint32_t>(room) +
-      workspace_bytes_of<double>(room << shift) + item_terms_workspace_bytes(pairs, width);
+      workspace_bytes_of<double>(2 * pairs) + item_terms_workspace_bytes(pairs, width);
   if (options.sharing != NegativeSharing::kLogits) return backward;
   return std::max(backward, cuda_shared_logits_workspace_bytes(tokens, num_negatives, sharers));
 }

@@ -145,9 +145,11 @@ std::size_t softmax_own_workspace_bytes(int threads, std::int64_t tokens, std::i
       std::clamp(options.sharing_factor, std::int64_t{1}, std::max(tokens, std::int64_t{1}));
   const std::int64_t owners = options.sharing == NegativeSharing::kEmbeddings ? sharers : 1;
   const std::int64_t products = owners * num_negatives;
+  // Fewer tokens than share have fewer products each, and more of them in a round: this holds any.
+  const std::int64_t pairs = std::min(std::max(kMaxOwnPairs, products + 1),
+                                      std::max<std::int64_t>(tokens, 1) * (products + 1));
   const std::size_t backward =
-      workspace_bytes_of<float>(threads * 2 * width) +
-      ItemPairs::workspace_bytes(round_tokens(tokens, products) * (products + 1));
+      workspace_bytes_of<float>(threads * 2 * width) + ItemPairs::workspace_bytes(pairs);
   if (options.sharing != NegativeSharing::kLogits) return backward;
   return std::max(backward, softmax_shared_logits_workspace_bytes(threads, tokens, width,
                                                                   num_negatives, sharers));

@@ -53,7 +53,9 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   }
   if (!manifest.is_object() || !manifest.contains("format") ||
       manifest["format"] != kCheckpointFormat) {
-    refuse("its manifest.json is damaged or not one of a turbogr checkpoint");
+    refuse(
+        "its manifest.json is damaged or not one of a turbogr checkpoint; name a run's folder, or "
+        "a checkpoint in it");
   }
   if (manifest.value("version", json()) != kCheckpointVersion) {
     refuse("it has version ", manifest.value("version", json()).dump(), ", this program reads ",

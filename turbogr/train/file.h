@@ -31,6 +31,24 @@ class OutputFile {
 
 std::string read_file(const std::string& path);
 
+// Where to write what shall become the file `path`: beside it, or there itself where it is a device
+// or a pipe, which must not be replaced. A link is followed.
+class OutputTarget {
+ public:
+  explicit OutputTarget(const std::string& path);
+  ~OutputTarget();  // what was not put in place is removed
+  OutputTarget(const OutputTarget&) = delete;
+  OutputTarget& operator=(const OutputTarget&) = delete;
+
+  const std::string& writing() const { return writing_; }
+  void put_in_place();  // durably, in one step
+
+ private:
+  std::string path_;
+  std::string writing_;
+  bool done_ = false;
+};
+
 // The whole content or the old one, never half, also after a crash.
 void replace_file(const std::string& path, std::string_view content);
 

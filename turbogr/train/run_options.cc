@@ -251,6 +251,9 @@ void check_run(const Config& config, const data::Store& store) {
       config.train.device == "cpu" || kWithCuda,
       "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\", or build "
       "with `make cuda`");
+  TGR_CHECK(config.dist.link == "auto" || config.train.device == "cuda", "dist.link = \"",
+            config.dist.link, "\" says how GPUs reach each other, and train.device is \"",
+            config.train.device, "\"; leave it out, or train on cuda");
   TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
             store.folder().string(), "' has no action signals; leave it out");
   const model::ModelOptions model = model_options(config, num_signals(store));

@@ -45,11 +45,15 @@ void TrainingRun<T>::print_plan() const {
       config_.model.bias, grouped_text(parameters.count()),
       grouped_text(store_.num_items() * config_.model.width));
   if (trainer_->options().holds_table) {
+    const std::size_t planned = trainer_->planned_bytes(ctx_);
+    const std::size_t activations = trainer_->model().activation_bytes();
+    const std::size_t workspace = ctx_.workspace().capacity();
+    const std::size_t table = trainer_->table().bytes();
     fmt::print(
         "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
-        "and its state\n",
-        mib(trainer_->planned_bytes(ctx_)), mib(trainer_->model().activation_bytes()),
-        mib(ctx_.workspace().capacity()), mib(trainer_->table().bytes()));
+        "and its state, {:.1f} a step's negatives and rows, dense weights\n",
+        mib(planned), mib(activations), mib(workspace), mib(table),
+        mib(planned - activations - workspace - table));
   } else {
     print_ranks();
   }

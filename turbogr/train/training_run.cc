@@ -35,6 +35,8 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       loader_(store_, train_loader_options(config, store_, share_)) {
+  TGR_CHECK(share_.world > 1 || config.dist.group <= 1, "dist.group = ", config.dist.group,
+            " and one rank; start more of them with mpirun or srun, or leave dist.group out");
   for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
   plan_steps();
   const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
@@ -47,7 +49,7 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
     detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                         config.negatives.count, " negatives, ", store_.num_items(), " items of ",
                         config.model.width,
-                        " numbers): lower train.tokens or train.batch, set "
+                        " numbers): lower train.tokens, train.batch or negatives.count, set "
                         "train.recompute = true, or raise train.accumulate");
   }
   if (!options.holds_table && !config.run.dry_run) {
@@ -144,6 +146,12 @@ void TrainingRun<T>::train() {
       stderr, leads() ? Progress::choose(config_.log.progress, stderr) : Progress::Style::kNone,
       total_steps_, trainer_->steps_done());
   progress_ = &progress;
+  if (finished() && leads()) {
+    log::info(
+        "nothing left to train: {} steps, {} epochs are done; raise train.epochs or train.steps to "
+        "go on",
+        trainer_->steps_done(), epoch_);
+  }
   while (!finished() && !stopping()) {
     const double begin = seconds_now();
     const std::size_t parts = [&] {
@@ -295,7 +303,24 @@ void TrainingRun<T>::end_epoch() {
 template class TrainingRun<float>;
 template class TrainingRun<bf16>;
 
+// Ranks that were started with other settings would train on without a word, or wait for each
+// other.
+static void check_same_config(const Config& config, dist::Communicator& world) {
+  if (world.size() == 1) return;
+  std::string first = config_text(config);
+  auto bytes = static_cast<std::int64_t>(first.size());
+  world.broadcast(&bytes, sizeof(bytes), 0);
+  first.resize(static_cast<std::size_t>(bytes));
+  world.broadcast(first.data(), bytes, 0);
+  const std::vector<std::string> differences =
+      config_differences(parse_config(first, "rank 0's config"), config, "");
+  TGR_CHECK(differences.empty(), "this rank was started with another config than rank 0 (",
+            differences.empty() ? "" : differences[0],
+            " there); start all ranks with the same file and the same --key=value");
+}
+
 void run_training(const Config& config, const std::string& command, dist::Communicator& world) {
+  check_same_config(config, world);
   TGR_CHECK(!config.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
   if (config.train.dtype == "bf16") {
