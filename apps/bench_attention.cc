@@ -32,10 +32,6 @@ struct BenchAttentionOptions {
 bench::GpuAttentionProblem problem_of(const BenchAttentionOptions& options) {
   TGR_CHECK(options.device == "cuda", "device '", options.device,
             "': this measures GPUs; for the CPU use `turbogr bench ops --op hstu_attention`");
-  TGR_CHECK(
-      kWithCuda,
-      "this measures GPUs, and this build has no CUDA: build with `make cuda`, or measure the "
-      "CPU with `turbogr bench ops --op hstu_attention`");
   TGR_CHECK(options.heads > 0, "heads is ", options.heads, "; give at least 1");
   TGR_CHECK(options.head_dim > 0 && options.head_dim <= 256, "head-dim is ", options.head_dim,
             "; give 1 to 256");
@@ -56,6 +52,10 @@ bench::GpuAttentionProblem problem_of(const BenchAttentionOptions& options) {
   problem.fuxi = options.model == "fuxi";
   problem.dtype = dtype_from_name(options.dtype);
   problem.seed = options.seed;
+  TGR_CHECK(
+      kWithCuda,
+      "this measures GPUs, and this build has no CUDA: build with `make cuda`, or measure the "
+      "CPU with `turbogr bench ops --op hstu_attention`");
   return problem;
 }
 
