@@ -61,10 +61,9 @@ __device__ __forceinline__ int piece_offset(int line, int piece) {
 // belong to columns 16 step to 16 step + 15.
 struct NoBias {
   static constexpr bool kThere = false;
-  __device__ __forceinline__ void blocks(int, std::uint32_t (&)[4]) const {}
 };
 // From shared memory. `line` is the address of this lane's line, `piece` the number of its first
-// piece, already swizzled.
+// piece, which `swizzle` moves.
 struct SharedBias {
   static constexpr bool kThere = true;
   std::uint32_t line;

@@ -17,6 +17,22 @@ namespace {
 
 constexpr std::ptrdiff_t kUsersNamed = 5;
 
+// Ranks that were started with other settings would train on without a word, or wait for each
+// other.
+void check_same_config(const Config& config, dist::Communicator& world) {
+  if (world.size() == 1) return;
+  std::string first = config_text(config);
+  auto bytes = static_cast<std::int64_t>(first.size());
+  world.broadcast(&bytes, sizeof(bytes), 0);
+  first.resize(static_cast<std::size_t>(bytes));
+  world.broadcast(first.data(), bytes, 0);
+  const std::vector<std::string> differences =
+      config_differences(parse_config(first, "rank 0's config"), config, "");
+  TGR_CHECK(differences.empty(), "this rank was started with another config than rank 0 (",
+            differences.empty() ? "" : differences[0],
+            " there); start all ranks with the same file and the same --key=value");
+}
+
 double seconds_now() { return static_cast<double>(Trace::now_ns()) * 1e-9; }
 
 }  // namespace
@@ -302,22 +318,6 @@ void TrainingRun<T>::end_epoch() {
 
 template class TrainingRun<float>;
 template class TrainingRun<bf16>;
-
-// Ranks that were started with other settings would train on without a word, or wait for each
-// other.
-static void check_same_config(const Config& config, dist::Communicator& world) {
-  if (world.size() == 1) return;
-  std::string first = config_text(config);
-  auto bytes = static_cast<std::int64_t>(first.size());
-  world.broadcast(&bytes, sizeof(bytes), 0);
-  first.resize(static_cast<std::size_t>(bytes));
-  world.broadcast(first.data(), bytes, 0);
-  const std::vector<std::string> differences =
-      config_differences(parse_config(first, "rank 0's config"), config, "");
-  TGR_CHECK(differences.empty(), "this rank was started with another config than rank 0 (",
-            differences.empty() ? "" : differences[0],
-            " there); start all ranks with the same file and the same --key=value");
-}
 
 void run_training(const Config& config, const std::string& command, dist::Communicator& world) {
   check_same_config(config, world);
