@@ -201,7 +201,7 @@ TEST(CudaSpeed, DISABLED_Embedding) {
   });
   const UpdateSlices slices(
       ctx,
-      {{reinterpret_cast<float*>(table.data()), reinterpret_cast<const float*>(gradient.data()),
+      {{reinterpret_cast<float*>(table.data()), reinterpret_cast<float*>(gradient.data()),
         reinterpret_cast<float*>(m.data()), reinterpret_cast<float*>(v.data()), 100000000, 1}});
   report(ctx, "adamw of 100 M dense weights", 2.8e9,
          [&] { adamw(ctx, slices, settings, nullptr); });

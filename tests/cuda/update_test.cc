@@ -28,16 +28,25 @@ const AdamWSettings kSettings = {.rate = 0.01,
                                  .step = 3,
                                  .gradient_scale = 0.5};
 
-// Weights and moments of two slices after a step, and what the scale was.
+// Weights and moments of two slices after a step, what the scale was, the gradients after they were
+// zeroed and the first slice's rounded weights.
 struct StepOutcome {
-  Tensor weight, first, second, small, scale;
+  Tensor weight, first, second, small, scale, gradient, rounded;
 };
+
+bool rounds(const Tensor& rounded, const Tensor& weight) {
+  for (std::int64_t i = 0; i < weight.size(); ++i) {
+    const auto value = static_cast<float>(test::element(weight, i));
+    if (test::element(rounded, i) != double{static_cast<float>(bf16(value))}) return false;
+  }
+  return true;
+}
 
 StepOutcome dense_step(const Context& ctx, double clip, bool bad) {
   constexpr std::int64_t kCount = 40001;  // more than two pieces, no multiple of a vector
   Tensor gradient = random_tensor<float>({kCount}, 1);
   if (bad) floats(gradient)[7] = std::numeric_limits<float>::infinity();
-  const Tensor g = test::place(ctx, gradient);
+  Tensor g = test::place(ctx, gradient);
   Tensor w = test::place(ctx, random_tensor<float>({kCount}, 2));
   Tensor m = test::place(ctx, random_tensor<float>({kCount}, 3, 0.1));
   Tensor squares_before = random_tensor<float>({kCount}, 4);
@@ -47,8 +56,10 @@ StepOutcome dense_step(const Context& ctx, double clip, bool bad) {
   Tensor v = test::place(ctx, squares_before);
   Tensor small = test::place(ctx, random_tensor<float>({5}, 5));
   Tensor sm(DType::kF32, {5}, ctx.device()), sv(DType::kF32, {5}, ctx.device());
-  const auto* gradients = reinterpret_cast<const float*>(g.data());
-  const UpdateSlices slices(ctx, {{floats(w), gradients, floats(m), floats(v), kCount, 1},
+  float* gradients = floats(g);
+  Tensor rounded(DType::kBf16, {kCount}, ctx.device());
+  const UpdateSlices slices(ctx, {{floats(w), gradients, floats(m), floats(v), kCount, 1,
+                                   reinterpret_cast<bf16*>(rounded.data())},
                                   {floats(small), gradients + 1, floats(sm), floats(sv), 5, 0}});
   ctx.workspace().reserve(squared_sum_workspace_bytes(ctx, slices) +
                           squared_sum_workspace_bytes(ctx, kCount));
@@ -61,8 +72,9 @@ StepOutcome dense_step(const Context& ctx, double clip, bool bad) {
   make_step_scale(ctx, {sums, {2}}, losses.view<double, 1>(), {.clip = clip, .loss_weight = 0.5},
                   step);
   adamw(ctx, slices, kSettings, step);
-  return {to_host(ctx, w), to_host(ctx, m), to_host(ctx, v), to_host(ctx, small),
-          to_host(ctx, scale)};
+  zero_gradients(ctx, slices);
+  return {to_host(ctx, w),     to_host(ctx, m), to_host(ctx, v),      to_host(ctx, small),
+          to_host(ctx, scale), to_host(ctx, g), to_host(ctx, rounded)};
 }
 
 TEST(CudaUpdate, DenseStepsAgreeAndStopWhenNotFinite) {
@@ -74,6 +86,9 @@ TEST(CudaUpdate, DenseStepsAgreeAndStopWhenNotFinite) {
     EXPECT_LT(test::max_error(device.first, host.first), 1e-6);
     EXPECT_LT(test::max_error(device.second, host.second), 1e-6);
     EXPECT_LT(test::max_error(device.small, host.small), 1e-6);
+    EXPECT_TRUE(rounds(device.rounded, device.weight));
+    EXPECT_TRUE(rounds(host.rounded, host.weight));
+    EXPECT_TRUE(test::same_bits(device.gradient, Tensor(DType::kF32, {40001})));
     for (std::int64_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(test::element(device.scale, i) / test::element(host.scale, i), 1, 1e-6) << i;
     }
@@ -85,6 +100,7 @@ TEST(CudaUpdate, DenseStepsAgreeAndStopWhenNotFinite) {
   EXPECT_EQ(test::element(stopped.scale, 1), 0);
   EXPECT_TRUE(test::same_bits(stopped.weight, random_tensor<float>({40001}, 2)));
   EXPECT_TRUE(test::same_bits(stopped.small, random_tensor<float>({5}, 5)));
+  EXPECT_TRUE(test::same_bits(stopped.rounded, Tensor(DType::kBf16, {40001})));
 }
 
 TEST(CudaUpdate, RowsAgreeForEveryOptimiser) {

@@ -72,6 +72,29 @@ TEST(AdamW, FollowsTheFormulaOverSeveralStepsAndSlices) {
   }
 }
 
+TEST(AdamW, KeepsRoundedWeightsAndZeroesGradients) {
+  constexpr std::int64_t kCount = 40001;  // more than two pieces, no multiple of a vector
+  const Context ctx({.threads = 2});
+  Tensor w = random_tensor<float>({kCount}, 1), g = random_tensor<float>({kCount}, 2);
+  Tensor small = random_tensor<float>({3}, 3);
+  Tensor m(DType::kF32, {kCount}), v(DType::kF32, {kCount}), sm(DType::kF32, {3}),
+      sv(DType::kF32, {3}), rounded(DType::kBf16, {kCount});
+  Tensor sg = random_tensor<float>({4}, 4);
+  const float kept = floats(sg)[3];
+  const ops::UpdateSlices slices(ctx, {{floats(w), floats(g), floats(m), floats(v), kCount, 1,
+                                        reinterpret_cast<bf16*>(rounded.data())},
+                                       {floats(small), floats(sg), floats(sm), floats(sv), 3}});
+  ops::adamw(ctx, slices, {.rate = 0.01}, nullptr);
+  const View<bf16, 1> copies = rounded.view<bf16, 1>();
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(copies(i).bits, bf16(floats(w)[i]).bits) << i;
+  }
+  ops::zero_gradients(ctx, slices);
+  for (std::int64_t i = 0; i < kCount; ++i) ASSERT_EQ(floats(g)[i], 0) << i;
+  EXPECT_EQ(floats(sg)[2], 0);
+  EXPECT_EQ(floats(sg)[3], kept) << "past the slice";
+}
+
 TEST(AdamW, SquaredNormIsExactEnoughThreadIndependentAndShowsNonFiniteValues) {
   Tensor g = random_tensor<float>({100003}, 5);
   double want = 0;

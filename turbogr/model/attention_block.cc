@@ -166,6 +166,12 @@ void AttentionBlock<T>::refresh(const Context& ctx, const ParameterSet<T>& param
 }
 
 template <class T>
+void AttentionBlock<T>::list_rounded(std::vector<T*>& rounded) {
+  rounded[static_cast<std::size_t>(projection_.index())] = projection_.rounded();
+  rounded[static_cast<std::size_t>(output_.index())] = output_.rounded();
+}
+
+template <class T>
 void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
                                 const StepInput& step, Rows<const T> x, AttentionSaved<T>& saved,
                                 Rows<T> y) const {

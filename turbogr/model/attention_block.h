@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "turbogr/core/context.h"
 #include "turbogr/model/model_options.h"
@@ -52,6 +53,7 @@ class AttentionBlock {
   AttentionBlock(const ModelOptions& options, int layer, ParameterSet<T>& parameters);
 
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);
+  void list_rounded(std::vector<T*>& rounded);  // see Model
 
   // x, y [N, D]; y must not be x.
   void forward(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,

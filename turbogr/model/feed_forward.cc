@@ -63,6 +63,12 @@ void FeedForward<T>::refresh(const Context& ctx, const ParameterSet<T>& paramete
 }
 
 template <class T>
+void FeedForward<T>::list_rounded(std::vector<T*>& rounded) {
+  rounded[static_cast<std::size_t>(gates_.index())] = gates_.rounded();
+  rounded[static_cast<std::size_t>(output_.index())] = output_.rounded();
+}
+
+template <class T>
 void FeedForward<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
                              const StepInput& step, Rows<const T> x, FeedForwardSaved<T>& saved,
                              Rows<T> y) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "turbogr/core/context.h"
 #include "turbogr/model/model_options.h"
@@ -42,6 +43,7 @@ class FeedForward {
   FeedForward(const ModelOptions& options, int layer, ParameterSet<T>& parameters);
 
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);
+  void list_rounded(std::vector<T*>& rounded);  // see Model
   // x, y [N, D]; y must not be x.
   void forward(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
                Rows<const T> x, FeedForwardSaved<T>& saved, Rows<T> y) const;

@@ -95,6 +95,18 @@ void Model<T>::refresh(const Context& ctx) {
 }
 
 template <class T>
+std::vector<T*> Model<T>::rounded_parameters() {
+  if (std::is_same_v<T, Accum<T>> || parameters_.device() != Device::kCuda) return {};
+  std::vector<T*> rounded(static_cast<std::size_t>(parameters_.size()));
+  rounded[static_cast<std::size_t>(position_)] = reinterpret_cast<T*>(position_rounded_.data());
+  for (Layer& layer : layers_) {
+    layer.attention.list_rounded(rounded);
+    if (layer.feed_forward) layer.feed_forward->list_rounded(rounded);
+  }
+  return rounded;
+}
+
+template <class T>
 View<const T, 2> Model<T>::position_rows() const {
   if constexpr (std::is_same_v<T, Accum<T>>) {
     return parameters_.value(position_).template view<T, 2>();

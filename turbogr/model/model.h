@@ -49,6 +49,10 @@ class Model {
 
   void initialise(const Context& ctx, std::uint64_t seed);
   void refresh(const Context& ctx);  // after every change of the parameters
+  // Of each parameter, where the model keeps it rounded to T, element by element: an update that
+  // writes there too needs no refresh. Null where it keeps none; empty where a refresh is needed
+  // whatever the update writes.
+  std::vector<T*> rounded_parameters();
 
   // rows [N, D], N at most the capacity. The result stays until the next forward.
   Rows<const T> forward(const Context& ctx, const StepInput& step, Rows<const T> rows);

@@ -11,7 +11,9 @@ template <class T>
 WeightMatrix<T>::WeightMatrix(ParameterSet<T>& parameters, ParameterSpec spec)
     : index_(parameters.add(std::move(spec))) {
   if constexpr (!std::is_same_v<T, Accum<T>>) {
-    rounded_ = Tensor(dtype_of<T>(), parameters.value(index_).shape(), parameters.device());
+    if (parameters.device() == Device::kCpu) {
+      rounded_ = Tensor(dtype_of<T>(), parameters.value(index_).shape());
+    }
   }
 }
 
@@ -25,10 +27,11 @@ void WeightMatrix<T>::refresh(const Context& ctx, const ParameterSet<T>& paramet
   if constexpr (std::is_same_v<T, Accum<T>>) {
     packed_->pack(ctx, master);
   } else {
-    const View<T, 2> rounded = rounded_.template view<T, 2>();
+    const View<T, 2> plain = packed_->plain();
+    const View<T, 2> rounded = plain.data != nullptr ? plain : rounded_.template view<T, 2>();
     ops::convert_values<T, Accum<T>>(ctx, {master.data, {master.size()}},
                                      {rounded.data, {rounded.size()}});
-    packed_->pack(ctx, rounded);
+    if (plain.data == nullptr) packed_->pack(ctx, rounded);
   }
 }
 

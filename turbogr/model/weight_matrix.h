@@ -20,6 +20,10 @@ class WeightMatrix {
   // Rounds and packs the current values. Before the first product and after every update.
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);
 
+  // Where an update may write the rounded values itself, and spare the refresh; null where products
+  // want another layout. Since the first refresh.
+  T* rounded() { return packed_->plain().data; }
+
   const ops::PackedWeight<T>& packed() const { return *packed_; }
   int index() const { return index_; }
   View<Accum<T>, 2> gradient(ParameterSet<T>& parameters) const {
@@ -28,7 +32,7 @@ class WeightMatrix {
 
  private:
   int index_;
-  Tensor rounded_;  // bf16 only: elsewhere the master copy is packed as it is
+  Tensor rounded_;  // bf16 on a CPU: elsewhere the master copy is packed as it is, or rounded there
   std::optional<ops::PackedWeight<T>> packed_;
 };
 

@@ -61,6 +61,13 @@ void PackedWeight<T>::pack(const Context& ctx, View<const T, 2> w) {
   state_->packed = true;
 }
 
+template <class T>
+View<T, 2> PackedWeight<T>::plain() {
+  if (state_->device != Device::kCuda) return {};
+  state_->packed = true;
+  return state_->forward.template view<T, 2>();
+}
+
 namespace {
 
 template <class T>

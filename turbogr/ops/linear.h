@@ -41,6 +41,9 @@ class PackedWeight {
 
   // Takes over the values of w [K, N]. Scratch: as much as linear_workspace_bytes.
   void pack(const Context& ctx, View<const T, 2> w);
+  // Where the products read W as it is (on a GPU): its memory [K, N], which may be written in place
+  // of pack. Else empty.
+  View<T, 2> plain();
 
   std::int64_t inputs() const;   // K
   std::int64_t outputs() const;  // N

@@ -48,6 +48,10 @@ const UpdateSlices::Piece* UpdateSlices::device_pieces() const {
   return reinterpret_cast<const Piece*>(pieces_.data());
 }
 
+void zero_gradients(const Context& ctx, const UpdateSlices& slices) {
+  on_device(ctx, [&](auto device) { kernels::zero_gradients(device, slices); });
+}
+
 void squared_sum(const Context& ctx, const UpdateSlices& slices, double* sum) {
   const SectionScope section = section_scope(ctx, Section::kOptimiser);
   on_device(ctx, [&](auto device) { kernels::squared_sum(device, slices, sum); });

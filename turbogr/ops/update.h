@@ -3,6 +3,7 @@
 // is not finite.
 //
 //   UpdateSlices slices(ctx, all_parameters);                    // once
+//   zero_gradients(ctx, slices);                                 // then forward and backward
 //   squared_sum(ctx, slices, &squares[0]);
 //   squared_sum(ctx, row_gradients, &squares[1]);
 //   make_step_scale(ctx, squares, losses, {.clip = 1.0}, scale); // scale: one StepScale
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/dtype.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/adamw_coefficients.h"
@@ -37,11 +39,12 @@ struct StepScale {
 // A run of `count` f32 weights with what AdamW keeps beside them.
 struct UpdateSlice {
   float* weight = nullptr;
-  const float* gradient = nullptr;
+  float* gradient = nullptr;  // changed by zero_gradients alone
   float* first_moment = nullptr;
   float* second_moment = nullptr;
   std::int64_t count = 0;
   double decay_factor = 1;  // of the decay: 0 for biases, norms and tables
+  bf16* rounded = nullptr;  // [count], kept equal to the weights rounded; or null
 };
 
 // Slices with a table of their pieces in the device's memory, so that one launch goes over all.
@@ -66,6 +69,9 @@ class UpdateSlices {
   Tensor table_;   // kU8: the slices
   Tensor pieces_;  // kI64 [P, 2]
 };
+
+// All gradients become zero.
+void zero_gradients(const Context& ctx, const UpdateSlices& slices);
 
 // *sum = the sum of squares of all gradients; not finite when one of them is not.
 void squared_sum(const Context& ctx, const UpdateSlices& slices, double* sum);

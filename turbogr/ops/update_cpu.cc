@@ -38,6 +38,13 @@ double sum_in_order(View<const double, 1> parts) {
 
 }  // namespace
 
+void zero_gradients(Cpu cpu, const UpdateSlices& slices) {
+  over_pieces(cpu, slices,
+              [](const UpdateSlice& slice, std::int64_t begin, std::int64_t count, std::int64_t) {
+                std::fill_n(slice.gradient + begin, count, 0.0f);
+              });
+}
+
 void squared_sum(Cpu cpu, const UpdateSlices& slices, double* sum) {
   WorkspaceScope scratch(cpu.workspace);
   const View<double, 1> parts = scratch.take<double>(slices.num_pieces());
@@ -76,6 +83,10 @@ void adamw(Cpu cpu, const UpdateSlices& slices, const AdamWSettings& settings,
                 update_table(cpu.simd).adamw(own, slice.gradient + begin, count,
                                              slice.weight + begin, slice.first_moment + begin,
                                              slice.second_moment + begin);
+                if (slice.rounded == nullptr) return;
+                for (std::int64_t i = begin; i < begin + count; ++i) {
+                  slice.rounded[i] = bf16(slice.weight[i]);
+                }
               });
 }
 

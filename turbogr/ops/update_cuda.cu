@@ -22,6 +22,21 @@ __device__ double squares_of(const float* values, std::int64_t count) {
   return block_sum(sum);
 }
 
+__global__ void zero_slices_kernel(const UpdateSlice* slices, const UpdateSlices::Piece* pieces) {
+  const UpdateSlices::Piece piece = pieces[blockIdx.x];
+  const UpdateSlice slice = slices[piece.slice];
+  float* values = slice.gradient + piece.begin;
+  const std::int64_t count = min(kPiece, slice.count - piece.begin);
+  std::int64_t done = 0;
+  if (reinterpret_cast<std::uintptr_t>(values) % 16 == 0) {
+    done = count / 4 * 4;
+    for (std::int64_t i = std::int64_t{threadIdx.x} * 4; i < done; i += kSumThreads * 4) {
+      *reinterpret_cast<float4*>(values + i) = {0, 0, 0, 0};
+    }
+  }
+  for (std::int64_t i = done + threadIdx.x; i < count; i += kSumThreads) values[i] = 0;
+}
+
 __global__ void square_slices_kernel(const UpdateSlice* slices, const UpdateSlices::Piece* pieces,
                                      double* parts) {
   const UpdateSlices::Piece piece = pieces[blockIdx.x];
@@ -118,7 +133,7 @@ __global__ void adamw_kernel(const UpdateSlice* slices, const UpdateSlices::Piec
   adamw_run(k, slice.gradient + piece.begin, min(kPiece, slice.count - piece.begin),
             slice.weight + piece.begin, slice.first_moment + piece.begin,
             slice.second_moment + piece.begin, threadIdx.x, blockDim.x,
-            static_cast<float*>(nullptr));
+            slice.rounded == nullptr ? nullptr : slice.rounded + piece.begin);
 }
 
 struct RowStep {
@@ -215,6 +230,14 @@ void sum_parts(cudaStream_t stream, View<const double, 1> parts, double* sum) {
 }
 
 }  // namespace
+
+void zero_gradients(Cuda cuda, const UpdateSlices& slices) {
+  if (slices.num_pieces() == 0) return;
+  zero_slices_kernel<<<static_cast<unsigned>(slices.num_pieces()), kSumThreads, 0,
+                       cuda::stream_of(cuda.stream)>>>(slices.device_slices(),
+                                                       slices.device_pieces());
+  cuda::check_launch("zero_gradients");
+}
 
 void squared_sum(Cuda cuda, const UpdateSlices& slices, double* sum) {
   cudaStream_t stream = cuda::stream_of(cuda.stream);

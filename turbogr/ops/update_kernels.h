@@ -5,6 +5,9 @@
 
 namespace turbogr::ops::kernels {
 
+void zero_gradients(Cpu cpu, const UpdateSlices& slices);
+void zero_gradients(Cuda cuda, const UpdateSlices& slices);
+
 // [P] partial sums, one a piece of kPiece values, then their sum.
 void squared_sum(Cpu cpu, const UpdateSlices& slices, double* sum);
 void squared_sum(Cuda cuda, const UpdateSlices& slices, double* sum);

@@ -58,6 +58,10 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   const std::int64_t width = options.model.width;
   const NegativeOptions& negatives = options.negatives;
   std::vector<ops::UpdateSlice> slices;
+  std::vector<bf16*> rounded;
+  if constexpr (std::is_same_v<T, bf16>) rounded = model_.rounded_parameters();
+  update_rounds_ = !rounded.empty();
+  rounded.resize(static_cast<std::size_t>(model_.parameters().size()));
   for (int i = 0; i < model_.parameters().size(); ++i) {
     Tensor& value = model_.parameters().value(i);
     first_moments_.emplace_back(DType::kF32, value.shape(), device);
@@ -65,7 +69,7 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
     const bool decays = options.decay_vectors || model_.parameters().spec(i).decay;
     slices.push_back({floats(value), floats(model_.parameters().gradient(i)),
                       floats(first_moments_.back()), floats(second_moments_.back()), value.size(),
-                      decays ? 1.0 : 0.0});
+                      decays ? 1.0 : 0.0, rounded[static_cast<std::size_t>(i)]});
   }
   slices_ = ops::UpdateSlices(ctx, std::move(slices));
   sampler_.reserve_positives(options.accumulate * n);
@@ -400,7 +404,7 @@ void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Ba
   const ops::SampledSoftmaxInputs<T> candidates = candidates_of(ctx, slot);
   // A table in host memory may still read the last step's.
   if (prefetch_ == nullptr) zero_gradient(ctx, slot);
-  model_.parameters().zero_gradients(ctx);
+  ops::zero_gradients(ctx, slices_);
   bool first = true;
   for (std::size_t b = 0; b < batches.size(); ++b) {
     double* loss_sum = loss_sums_.template view<double, 1>().data + b;
@@ -422,7 +426,7 @@ double RetrievalTrainer<T>::update_dense(const Context& ctx, std::int64_t step,
   dense.rate *= options_.schedule.factor(step);
   dense.step = static_cast<double>(step + 1);
   ops::adamw(ctx, slices_, dense, scale);
-  model_.refresh(ctx);
+  if (!update_rounds_) model_.refresh(ctx);
   return dense.rate;
 }
 

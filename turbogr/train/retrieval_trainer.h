@@ -187,6 +187,7 @@ class RetrievalTrainer {
   embedding::HalfTable half_table_;
   std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
   ops::UpdateSlices slices_;
+  bool update_rounds_ = false;  // the update keeps the model's rounded weights, too
 
   std::unique_ptr<StepSlot<T>> slot_;  // where the table is here
   StepFeed feed_;
