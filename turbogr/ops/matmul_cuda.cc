@@ -19,7 +19,12 @@ namespace turbogr::ops {
 namespace {
 
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;
-constexpr int kCandidates = 8;
+constexpr int kCandidates = 16;
+// A candidate is timed this often, unless all of them together have kept the device busy for
+// kEnoughMs: clocks sink under load within some milliseconds, and what is fastest before and after
+// differs.
+constexpr int kRounds = 24, kFewRounds = 5;
+constexpr double kEnoughMs = 80;
 
 void check_blas(cublasStatus_t status, const char* what) {
   TGR_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublasLtGetStatusString(status), " in ",
@@ -133,12 +138,13 @@ struct Library {
   }
 };
 
+// Into `result` in place of d; a c that is d moves along.
 cublasStatus_t run(const Library& library, const Descriptions& d, const Matmul& p, void* result,
                    const cublasLtMatmulAlgo_t& algorithm, void* scratch, cudaStream_t stream) {
   const float one = 1, beta = static_cast<float>(p.beta);
   const double one64 = 1;
   const bool f64 = p.in == DType::kF64;
-  const void* third = p.c == nullptr ? p.d : p.c;
+  const void* third = p.c == nullptr || p.c == p.d ? result : p.c;
   return cublasLtMatmul(library.handle, d.product, f64 ? static_cast<const void*>(&one64) : &one,
                         p.b, d.first, p.a, d.second,
                         f64 ? static_cast<const void*>(&p.beta) : &beta, third, d.third, result,
@@ -173,11 +179,38 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Library& library,
   return found;
 }
 
-// Times each candidate into memory of its own: d may be an operand too. A run that must repeat its
-// bits takes the library's first guess, which no neighbour's noise can change.
+// Events on a stream, a candidate's run between each two.
+class Marks {
+ public:
+  Marks(std::size_t runs, cudaStream_t stream) : events_(runs + 1), stream_(stream) {
+    for (cudaEvent_t& event : events_) TGR_CUDA_CALL(cudaEventCreate(&event));
+  }
+  ~Marks() {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+
+  void record(std::size_t mark) { TGR_CUDA_CALL(cudaEventRecord(events_[mark], stream_)); }
+  void wait() { TGR_CUDA_CALL(cudaEventSynchronize(events_.back())); }
+  float ms_of(std::size_t run) const {
+    float ms = 0;
+    TGR_CUDA_CALL(cudaEventElapsedTime(&ms, events_[run], events_[run + 1]));
+    return ms;
+  }
+
+ private:
+  std::vector<cudaEvent_t> events_;
+  cudaStream_t stream_;
+};
+
+// Times each candidate into memory of its own: d may be an operand too. They take turns, so that a
+// neighbour's noise or a change of clocks meets all of them, and the medians of the later rounds
+// are compared. A run that must repeat its bits takes the library's first guess, which no noise can
+// change.
 cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const Matmul& p,
                             void* scratch, Cuda cuda) {
-  const auto found = candidates(library, d, p);
+  auto found = candidates(library, d, p);
   if (found.size() == 1 || cuda.deterministic) return found[0].algo;
   const auto stream = static_cast<cudaStream_t>(cuda.stream);
   void* result = nullptr;
@@ -186,33 +219,39 @@ cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const
     cudaGetLastError();  // no room to try: the library's first guess
     return found[0].algo;
   }
-  cudaEvent_t begin, end;
-  TGR_CUDA_CALL(cudaEventCreate(&begin));
-  TGR_CUDA_CALL(cudaEventCreate(&end));
+  TGR_CUDA_CALL(cudaMemsetAsync(result, 0, bytes, stream));
+  const auto first = found[0].algo;
+  std::erase_if(found, [&](const cublasLtMatmulHeuristicResult_t& candidate) {
+    return run(library, d, p, result, candidate.algo, scratch, stream) != CUBLAS_STATUS_SUCCESS;
+  });
+  std::vector<std::vector<float>> times(found.size());
+  Marks marks(found.size(), stream);
+  double total = 0;
+  for (int round = 0; round < kRounds && (round < kFewRounds || total < kEnoughMs); ++round) {
+    marks.record(0);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      run(library, d, p, result, found[i].algo, scratch, stream);
+      marks.record(i + 1);
+    }
+    marks.wait();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      times[i].push_back(marks.ms_of(i));
+      total += times[i].back();
+    }
+  }
+  cudaFree(result);
   std::size_t best = 0;
   float best_ms = std::numeric_limits<float>::max();
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (run(library, d, p, result, found[i].algo, scratch, stream) != CUBLAS_STATUS_SUCCESS)
-      continue;
-    float ms = std::numeric_limits<float>::max();
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      TGR_CUDA_CALL(cudaEventRecord(begin, stream));
-      run(library, d, p, result, found[i].algo, scratch, stream);
-      TGR_CUDA_CALL(cudaEventRecord(end, stream));
-      TGR_CUDA_CALL(cudaEventSynchronize(end));
-      float one = 0;
-      TGR_CUDA_CALL(cudaEventElapsedTime(&one, begin, end));
-      ms = std::min(ms, one);
-    }
-    if (ms < best_ms) {
-      best_ms = ms;
+    const auto later = times[i].begin() + static_cast<std::ptrdiff_t>(times[i].size() / 3);
+    const auto middle = later + (times[i].end() - later) / 2;
+    std::nth_element(later, middle, times[i].end());
+    if (*middle < best_ms) {
+      best_ms = *middle;
       best = i;
     }
   }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaFree(result);
-  return found[best].algo;
+  return found.empty() ? first : found[best].algo;
 }
 
 }  // namespace

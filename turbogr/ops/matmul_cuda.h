@@ -1,6 +1,6 @@
 // Products on the GPU through cuBLASLt. The algorithm for a shape is chosen by timing the library's
-// candidates once, in the first call, and kept; numbers of rows in the same eighth of a power of
-// two share it, so that jagged batches of about one size stay warm.
+// candidates once, in the first call, under load, and kept; numbers of rows in the same eighth of a
+// power of two share it, so that jagged batches of about one size stay warm.
 #pragma once
 
 #include <cstddef>
