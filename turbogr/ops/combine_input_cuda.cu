@@ -9,8 +9,8 @@ using cuda::kColumns;
 
 constexpr unsigned kTeams = 4;  // of a block of backward: each has every fourth sequence
 
-// Index of row r inside its sequence.
-__device__ std::int64_t position_of(Offsets offsets, std::int64_t r) {
+// The sequence of row r: the last one that starts at or before it.
+__device__ std::int64_t sequence_of(Offsets offsets, std::int64_t r) {
   std::int64_t low = 0;
   std::int64_t high = offsets.shape[0] - 1;
   while (low < high) {  // the first offset above r
@@ -21,33 +21,50 @@ __device__ std::int64_t position_of(Offsets offsets, std::int64_t r) {
       high = middle;
     }
   }
-  return r - offsets.data[low > 0 ? low - 1 : 0];
+  return low > 0 ? low - 1 : 0;
 }
+
+// A team has kTeamRows neighbouring rows: those that are read are on their way while it looks for
+// their sequence.
+constexpr int kTeamRows = 4;
 
 template <class T, bool kVector>
 __global__ void combine_input_kernel(Jagged<const T> e, View<const T, 2> p, Rows<const T> extra,
                                      Accum<T> scale, DropoutDraw draw, Rows<T> x) {
   using A = Accum<T>;
-  const std::int64_t r = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (r >= x.rows) return;
-  const std::int64_t position = position_of(e.offsets, r);
-  if (position >= p.shape[0]) return;  // the host has checked: only memory is kept safe here
-  const DropoutRow drop = draw.row(r);
+  const std::int64_t first =
+      (std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y) * std::int64_t{kTeamRows};
+  if (first >= x.rows) return;
+  const auto count = static_cast<int>(min(std::int64_t{kTeamRows}, x.rows - first));
   for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < x.cols;
        c += std::int64_t{blockDim.x} * kColumns) {
     const std::int64_t left = x.cols - c;
-    auto value = cuda::load8<kVector>(e.values.row(r) + c, left);
-    const auto place = cuda::load8<kVector>(p.data + position * x.cols + c, left);
-    Eight<A> more = {};
-    if (extra.data != nullptr) more = cuda::load8<kVector>(extra.row(r) + c, left);
+    Eight<A> values[kTeamRows];
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) value[i] = scale * value[i] + place[i] + more[i];
-    if (draw.threshold != 0) {
-      const auto factors = dropout_factors<kVector, A>(drop, c);
-#pragma unroll
-      for (int i = 0; i < kColumns; ++i) value[i] *= factors[i];
+    for (int j = 0; j < kTeamRows; ++j) {
+      if (j < count) values[j] = cuda::load8<kVector>(e.values.row(first + j) + c, left);
     }
-    cuda::store8<kVector>(x.row(r) + c, left, value);
+    std::int64_t b = sequence_of(e.offsets, first);
+#pragma unroll
+    for (int j = 0; j < kTeamRows; ++j) {
+      if (j >= count) break;
+      const std::int64_t r = first + j;
+      while (b + 2 < e.offsets.shape[0] && e.offsets.data[b + 1] <= r) ++b;
+      const std::int64_t position = r - e.offsets.data[b];
+      if (position >= p.shape[0]) continue;  // the host has checked: only memory is kept safe here
+      const auto place = cuda::load8<kVector>(p.data + position * x.cols + c, left);
+      Eight<A> more = {};
+      if (extra.data != nullptr) more = cuda::load8<kVector>(extra.row(r) + c, left);
+      Eight<A>& value = values[j];
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) value[i] = scale * value[i] + place[i] + more[i];
+      if (draw.threshold != 0) {
+        const auto factors = dropout_factors<kVector, A>(draw.row(r), c);
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) value[i] *= factors[i];
+      }
+      cuda::store8<kVector>(x.row(r) + c, left, value);
+    }
   }
 }
 
@@ -133,7 +150,7 @@ void combine_input(Cuda cuda, Jagged<const T> e, View<const T, 2> p,
                    const CombineInputOptions<T>& options, Rows<T> x) {
   if (x.rows == 0 || x.cols == 0) return;
   const dim3 block = cuda::team_block(std::min(x.cols, cuda::kMaxWidth));
-  const auto blocks = static_cast<unsigned>(cuda::divide_up(x.rows, block.y));
+  const auto blocks = static_cast<unsigned>(cuda::divide_up(x.rows, block.y * kTeamRows));
   const bool vectors = cuda::vectorable(e.values) && cuda::vectorable(p.data) &&
                        empty_or_vectorable(options.extra) && cuda::vectorable(x);
   cuda::choose_vector<T>(vectors, [&](auto vector) {

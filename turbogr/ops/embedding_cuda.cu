@@ -133,20 +133,27 @@ struct PositionRows {
   }
 };
 
-template <class A>
+template <class A, bool kVector>
 struct StoreSums {
   const std::int64_t* unique;  // null: row u is group u's
   Rows<A> sums;
 
-  __device__ void operator()(std::uint32_t group, std::int64_t c, Eight<A>& sum, A*) const {
-    const std::int64_t row = unique == nullptr ? group : unique[group];
-    if (row < 0 || row >= sums.rows) return;
+  using Early = Eight<A>;  // what is added to
+  __device__ std::uint32_t place(std::uint32_t group) const {
+    if (unique == nullptr) return group;
+    const std::int64_t row = unique[group];
+    return row < 0 || row >= sums.rows ? kNoSegment : static_cast<std::uint32_t>(row);
+  }
+  __device__ Early early(std::uint32_t row, std::int64_t c) const {
+    if (unique == nullptr || row >= sums.rows || c >= sums.cols) return {};
+    return cuda::load8<kVector>(static_cast<const A*>(sums.row(row)) + c, sums.cols - c);
+  }
+  __device__ void operator()(std::uint32_t row, std::int64_t c, const Early& before, Eight<A>& sum,
+                             A*) const {
+    if (row >= sums.rows || c >= sums.cols) return;
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) {
-      if (c + i >= sums.cols) continue;
-      A& to = sums.data[row * sums.stride + c + i];
-      to = unique == nullptr ? sum[i] : to + sum[i];
-    }
+    for (int i = 0; i < kColumns; ++i) sum[i] += before[i];
+    cuda::store8<kVector>(sums.row(row) + c, sums.cols - c, sum);
   }
 };
 
@@ -216,8 +223,8 @@ void sum_groups(Cuda cuda, Rows<const T> drows, const IdGroups& groups, bool sca
   WorkspaceScope scope(cuda.workspace);
   std::uint32_t* keys = scope.take<std::uint32_t>(count).data;
   group_keys_kernel<<<blocks_of(count), kThreads, 0, stream>>>(groups.offsets, count, keys);
-  const StoreSums<A> store = {scatter ? groups.unique.data : nullptr, sums};
-  cuda::choose_vector<T>(cuda::vectorable(drows), [&](auto vector) {
+  cuda::choose_vector<T>(cuda::vectorable(drows) && cuda::vectorable(sums), [&](auto vector) {
+    const StoreSums<A, vector.value> store = {scatter ? groups.unique.data : nullptr, sums};
     const PositionRows<T, vector.value> source = {drows, groups.positions.data};
     segment_sum<A>(stream, cuda.workspace, keys, count, drows.cols, source, store);
   });

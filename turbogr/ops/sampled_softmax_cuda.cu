@@ -60,27 +60,35 @@ struct AddProjected {
   CudaNorms<A> norms;
   Rows<A> ditems;
 
-  __device__ void operator()(std::uint32_t row, std::int64_t c, Eight<A>& sum, A* shared) const {
-    if (row >= items.rows) return;  // the whole block: the row is the run's
+  struct Early {
+    Eight<A> before, item;
+    A inverse, reading;
+  };
+  __device__ std::uint32_t place(std::uint32_t row) const { return row; }
+  __device__ Early early(std::uint32_t row, std::int64_t c) const {
+    if (row >= items.rows) return {};
     const std::int64_t left = items.cols - c;
-    A* to = ditems.row(row) + c;
-    Eight<A> before = {};
-    if (left > 0) before = cuda::load8<kVector>(to, left);
-    if (norms.projects(inverse[row])) {
-      Eight<A> item = {};
+    if (left <= 0) return {{}, {}, inverse[row], reading[row]};
+    return {cuda::load8<kVector>(static_cast<const A*>(ditems.row(row)) + c, left),
+            cuda::load_row8<kVector, A>(items.row(row) + c, left), inverse[row], reading[row]};
+  }
+  __device__ void operator()(std::uint32_t row, std::int64_t c, const Early& early, Eight<A>& sum,
+                             A* shared) const {
+    if (row >= items.rows) return;  // the whole block: the row is the run's
+    if (norms.projects(early.inverse)) {
       A along[1] = {0};
-      if (left > 0) item = cuda::load_row8<kVector, A>(items.row(row) + c, left);
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) along[0] += item[i] * sum[i];
+      for (int i = 0; i < kColumns; ++i) along[0] += early.item[i] * sum[i];
       cuda::team_sum(along, shared);
-      const A part = along[0] * reading[row] * reading[row];
+      const A part = along[0] * early.reading * early.reading;
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) sum[i] -= item[i] * part;
+      for (int i = 0; i < kColumns; ++i) sum[i] -= early.item[i] * part;
     }
+    const std::int64_t left = items.cols - c;
     if (left <= 0) return;
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) sum[i] += before[i];
-    cuda::store8<kVector>(to, left, sum);
+    for (int i = 0; i < kColumns; ++i) sum[i] += early.before[i];
+    cuda::store8<kVector>(ditems.row(row) + c, left, sum);
   }
 };
 

@@ -55,6 +55,7 @@ struct ScoreTile {
   std::int64_t first;  // token of the first row
   std::int64_t tokens;
   CandidateSet<A> set;
+  bool corrects;  // else the set's corrections are all zero
   const std::int32_t* positive;
   const A* query_inverse;
   A scale;             // 1 / temperature
@@ -127,52 +128,81 @@ __device__ void store_four(A* p, const Four<A>& x) {
 __device__ inline float quotient(float x, float y) { return __fdividef(x, y); }
 __device__ inline double quotient(double x, double y) { return x / y; }
 
-inline constexpr int kFours = 4;  // of a thread, a block's width apart
+inline constexpr int kFours = 2;  // of a thread, a block's width apart
+inline constexpr int kRing = 4;   // rows of scores on their way
 
 template <class T>
 inline constexpr unsigned kScoreThreads = kSet<T> / (4 * kFours);
 
-// The block keeps what there is to know of the candidates in shared memory and goes over tokens,
-// the next one's scores on their way.
-template <class T, ScoreUse kUse>
-__global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTile<T> tile) {
+// Into shared memory, by the thread that reads it there.
+template <class A>
+__device__ void ask_four(A* to, const A* from) {
+#pragma unroll
+  for (int part = 0; part < static_cast<int>(sizeof(Four<A>) / 16); ++part) {
+    constexpr int kPart = 16 / sizeof(A);
+    const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(to + part * kPart));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from + part * kPart)
+                 : "memory");
+  }
+}
+__device__ inline void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kOpen>
+__device__ void await_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+
+// The block keeps what there is to know of the candidates in registers and goes over tokens, the
+// next ones' scores on their way. kCorrected: there are corrections.
+template <class T, ScoreUse kUse, bool kCorrected>
+__global__ void __launch_bounds__(kScoreThreads<T>, 1) score_rows_kernel(ScoreTile<T> tile) {
   using A = Accum<T>;
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
   constexpr A kLog2 = static_cast<A>(kLog2E);
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ A maxima[2][32], sums[2][32];
-  A* inverse = reinterpret_cast<A*>(memory);
-  A* correction = inverse + tile.stride;
-  auto* places = reinterpret_cast<std::int32_t*>(correction + tile.stride);
+  A* ring = reinterpret_cast<A*>(memory);  // [kRing, stride]
   const unsigned warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const auto stride = static_cast<int>(tile.stride), count = static_cast<int>(tile.count);
-  for (int c = static_cast<int>(threadIdx.x); c < stride; c += static_cast<int>(blockDim.x)) {
-    inverse[c] = c < count ? tile.set.inverse[c] : A(0);
-    correction[c] = c < count ? tile.set.correction[c] : A(0);
-    places[c] = tile.set.places[c];
-  }
   const auto column = [&](int f) {
     return (f * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 4;
   };
-  Four<A> next[kFours] = {};
-  ScoreToken<T, kUse> coming;
-  const auto ask = [&](std::int64_t row) {
-    coming.load(tile, row);
+  Four<A> scale[kFours], minus[kFours];
+  Four<std::int32_t> place[kFours];
 #pragma unroll
-    for (int f = 0; f < kFours; ++f) {
-      if (column(f) >= stride) continue;
-      next[f] = *reinterpret_cast<const Four<A>*>(tile.scores + row * tile.stride + column(f));
+  for (int f = 0; f < kFours; ++f) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int c = column(f) + i;
+      scale[f].v[i] = c < count ? tile.set.inverse[c] : A(0);
+      minus[f].v[i] = kCorrected && c < count ? tile.set.correction[c] : A(0);
+      place[f].v[i] = c < count ? tile.set.places[c] : -1;
     }
-  };
-  std::int64_t t = blockIdx.x;
-  if (t < tile.tokens) ask(t);
-  __syncthreads();
-  for (int turn = 0; t < tile.tokens; t += gridDim.x, turn ^= 1) {
-    const ScoreToken<T, kUse> token = coming;
-    Four<A> value[kFours];
+  }
+  const auto ask = [&](std::int64_t row, int slot) {
+    if (row < tile.tokens) {
 #pragma unroll
-    for (int f = 0; f < kFours; ++f) value[f] = next[f];
-    if (t + gridDim.x < tile.tokens) ask(t + gridDim.x);
+      for (int f = 0; f < kFours; ++f) {
+        if (column(f) >= stride) continue;
+        ask_four(ring + slot * stride + column(f), tile.scores + row * tile.stride + column(f));
+      }
+    }
+    close_group();
+  };
+  const std::int64_t step = gridDim.x;
+  std::int64_t t = blockIdx.x;
+#pragma unroll
+  for (int ahead = 0; ahead < kRing - 1; ++ahead) ask(t + ahead * step, ahead);
+  ScoreToken<T, kUse> coming;
+  if (t < tile.tokens) coming.load(tile, t);
+  int slot = 0;
+  for (int turn = 0; t < tile.tokens; t += step, turn ^= 1) {
+    const ScoreToken<T, kUse> token = coming;
+    if (t + step < tile.tokens) coming.load(tile, t + step);
+    ask(t + (kRing - 1) * step, (slot + kRing - 1) % kRing);
+    await_groups<kRing - 1>();
+    // Values are logits, or without corrections logits over the token's factor, which is positive.
+    const A unit = kCorrected ? A(1) : token.factor;
+    Four<A> value[kFours];
 #pragma unroll
     for (int f = 0; f < kFours; ++f) {
       const int c = column(f);
@@ -181,13 +211,15 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
         for (int i = 0; i < 4; ++i) value[f].v[i] = kLowest;
         continue;
       }
-      const auto scale = *reinterpret_cast<const Four<A>*>(inverse + c);
-      const auto minus = *reinterpret_cast<const Four<A>*>(correction + c);
-      const auto place = *reinterpret_cast<const Four<std::int32_t>*>(places + c);
+      value[f] = *reinterpret_cast<const Four<A>*>(ring + slot * stride + c);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        value[f].v[i] = value[f].v[i] * (token.factor * scale.v[i]) - minus.v[i];
-        if (place.v[i] == token.masked) value[f].v[i] = kLowest;
+        if constexpr (kCorrected) {
+          value[f].v[i] = value[f].v[i] * (token.factor * scale[f].v[i]) - minus[f].v[i];
+        } else {
+          value[f].v[i] *= scale[f].v[i];
+        }
+        if (place[f].v[i] == token.masked) value[f].v[i] = kLowest;
       }
       if (c + 4 > count) {
 #pragma unroll
@@ -196,6 +228,7 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
         }
       }
     }
+    slot = (slot + 1) % kRing;
     A weight = token.dloss * token.factor;
     A subtracted = token.normalizer;
     A most = kLowest;
@@ -205,7 +238,7 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
 #pragma unroll
         for (int i = 0; i < 4; ++i) most = max(most, value[f].v[i]);
       }
-      most = warp_max(most);
+      most = warp_max(most) * unit;
       subtracted = most == kLowest ? A(0) : most;
     }
     A sum = 0;
@@ -213,7 +246,7 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
     for (int f = 0; f < kFours; ++f) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        value[f].v[i] = power_of_two((value[f].v[i] - subtracted) * kLog2);
+        value[f].v[i] = power_of_two(value[f].v[i] * (unit * kLog2) - subtracted * kLog2);
         sum += value[f].v[i];
       }
     }
@@ -255,9 +288,8 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
       for (int f = 0; f < kFours; ++f) {
         const int c = column(f);
         if (c >= stride) continue;
-        const auto scale = *reinterpret_cast<const Four<A>*>(inverse + c);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) value[f].v[i] *= weight * scale.v[i];
+        for (int i = 0; i < 4; ++i) value[f].v[i] *= weight * scale[f].v[i];
         store_four(tile.weights + t * tile.stride + c, value[f]);
       }
     }
@@ -267,10 +299,10 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
 template <class T, ScoreUse kUse>
 void use_scores(cudaStream_t stream, const ScoreTile<T>& tile) {
   const auto threads = static_cast<unsigned>(cuda::divide_up(tile.stride, 32 * 4 * kFours)) * 32;
-  const std::int64_t blocks = 132 * std::min(16u, std::max(2u, 1024 / threads));
-  const auto bytes =
-      static_cast<int>(tile.stride) * static_cast<int>(2 * sizeof(Accum<T>) + sizeof(std::int32_t));
-  const auto kernel = score_rows_kernel<T, kUse>;
+  const std::int64_t blocks = 132 * std::min(16u, std::max(1u, 1024 / threads));
+  const auto bytes = static_cast<int>(tile.stride) * static_cast<int>(kRing * sizeof(Accum<T>));
+  const auto kernel =
+      tile.corrects ? score_rows_kernel<T, kUse, true> : score_rows_kernel<T, kUse, false>;
   TGR_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   kernel<<<static_cast<unsigned>(std::min(blocks, tile.tokens)), threads,
            static_cast<std::size_t>(bytes), stream>>>(tile);

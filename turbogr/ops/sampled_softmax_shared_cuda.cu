@@ -13,8 +13,13 @@ namespace {
 using cuda::Eight;
 using cuda::kColumns;
 
+// Of a tile: products of this many rows are as fast as those of more.
 template <class T>
-constexpr std::int64_t kTokens = std::is_same_v<T, double> ? 2048 : 4096;
+constexpr std::int64_t kTokens = std::is_same_v<T, double> ? 2048 : 16384;
+template <class T>
+std::int64_t tile_tokens(std::int64_t tokens) {
+  return std::min(kTokens<T>, std::max<std::int64_t>(tokens, 1));
+}
 constexpr unsigned kThreads = 256;
 
 // A block of candidates, what the softmax needs to know of each, and the scores of a tile.
@@ -24,7 +29,7 @@ struct SharedScratch : CandidateSet<Accum<T>> {
   Rows<T> rows;
   // What bf16 rows leave of f16 ones: eight bits and the other three. Else empty.
   Rows<T> rest;
-  A* scores;  // [kTokens, kSet]
+  A* scores;  // [tile_tokens, kSet]
 
   SharedScratch(WorkspaceScope& scope, const SoftmaxProblem<T>& problem) {
     const std::int64_t room = std::min(kSet<T>, std::max<std::int64_t>(problem.num_negatives(), 1));
@@ -36,7 +41,7 @@ struct SharedScratch : CandidateSet<Accum<T>> {
     this->places = scope.take<std::int32_t>(padded(room)).data;
     this->inverse = scope.take<A>(padded(room)).data;
     this->correction = scope.take<A>(padded(room)).data;
-    scores = scope.take<A, 2>({kTokens<T>, padded(room)}).data;
+    scores = scope.take<A, 2>({tile_tokens<T>(problem.tokens()), padded(room)}).data;
   }
 };
 
@@ -246,6 +251,7 @@ struct Shared {
             .first = first,
             .tokens = tokens,
             .set = set,
+            .corrects = problem.inputs.correction.data != nullptr,
             .positive = problem.inputs.positive.data,
             .query_inverse = norms.query,
             .scale = scale};
@@ -287,12 +293,13 @@ void shared_gradients(Cuda cuda, const SoftmaxProblem<T>& problem, const Softmax
   const std::int64_t room = shared.set.rows.rows;
   // The sums of all tokens are kept only where one set does not hold all candidates.
   const bool several = negatives > kSet<T>;
-  T* weights = scope.take<T, 2>({kTokens<T>, padded(room)}).data;
+  const std::int64_t tile_rows = tile_tokens<T>(tokens);
+  T* weights = scope.take<T, 2>({tile_rows, padded(room)}).data;
   A* set_sums = scope.take<A, 2>({room, width}).data;
   A* positive_weight = scope.take<A>(tokens).data;
   std::uint32_t* keys = scope.take<std::uint32_t>(tokens + room).data;
   std::uint32_t* index = scope.take<std::uint32_t>(tokens + room).data;
-  A* sums = scope.take<A, 2>({several ? tokens : kTokens<T>, width}).data;
+  A* sums = scope.take<A, 2>({several ? tokens : tile_rows, width}).data;
   A* positives = nullptr;
   if (output != nullptr) {
     positives = scope.take<A>(tokens).data;
@@ -327,7 +334,7 @@ void shared_gradients(Cuda cuda, const SoftmaxProblem<T>& problem, const Softmax
     });
   };
   if (negatives == 0) {
-    TGR_CUDA_CALL(cudaMemsetAsync(sums, 0, static_cast<std::size_t>(kTokens<T> * width) * sizeof(A),
+    TGR_CUDA_CALL(cudaMemsetAsync(sums, 0, static_cast<std::size_t>(tile_rows * width) * sizeof(A),
                                   shared.stream));
     shared.over_tiles(finish);
   }
@@ -423,13 +430,15 @@ std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,
                                         std::int64_t width) {
   constexpr std::int64_t kRoom = kSet<float>;
   const std::int64_t stride = padded(width);
+  const std::int64_t tile = tile_tokens<float>(tokens);
   return workspace_bytes_of<float>(kRoom * stride) +  // rows, or two parts of them in bf16
          workspace_bytes_of<std::int32_t>(kRoom) + 2 * workspace_bytes_of<double>(kRoom) +
-         2 * workspace_bytes_of<float>(kTokens<float> * kRoom) +  // scores, weights
+         2 * workspace_bytes_of<float>(tile * kRoom) +            // scores, weights
          workspace_bytes_of<float>(kRoom * width) +               // set_sums
          2 * workspace_bytes_of<double>(tokens) +                 // positives' weights
          2 * workspace_bytes_of<std::uint32_t>(tokens + kRoom) +  // terms
-         workspace_bytes_of<float>((items > kRoom ? tokens : kTokens<float>)*width) +
+         std::max(workspace_bytes_of<float>((items > kRoom ? tokens : tile) * width),
+                  workspace_bytes_of<double>(tile_tokens<double>(tokens) * width)) +  // sums
          std::max(workspace_bytes_of<unsigned char>(kGemmScratchBytes),
                   item_terms_workspace_bytes(tokens + kRoom, width));
 }

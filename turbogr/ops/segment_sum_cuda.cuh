@@ -7,8 +7,13 @@
 //           __device__ Ref refer(std::int64_t entry) const;
 //           __device__ Eight<A> load(const Ref& ref, std::int64_t column) const: the term, columns
 //           past the width being zero
-//   Finish  __device__ void operator()(std::uint32_t key, std::int64_t column, Eight<A>& sum, A*
-//           shared) const: called by all threads of a block with a run's sum
+//   Finish  __device__ std::uint32_t place(std::uint32_t key) const: where a run's sum goes;
+//           Early, what is read there before the sum is known;
+//           __device__ Early early(std::uint32_t place, std::int64_t column) const: columns may be
+//           past the width, here and below;
+//           __device__ void operator()(std::uint32_t place, std::int64_t column, const Early&
+//           early, Eight<A>& sum, A* shared) const: called by all threads of a block with a run's
+//           sum
 #pragma once
 
 #include "turbogr/core/workspace.h"
@@ -49,9 +54,12 @@ inline constexpr std::uint32_t kNoSegment = 0xffffffffu;
 template <class A, class Source, class Finish>
 __global__ void __launch_bounds__(cuda::kMaxTeam)
     segment_pieces_kernel(SegmentList list, Source source, Finish finish, A* heads, A* tails) {
-  constexpr int kAhead = 4;  // rows on their way before the first is added
+  // Rows on their way before the first is added, with what is read where their sums go: most runs
+  // are short, and a block would wait for each of them.
+  constexpr int kAhead = 2;
   __shared__ A shared[32];
   __shared__ typename Source::Ref refs[kMaxPiece];
+  __shared__ std::uint32_t places[kMaxPiece];
   __shared__ bool ends[kMaxPiece];
   const std::int64_t c = std::int64_t{threadIdx.x} * cuda::kColumns;
   const std::int64_t begin = std::int64_t{blockIdx.x} * list.piece;
@@ -59,19 +67,21 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     refs[i] = source.refer(begin + i);
     ends[i] = list.ends(begin + i);
+    if (ends[i]) places[i] = finish.place(list.keys[begin + i]);
   }
   bool whole = list.starts(begin);
   cuda::Eight<A> sum = {};
   __syncthreads();
   for (int first = 0; first < count; first += kAhead) {
     cuda::Eight<A> terms[kAhead];
+    typename Finish::Early early[kAhead];
 #pragma unroll
     for (int j = 0; j < kAhead; ++j) {
-      if (first + j < count && c < list.width) {
-        terms[j] = source.load(refs[first + j], c);
-      } else {
-        terms[j] = {};
-      }
+      const int entry = first + j;
+      terms[j] = {};
+      if (entry < count && c < list.width) terms[j] = source.load(refs[entry], c);
+      early[j] = {};
+      if (entry < count && ends[entry]) early[j] = finish.early(places[entry], c);
     }
 #pragma unroll
     for (int j = 0; j < kAhead; ++j) {
@@ -82,7 +92,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
       const bool last = ends[entry];
       if (!last && entry + 1 < count) continue;
       if (last && whole) {
-        finish(list.keys[begin + entry], c, sum, shared);
+        finish(places[entry], c, early[j], sum, shared);
       } else {
         // A run over a whole piece is that piece's head.
         A* parts = (whole ? tails : heads) + std::int64_t{blockIdx.x} * list.width;
@@ -108,6 +118,8 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
   if (list.ends(end - 1)) return;  // nothing goes on
   const std::uint32_t key = list.keys[end - 1];
   if (key == list.keys[begin] && !list.starts(begin)) return;  // it began before
+  const std::uint32_t place = finish.place(key);
+  const typename Finish::Early early = finish.early(place, c);
   cuda::Eight<A> sum = {};
   const auto add = [&](const A* parts) {
 #pragma unroll
@@ -123,7 +135,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
     ++piece;
   }
   add(heads + piece * list.width);
-  finish(key, c, sum, shared);
+  finish(place, c, early, sum, shared);
 }
 
 template <class A, class Source, class Finish>
