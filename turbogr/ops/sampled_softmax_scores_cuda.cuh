@@ -128,8 +128,11 @@ __device__ void store_four(A* p, const Four<A>& x) {
 __device__ inline float quotient(float x, float y) { return __fdividef(x, y); }
 __device__ inline double quotient(double x, double y) { return x / y; }
 
-inline constexpr int kFours = 2;  // of a thread, a block's width apart
-inline constexpr int kRing = 4;   // rows of scores on their way
+inline constexpr int kFours = 4;  // of a thread, a block's width apart
+// Rows of scores on their way: with corrections there is room for one a block, two blocks on a
+// multiprocessor.
+template <bool kCorrected>
+inline constexpr int kRing = kCorrected ? 1 : 2;
 
 template <class T>
 inline constexpr unsigned kScoreThreads = kSet<T> / (4 * kFours);
@@ -151,31 +154,35 @@ __device__ void await_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
-// The block keeps what there is to know of the candidates in registers and goes over tokens, the
-// next ones' scores on their way. kCorrected: there are corrections.
+// The block keeps what there is to know of the candidates in registers and shared memory and goes
+// over tokens, the next ones' scores on their way. Of shared memory a thread reads only what it
+// asked for itself. kCorrected: there are corrections.
 template <class T, ScoreUse kUse, bool kCorrected>
-__global__ void __launch_bounds__(kScoreThreads<T>, 1) score_rows_kernel(ScoreTile<T> tile) {
+__global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTile<T> tile) {
   using A = Accum<T>;
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
   constexpr A kLog2 = static_cast<A>(kLog2E);
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ A maxima[2][32], sums[2][32];
-  A* ring = reinterpret_cast<A*>(memory);  // [kRing, stride]
-  const unsigned warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  constexpr int kSlots = kRing<kCorrected>;
   const auto stride = static_cast<int>(tile.stride), count = static_cast<int>(tile.count);
+  A* ring = reinterpret_cast<A*>(memory);  // [kSlots, stride]
+  A* correction = ring + kSlots * stride;  // [stride] with corrections
+  auto* places = reinterpret_cast<std::int32_t*>(correction + (kCorrected ? stride : 0));
+  const unsigned warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const auto column = [&](int f) {
     return (f * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 4;
   };
-  Four<A> scale[kFours], minus[kFours];
-  Four<std::int32_t> place[kFours];
+  Four<A> scale[kFours];
 #pragma unroll
   for (int f = 0; f < kFours; ++f) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int c = column(f) + i;
       scale[f].v[i] = c < count ? tile.set.inverse[c] : A(0);
-      minus[f].v[i] = kCorrected && c < count ? tile.set.correction[c] : A(0);
-      place[f].v[i] = c < count ? tile.set.places[c] : -1;
+      if (c >= stride) continue;
+      places[c] = c < count ? tile.set.places[c] : -1;
+      if constexpr (kCorrected) correction[c] = c < count ? tile.set.correction[c] : A(0);
     }
   }
   const auto ask = [&](std::int64_t row, int slot) {
@@ -191,15 +198,14 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 1) score_rows_kernel(ScoreTi
   const std::int64_t step = gridDim.x;
   std::int64_t t = blockIdx.x;
 #pragma unroll
-  for (int ahead = 0; ahead < kRing - 1; ++ahead) ask(t + ahead * step, ahead);
+  for (int ahead = 0; ahead < kSlots; ++ahead) ask(t + ahead * step, ahead);
   ScoreToken<T, kUse> coming;
   if (t < tile.tokens) coming.load(tile, t);
   int slot = 0;
   for (int turn = 0; t < tile.tokens; t += step, turn ^= 1) {
     const ScoreToken<T, kUse> token = coming;
     if (t + step < tile.tokens) coming.load(tile, t + step);
-    ask(t + (kRing - 1) * step, (slot + kRing - 1) % kRing);
-    await_groups<kRing - 1>();
+    await_groups<kSlots - 1>();
     // Values are logits, or without corrections logits over the token's factor, which is positive.
     const A unit = kCorrected ? A(1) : token.factor;
     Four<A> value[kFours];
@@ -212,14 +218,17 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 1) score_rows_kernel(ScoreTi
         continue;
       }
       value[f] = *reinterpret_cast<const Four<A>*>(ring + slot * stride + c);
+      const auto place = *reinterpret_cast<const Four<std::int32_t>*>(places + c);
+      Four<A> minus;
+      if constexpr (kCorrected) minus = *reinterpret_cast<const Four<A>*>(correction + c);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if constexpr (kCorrected) {
-          value[f].v[i] = value[f].v[i] * (token.factor * scale[f].v[i]) - minus[f].v[i];
+          value[f].v[i] = value[f].v[i] * (token.factor * scale[f].v[i]) - minus.v[i];
         } else {
           value[f].v[i] *= scale[f].v[i];
         }
-        if (place[f].v[i] == token.masked) value[f].v[i] = kLowest;
+        if (place.v[i] == token.masked) value[f].v[i] = kLowest;
       }
       if (c + 4 > count) {
 #pragma unroll
@@ -228,7 +237,9 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 1) score_rows_kernel(ScoreTi
         }
       }
     }
-    slot = (slot + 1) % kRing;
+    // The slot has been read: its values were used above.
+    ask(t + kSlots * step, slot);
+    slot = (slot + 1) % kSlots;
     A weight = token.dloss * token.factor;
     A subtracted = token.normalizer;
     A most = kLowest;
@@ -296,16 +307,26 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 1) score_rows_kernel(ScoreTi
   }
 }
 
-template <class T, ScoreUse kUse>
+template <class T, ScoreUse kUse, bool kCorrected>
 void use_scores(cudaStream_t stream, const ScoreTile<T>& tile) {
   const auto threads = static_cast<unsigned>(cuda::divide_up(tile.stride, 32 * 4 * kFours)) * 32;
-  const std::int64_t blocks = 132 * std::min(16u, std::max(1u, 1024 / threads));
-  const auto bytes = static_cast<int>(tile.stride) * static_cast<int>(kRing * sizeof(Accum<T>));
-  const auto kernel =
-      tile.corrects ? score_rows_kernel<T, kUse, true> : score_rows_kernel<T, kUse, false>;
+  const std::int64_t blocks = 132 * std::min(16u, std::max(2u, 1024 / threads));
+  const auto bytes =
+      static_cast<int>(tile.stride) *
+      static_cast<int>((kRing<kCorrected> + (kCorrected ? 1 : 0)) * sizeof(Accum<T>) +
+                       sizeof(std::int32_t));
+  const auto kernel = score_rows_kernel<T, kUse, kCorrected>;
   TGR_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   kernel<<<static_cast<unsigned>(std::min(blocks, tile.tokens)), threads,
            static_cast<std::size_t>(bytes), stream>>>(tile);
+}
+template <class T, ScoreUse kUse>
+void use_scores(cudaStream_t stream, const ScoreTile<T>& tile) {
+  if (tile.corrects) {
+    use_scores<T, kUse, true>(stream, tile);
+  } else {
+    use_scores<T, kUse, false>(stream, tile);
+  }
 }
 
 }  // namespace turbogr::ops::kernels
