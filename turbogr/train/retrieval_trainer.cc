@@ -295,9 +295,7 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(
     marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
     fed.weights = feed_.send(ctx, weights);
   }
-  if (options_.holds_table && prefetch_ == nullptr) {
-    fed.items = feed_.put(ctx, data::view_of(batch.items));
-  }
+  if (inputs_from_table()) fed.items = feed_.put(ctx, data::view_of(batch.items));
 
   const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
   slot.touched.places_of(host, data::view_of(batch.targets), positive);
@@ -328,7 +326,7 @@ typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(
       feed_.template take<std::int64_t>(n), feed_.template take<std::int64_t>(n + 1),
       feed_.template take<std::int32_t>(n), feed_.template take<std::int32_t>(n)};
   const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
-  if (!options_.holds_table || prefetch_ != nullptr) fed.places = feed_.send(ctx, input_places);
+  if (!inputs_from_table()) fed.places = feed_.send(ctx, input_places);
   fed.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
                 feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                 feed_.send(ctx, groups.positions)};
@@ -351,7 +349,7 @@ void RetrievalTrainer<T>::forward_backward(const Context& ctx, const Fed& fed, d
   const Rows<T> rows = first_rows<T>(rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
 
-  if (options_.holds_table && prefetch_ == nullptr) {
+  if (inputs_from_table()) {
     ops::gather_rows<float, T>(ctx, table_.weights(), fed.items, rows);
   } else {
     ops::gather_rows<T>(ctx, fed.candidates.items, fed.places, rows);

@@ -149,7 +149,7 @@ class RetrievalTrainer {
   // A batch as the device reads it.
   struct Fed {
     model::StepInput input;
-    View<const std::int64_t, 1> items;        // where the table is here
+    View<const std::int64_t, 1> items;        // with inputs_from_table
     View<const std::int64_t, 1> places;       // of the inputs among the touched rows
     ops::SampledSoftmaxInputs<T> candidates;  // but for the query
     ops::IdGroups groups;                     // of the inputs among the touched rows
@@ -160,6 +160,10 @@ class RetrievalTrainer {
     bool first = true;  // of the step's batches
   };
 
+  // Else they are among the step's rows, already in T. With f16 negatives those are not all there.
+  bool inputs_from_table() const {
+    return options_.holds_table && prefetch_ == nullptr && options_.negatives.half;
+  }
   model::StepInput input_of(const Context& ctx, const data::Batch& batch, std::int64_t step,
                             bool training);
   void gather_rows(const Context& ctx, View<const std::int64_t, 1> ids, StepSlot<T>& slot);
