@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kScoreThreads<T>, 2) score_rows_kernel(ScoreTi
     for (int f = 0; f < kFours; ++f) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        value[f].v[i] = power_of_two(value[f].v[i] * (unit * kLog2) - subtracted * kLog2);
+        value[f].v[i] = power_of_two((value[f].v[i] * unit - subtracted) * kLog2);
         sum += value[f].v[i];
       }
     }
