@@ -147,6 +147,17 @@ TYPED_TEST(CudaSoftmax, CrossesTilesAndLongSums) {
                                  .kind = kind,
                                  .correction = kind == Negatives::kShared}));
   }
+  // More tokens than a tile holds: 2048 in f64, 16384 in f32, as in bf16.
+  if constexpr (std::is_same_v<T, float>) {
+    for (const bool at_once : {false, true}) {
+      expect_close(SoftmaxCase<T>({.tokens = 16500,
+                                   .items = 300,
+                                   .width = 8,
+                                   .negatives = 40,
+                                   .kind = Negatives::kShared}),
+                   at_once);
+    }
+  }
   // More candidates than a set holds.
   expect_close(SoftmaxCase<T>(
       {.tokens = 3, .items = 9100, .width = 16, .negatives = 9000, .kind = Negatives::kShared}));

@@ -62,8 +62,10 @@ struct Trained {
   std::vector<float> items;
 };
 
+// With `refreshes` the model rounds its weights anew after every step.
 template <class T>
-Trained train(Device device, const RetrievalOptions& options, std::int64_t items = kItems) {
+Trained train(Device device, const RetrievalOptions& options, std::int64_t items = kItems,
+              bool refreshes = false) {
   Context ctx({.device = device, .threads = 2, .deterministic = options.memory.deterministic});
   RetrievalTrainer<T> trainer(ctx, options, items);
   trainer.initialise(ctx);
@@ -76,6 +78,7 @@ Trained train(Device device, const RetrievalOptions& options, std::int64_t items
   };
   for (std::size_t step = 0; step < 6; ++step) {
     trainer.submit(ctx, {&batches[step % 2], 1});
+    if (refreshes) trainer.refresh(ctx);
     if (trainer.pending() == trainer.queue_length()) keep(trainer.finish());
   }
   while (trainer.pending() > 0) keep(trainer.finish());
@@ -117,6 +120,17 @@ TEST_P(CudaTrainer, FollowsTheCpuInBf16) {
   const auto [kind, head_width] = GetParam();
   const RetrievalOptions options = small_options(kind, head_width);
   expect_close(train<bf16>(Device::kCuda, options), train<float>(Device::kCpu, options), 0.02);
+}
+
+TEST_P(CudaTrainer, AnUpdateRoundsTheWeightsAsARefreshDoes) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  RetrievalOptions options = small_options(kind, head_width);
+  options.memory.deterministic = true;
+  const Trained updated = train<bf16>(Device::kCuda, options);
+  const Trained refreshed = train<bf16>(Device::kCuda, options, kItems, /*refreshes=*/true);
+  EXPECT_EQ(updated.losses, refreshed.losses);
+  EXPECT_EQ(updated.items, refreshed.items);
 }
 
 TEST_P(CudaTrainer, ATableInHostMemoryChangesNoBit) {
