@@ -67,38 +67,39 @@ TYPED_TEST(CudaLinear, AddsTheColumnSumsToTheBiasGradient) {
   }
 }
 
-TYPED_TEST(CudaLinear, AddsToTheWeightGradientOrWritesOneThatIsZero) {
+TYPED_TEST(CudaLinear, ReadsAWeightInPlaceAndAddsToItsGradient) {
   TGR_SKIP_WITHOUT_GPU();
   using T = TypeParam;
   using A = Accum<T>;
   constexpr std::int64_t kRows = 300, kInputs = 40, kOutputs = 56;
   const Context ctx({.device = Device::kCuda});
-  PackedWeight<T> weight(ctx, kInputs, kOutputs);
-  ctx.workspace().reserve(std::max(linear_workspace_bytes<T>(ctx, weight),
-                                   linear_backward_workspace_bytes<T>(ctx, weight, kRows)));
   const Tensor x = test::random_tensor<T>({kRows, kInputs}, 1);
   const Tensor dy = test::random_tensor<T>({kRows, kOutputs}, 2);
   const Tensor start = test::random_tensor<A>({kInputs, kOutputs}, 3);
-  const Placed<T> in(ctx, x, test::kAligned), din(ctx, dy, test::kAligned);
   const Tensor w = test::place(ctx, test::random_tensor<T>({kInputs, kOutputs}, 4));
-  copy_bytes(ctx, weight.plain().data, w.data(), w.bytes());  // in place of pack
-  const auto gradient = [&](Tensor dw, bool zero) {
-    linear_backward<T>(ctx, in.rows(), weight, din.rows(), {},
-                       {.dw = dw.template view<A, 2>(), .dw_is_zero = zero});
-    return to_host(ctx, dw);
-  };
-  const Tensor added = gradient(test::place(ctx, start), false);
-  const Tensor fresh = gradient(Tensor(dtype_of<A>(), {kInputs, kOutputs}, Device::kCuda), true);
+  const Placed<T> in(ctx, x, test::kAligned), din(ctx, dy, test::kAligned);
+  PackedWeight<T> packed(ctx, kInputs, kOutputs), written(ctx, kInputs, kOutputs);
+  ctx.workspace().reserve(std::max(linear_workspace_bytes<T>(ctx, packed),
+                                   linear_backward_workspace_bytes<T>(ctx, packed, kRows)));
+  packed.pack(ctx, w.view<T, 2>());
+  copy_bytes(ctx, written.plain().data, w.data(), w.bytes());
+  Tensor outputs[2];
+  for (const int which : {0, 1}) {
+    Tensor y(dtype_of<T>(), {kRows, kOutputs}, Device::kCuda);
+    linear<T>(ctx, in.rows(), which == 0 ? packed : written, {}, y.view<T, 2>());
+    outputs[which] = to_host(ctx, y);
+  }
+  EXPECT_TRUE(test::same_bits(outputs[0], outputs[1]));
+  Tensor dw = test::place(ctx, start);
+  linear_backward<T>(ctx, in.rows(), written, din.rows(), {}, {.dw = dw.view<A, 2>()});
+  const Tensor added = to_host(ctx, dw);
   for (std::int64_t k = 0; k < kInputs; ++k) {
     for (std::int64_t c = 0; c < kOutputs; ++c) {
-      double want = 0;
+      double want = test::element(start, k * kOutputs + c);
       for (std::int64_t r = 0; r < kRows; ++r) {
         want += test::element(x, r * kInputs + k) * test::element(dy, r * kOutputs + c);
       }
-      const std::int64_t at = k * kOutputs + c;
-      ASSERT_NEAR(test::element(fresh, at), want, 1e-3) << k << ", " << c;
-      ASSERT_NEAR(test::element(added, at), want + test::element(start, at), 1e-3)
-          << k << ", " << c;
+      ASSERT_NEAR(test::element(added, k * kOutputs + c), want, 1e-3) << k << ", " << c;
     }
   }
 }

@@ -243,9 +243,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
   // The output bias gets its gradient where dy is read once more, at the end.
-  ops::linear_backward<T>(
-      ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
-      {.dx = dmixed, .dw = output_.gradient(parameters), .dw_is_zero = step.gradients_are_zero});
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
+                          {.dx = dmixed, .dw = output_.gradient(parameters)});
 
   Parts<const T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
@@ -298,9 +297,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                           dprojected.columns(gate, rest));
   }
   ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected, {},
-                          {.dx = dnormed,
-                           .dw = projection_.gradient(parameters),
-                           .dw_is_zero = step.gradients_are_zero});
+                          {.dx = dnormed, .dw = projection_.gradient(parameters)});
 
   ops::norm_backward<T>(
       ctx, x, dnormed, norm_options(parameters, input_norm_),

@@ -100,14 +100,12 @@ void FeedForward<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
   const Rows<T> dgates = first_rows<T>(scratch.dgates, n);
   const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
-  ops::linear_backward<T>(
-      ctx, first_rows<T>(saved.hidden, n), output_.packed(), dy, {},
-      {.dx = dhidden, .dw = output_.gradient(parameters), .dw_is_zero = step.gradients_are_zero});
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.hidden, n), output_.packed(), dy, {},
+                          {.dx = dhidden, .dw = output_.gradient(parameters)});
   ops::swiglu_backward<T>(ctx, gates.columns(0, f), gates.columns(f, f), dhidden,
                           dgates.columns(0, f), dgates.columns(f, f));
-  ops::linear_backward<T>(
-      ctx, first_rows<T>(saved.normed, n), gates_.packed(), dgates, {},
-      {.dx = dnormed, .dw = gates_.gradient(parameters), .dw_is_zero = step.gradients_are_zero});
+  ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), gates_.packed(), dgates, {},
+                          {.dx = dnormed, .dw = gates_.gradient(parameters)});
   const ops::DropoutOptions dropout = step.dropout(options_.dropout, layer_, 1);
   if (dropout.rate > 0) ops::dropout_backward<T>(ctx, dnormed, dropout, dnormed);
 

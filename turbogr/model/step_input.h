@@ -21,7 +21,6 @@ struct StepInput {
   View<const std::int64_t, 1> num_prefix;   // [B] or empty
   View<const std::int64_t, 1> num_targets;  // [B] or empty
   bool training = false;                    // dropout only then
-  bool gradients_are_zero = false;          // of the parameters, before backward: it may save reads
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   // The model fills these in: shared by its layers.

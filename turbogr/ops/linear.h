@@ -83,8 +83,6 @@ struct LinearGradients {
   Rows<T> dx;            // [M, K], overwritten; must not overlap x, dy or z
   View<Accum<T>, 2> dw;  // [K, N], added to
   View<Accum<T>, 1> db;  // [N], added to
-  // dw is known to be zero: a product on a GPU then writes it without reading it.
-  bool dw_is_zero = false;
 };
 
 // dz = dy * act'(z); dx = dz W^T, dw += x^T dz, db += column sums of dz. The residual's gradient is

@@ -191,7 +191,7 @@ void linear_backward(Cuda cuda, Rows<const T> x, const typename PackedWeight<T>:
                   .d_stride = weight.outputs,
                   .c = gradients.dw.data,
                   .c_stride = weight.outputs,
-                  .beta = gradients.dw_is_zero ? 0.0 : 1.0});
+                  .beta = 1});
   }
   if (gradients.db.data != nullptr) {
     const SectionScope section(cuda.sections, cuda.stream, Section::kElementwise);

@@ -412,7 +412,6 @@ void RetrievalTrainer<T>::compute_batches(const Context& ctx, std::span<const Ba
     }
     Fed fed = feed(ctx, batches[b], b, step, weight, slot, candidates);
     fed.first = std::exchange(first, false);
-    fed.input.gradients_are_zero = fed.first;
     forward_backward(ctx, fed, weight, slot, loss_sum,
                      b + 1 == batches.size() ? ready : LayersReady());
   }
