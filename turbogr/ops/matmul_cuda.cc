@@ -18,7 +18,7 @@ namespace turbogr::ops {
 namespace {
 
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;
-constexpr int kCandidates = 16;
+constexpr int kCandidates = 8;
 // A candidate is timed this often, unless all of them together have kept the device busy for
 // kEnoughMs: clocks sink under load within some milliseconds, and what is fastest before and after
 // differs.
