@@ -16,6 +16,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/version.h"
+#include "turbogr/dist/communicator.h"
 
 namespace {
 
@@ -57,6 +58,17 @@ std::string usage_message(const CLI::App* app, const CLI::Error& error) {
   return fmt::format("{}\nturbogr: {}\n", app->help(), what);
 }
 
+// What several processes at once would print, or write to one file, as often as there are of them.
+void refuse_ranks(CLI::App& app) {
+  for (const char* name : {"data", "recommend", "export", "report"}) {
+    app.get_subcommand(name)->parse_complete_callback([name] {
+      const int ranks = turbogr::dist::launched_ranks();
+      TGR_CHECK(ranks == 1, "`turbogr ", name, "` is one process, and mpirun or srun has started ",
+                ranks, " of it; start it without them (`train` and `eval` share their work)");
+    });
+  }
+}
+
 int fail(std::string_view what) {
   fmt::print(stderr, "turbogr: {}\n", what);
   return 1;
@@ -90,6 +102,7 @@ int main(int argc, char** argv) {
   turbogr::apps::add_bench(app);
   turbogr::apps::add_doctor(app);
   check_whole_numbers(app);
+  refuse_ranks(app);
   try {
     app.parse(argc, argv);
     return finish_output();

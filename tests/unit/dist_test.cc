@@ -254,6 +254,16 @@ TEST(Launched, ByWhatTheStartersSay) {
   EXPECT_TRUE(launched({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "2"}}));  // a shell of the allocation
+  const auto ranks = [&](const std::map<std::string, std::string>& environment) {
+    launched(environment);
+    return launched_ranks();
+  };
+  EXPECT_EQ(ranks({}), 1);
+  EXPECT_EQ(ranks({{"OMPI_COMM_WORLD_SIZE", "3"}}), 3);
+  EXPECT_EQ(ranks({{"PMI_SIZE", "2"}}), 2);
+  EXPECT_EQ(ranks({{"PMIX_RANK", "0"}}), 1);
+  EXPECT_EQ(ranks({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}), 2);
+  EXPECT_EQ(ranks({{"SLURM_STEP_NUM_TASKS", "2"}}), 1);
   launched(kept);
 }
 

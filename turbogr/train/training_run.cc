@@ -1,7 +1,6 @@
 #include "turbogr/train/training_run.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
@@ -46,8 +45,8 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
       share_(share_of(config, world)),
       nodes_(nodes_of(config, world)),
       store_(config.data.store),
-      ctx_({.device = (check_run(config, store_), device_for(config, world)),
-            .threads = threads_of(config, world),
+      ctx_({.device = (check_run(config, store_), device_for_rank(config, world)),
+            .threads = threads_for_rank(config.train.threads, world),
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       loader_(store_, train_loader_options(config, store_, share_)) {
@@ -114,25 +113,6 @@ template <class T>
 std::vector<int> TrainingRun<T>::nodes_of(const Config& config, const dist::Communicator& world) {
   if (config.dist.world == 0) return world.nodes();
   return std::vector<int>(static_cast<std::size_t>(config.dist.world), 0);
-}
-
-template <class T>
-Device TrainingRun<T>::device_for(const Config& config, const dist::Communicator& world) {
-  const Device device = device_of(config);
-  if (device == Device::kCuda && num_gpus() > 0) {
-    use_gpu(dist::gpu_of_rank(world, num_gpus()));
-  }
-  return device;
-}
-
-template <class T>
-int TrainingRun<T>::threads_of(const Config& config, const dist::Communicator& world) {
-  if (config.train.threads > 0) return static_cast<int>(config.train.threads);
-  const std::vector<int>& nodes = world.nodes();
-  const auto here =
-      std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
-  return std::max(1,
-                  static_cast<int>(std::thread::hardware_concurrency()) / static_cast<int>(here));
 }
 
 template <class T>

@@ -58,11 +58,6 @@ class TrainingRun {
   // A dry run for other ranks than there are plays machines, or has all on one.
   static std::vector<int> nodes_of(const Config& config, const dist::Communicator& world);
 
-  // Ranks of a machine take its GPUs in turn.
-  static Device device_for(const Config& config, const dist::Communicator& world);
-
-  static int threads_of(const Config& config, const dist::Communicator& world);
-
   bool leads() const { return world_.rank() == 0; }
 
   void open_files(std::optional<std::int64_t> resumed);
