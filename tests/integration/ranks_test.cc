@@ -204,6 +204,13 @@ TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
   EXPECT_EQ(dry.status, 0) << dry.output;
   EXPECT_NE(dry.output.find("64 in 8 groups of 8"), std::string::npos) << dry.output;
   EXPECT_NE(dry.output.find("MiB a rank planned"), std::string::npos) << dry.output;
+  EXPECT_EQ(dry.output.find("one group"), std::string::npos) << dry.output;
+  const Outcome uneven =
+      run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+                  " --run.dry_run=true --dist.world=10 --dist.ranks_per_node=4");
+  EXPECT_EQ(uneven.status, 0) << uneven.output;
+  EXPECT_NE(uneven.output.find("10 in 1 groups of 10"), std::string::npos) << uneven.output;
+  EXPECT_NE(uneven.output.find("machines have 2 to 4 ranks"), std::string::npos) << uneven.output;
   EXPECT_NE(train(1, "x", "--dist.world=4").output.find("is for dry runs"), std::string::npos);
 }
 

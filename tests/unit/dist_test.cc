@@ -227,6 +227,16 @@ TEST(Topology, GroupsAreMachinesWhenTheyAreEqual) {
   EXPECT_EQ(make_topology({0, 0, 0, 1}, 0).group_size, 4);
 }
 
+TEST(Topology, SaysWhyUnequalMachinesAreOneGroup) {
+  const std::string remark = uneven_machines({0, 0, 0, 1}, 0);
+  EXPECT_NE(remark.find("machines have 1 to 3 ranks"), std::string::npos) << remark;
+  EXPECT_NE(remark.find("all 4 ranks are one group"), std::string::npos) << remark;
+  EXPECT_NE(remark.find("set dist.group to a divisor of 4"), std::string::npos) << remark;
+  EXPECT_EQ(uneven_machines({0, 0, 0, 1}, 2), "");
+  EXPECT_EQ(uneven_machines({0, 0, 1, 1}, 0), "");
+  EXPECT_EQ(uneven_machines({0}, 0), "");
+}
+
 TEST(Topology, AMachineMayBePlayedAsSeveral) {
   EXPECT_EQ(play_nodes({0, 0, 0, 0}, 2), (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(play_nodes({3, 3}, 0), (std::vector<int>{3, 3}));

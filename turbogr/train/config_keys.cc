@@ -193,7 +193,9 @@ std::vector<ConfigKey> make_keys() {
               "steps in a row with a non-finite loss or gradient before training stops"),
 
       TGR_KEY(dist, group, between(0, 1 << 20),
-              "ranks that share one copy of the item table; 0: those of a machine"),
+              "ranks that share one copy of the item table; 0: those of a machine, or all where "
+              "machines "
+              "have unequally many"),
       TGR_KEY(dist, ranks_per_node, between(0, 1 << 20),
               "play machines of so many ranks; 0: the machines there are"),
       TGR_KEY(dist, placement, one_of({"round_robin", "hash"}),

@@ -6,6 +6,7 @@
 
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/dist/topology.h"
 #include "turbogr/train/step_count.h"
 #include "turbogr/train/training_run_class.h"
 
@@ -77,6 +78,10 @@ void TrainingRun<T>::print_ranks() const {
              share_.world, options.topology.num_groups(), options.topology.group_size,
              config_.dist.replicas, config_.dist.placement, schedule_of(config_, share_.world),
              config_.dist.balance ? "balanced by cost" : "not balanced");
+  const std::string remark =
+      dist::uneven_machines(dist::play_nodes(nodes_, static_cast<int>(config_.dist.ranks_per_node)),
+                            static_cast<int>(config_.dist.group));
+  if (!remark.empty()) log::warn("{}", remark);
   if (pipeline_ && ctx_.device() == Device::kCuda) {
     fmt::print("link     between GPUs {} ({})\n",
                link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
