@@ -6,6 +6,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/train/device_tensors.h"
+#include "turbogr/train/idle_keys.h"
 #include "turbogr/train/lengths.h"
 #include "turbogr/train/roof.h"
 #include "turbogr/train/stages.h"
@@ -50,13 +51,17 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       loader_(store_, train_loader_options(config, store_, share_)) {
-  TGR_CHECK(share_.world > 1 || config.dist.group <= 1, "dist.group = ", config.dist.group,
-            " and one rank; start more of them with mpirun or srun, or leave dist.group out");
+  const bool pipelined = wants_pipeline(config, share_.world);
+  const std::string idle = check_idle_keys(
+      config, {.world = share_.world,
+               .groups = pipelined ? pipeline_options(config, nodes_).topology.num_groups() : 1,
+               .pipeline = pipelined});
+  if (leads() && !idle.empty()) log::warn("{}", idle);
   for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
   plan_steps();
   const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
   RetrievalOptions options = retrieval_options(config, num_signals(store_), total_steps_, capacity);
-  options.holds_table = !wants_pipeline(config, share_.world);
+  options.holds_table = !pipelined;
   try {
     trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
                                                      training_counts(config, store_));
