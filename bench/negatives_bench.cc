@@ -247,7 +247,7 @@ std::vector<NegativesFigures> measure(const Context& ctx, const NegativesProblem
   std::vector<NegativesFigures> all = {fused, rival, shared};
   if (buffers.on_gpu()) {
     NegativesFigures offload = {
-        "offload", {}, buffers.fused_bytes(false) + buffers.prefetch->device_bytes()};
+        "offload", {}, buffers.fused_bytes(false) + buffers.prefetch->bytes().gpu};
     run_fused();
     const Results ours(buffers);
     buffers.run_offload();

@@ -150,7 +150,7 @@ StepFigures measure(const StepProblem& problem) {
     figures.memory_bytes = memory.total - memory.free;
     if (config.embedding.memory == "host") figures.link = measure_link(ctx);
   } else {
-    figures.memory_bytes = trainer.planned_bytes(ctx);
+    figures.memory_bytes = trainer.planned_bytes(ctx).host;
   }
   const model::Flops flops = model::step_flops(trainer.model().options(), problem.lengths);
   figures.peak_tflops =

@@ -32,12 +32,12 @@ ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
           .sharing_factor = options.negatives.sharing_factor};
 }
 
+}  // namespace
+
 Device table_device(const Context& ctx, const RetrievalOptions& options) {
   return ctx.device() == Device::kCuda && options.table_in_host_memory ? Device::kPinned
                                                                        : ctx.device();
 }
-
-}  // namespace
 
 template <class T>
 RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,

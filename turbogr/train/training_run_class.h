@@ -76,6 +76,8 @@ class TrainingRun {
 
   void print_ranks() const;
 
+  void print_host_memory(std::size_t bytes) const;
+
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
   std::int64_t resume();
