@@ -8,7 +8,6 @@
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/idle_keys.h"
 #include "turbogr/train/lengths.h"
-#include "turbogr/train/roof.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/training_run_class.h"
 
@@ -101,7 +100,7 @@ void TrainingRun<T>::run() {
   if (config_.run.resume) resumed = resume();
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(resumed);
-  peak_tflops_ = config_.train.peak_tflops > 0 ? config_.train.peak_tflops : peak_tflops<T>(ctx_);
+  roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
   train();
   if (config_.run.trace) write_trace();
 }

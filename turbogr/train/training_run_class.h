@@ -25,6 +25,7 @@
 #include "turbogr/train/progress.h"
 #include "turbogr/train/rank_pipeline.h"
 #include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
 
@@ -157,7 +158,7 @@ class TrainingRun {
   std::unique_ptr<CheckpointWriter> writer_;
   ItemNames names_;
   Progress* progress_ = nullptr;
-  double peak_tflops_ = 1;
+  Roof roof_;
   Window window_;
   StepResult last_;
   std::int64_t epoch_ = 0;
