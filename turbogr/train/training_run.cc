@@ -62,24 +62,28 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
   RetrievalOptions options = retrieval_options(config, num_signals(store_), total_steps_, capacity);
   options.holds_table = !pipelined;
   try {
-    trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
-                                                     training_counts(config, store_));
+    make_trainer(options);
   } catch (const OutOfMemory& error) {
     detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                         config.negatives.count, " negatives, ", store_.num_items(), " items of ",
-                        config.model.width,
-                        " numbers): lower train.tokens, train.batch or negatives.count, set "
-                        "train.recompute = true, or raise train.accumulate");
-  }
-  if (!options.holds_table && !config.run.dry_run) {
-    PipelineOptions pipeline = pipeline_options(config, nodes_);
-    if (ctx_.device() == Device::kCuda) {
-      link_ = dist::choose_link(world_, config.dist.link, device_id());
-      pipeline.link = link_.link;
-    }
-    pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_, pipeline);
+                        config.model.width, " numbers, ", config.model.layers,
+                        " layers): lower train.tokens, train.batch or negatives.count, set "
+                        "train.recompute = true, raise train.accumulate, or take a smaller model");
   }
   capacity_ = capacity;
+}
+
+template <class T>
+void TrainingRun<T>::make_trainer(const RetrievalOptions& options) {
+  trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
+                                                   training_counts(config_, store_));
+  if (options.holds_table || config_.run.dry_run) return;
+  PipelineOptions pipeline = pipeline_options(config_, nodes_);
+  if (ctx_.device() == Device::kCuda) {
+    link_ = dist::choose_link(world_, config_.dist.link, device_id());
+    pipeline.link = link_.link;
+  }
+  pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_, pipeline);
 }
 
 template <class T>

@@ -61,6 +61,8 @@ class TrainingRun {
 
   bool leads() const { return world_.rank() == 0; }
 
+  void make_trainer(const RetrievalOptions& options);
+
   void open_files(std::optional<std::int64_t> resumed);
 
   Trace* trace_of(const Config& config);
