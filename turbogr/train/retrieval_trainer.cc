@@ -529,7 +529,7 @@ template <class T>
 void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, Rows<T> out) {
   const std::int64_t n = batch.num_tokens();
   TGR_CHECK(n <= options_.memory.capacity, "an evaluation batch of ", n, " tokens where ",
-            options_.memory.capacity, " were planned for; lower eval.batch");
+            options_.memory.capacity, " were planned for; ask for fewer users at once");
   feed_.begin();
   const model::StepInput input = input_of(ctx, batch, steps_done_, /*training=*/false);
   const View<std::int64_t, 1> last = feed_.template take<std::int64_t>(batch.num_sequences());
