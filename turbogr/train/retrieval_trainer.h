@@ -9,6 +9,9 @@
 //
 //   trainer.submit(ctx, batches);
 //   if (trainer.pending() == trainer.queue_length()) result = trainer.finish();
+//
+// The step is in retrieval_trainer.cc; retrieval_rows.cc has the item rows it reads,
+// retrieval_feed.cc how a batch gets to the device, retrieval_state.cc what is saved and planned.
 #pragma once
 
 #include <cstddef>
