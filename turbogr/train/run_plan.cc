@@ -91,12 +91,16 @@ void TrainingRun<T>::print_ranks() const {
                link_.reason);
   }
   const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
+  const std::size_t own = bytes.on(ctx_.device());
+  const std::size_t activations = trainer_->model().activation_bytes();
+  const std::size_t workspace = ctx_.workspace().capacity();
   fmt::print(
       "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
-      "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs\n",
-      mib(bytes.on(ctx_.device()) + memory.table + memory.slots + memory.buckets),
-      mib(trainer_->model().activation_bytes()), mib(ctx_.workspace().capacity()),
-      mib(memory.table), mib(memory.slots), mib(memory.buckets));
+      "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs, {:.1f} "
+      "inputs and dense weights\n",
+      mib(own + memory.table + memory.slots + memory.buckets), mib(activations), mib(workspace),
+      mib(memory.table), mib(memory.slots), mib(memory.buckets),
+      mib(own - activations - workspace));
   print_host_memory(bytes.host + memory.host);
 }
 
