@@ -311,6 +311,7 @@ void run_training(const Config& config, const std::string& command, dist::Commun
   check_same_config(config, world);
   TGR_CHECK(!config.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
+  if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
   if (config.train.dtype == "bf16") {
     TrainingRun<bf16>(config, command, world).run();
   } else {
