@@ -62,15 +62,12 @@ __device__ __forceinline__ int piece_offset(int line, int piece) {
 struct NoBias {
   static constexpr bool kThere = false;
 };
-// From shared memory. `line` is the address of this lane's line, `piece` the number of its first
-// piece, which `swizzle` moves.
+// From shared memory: `at` is the address of this lane's first piece.
 struct SharedBias {
   static constexpr bool kThere = true;
-  std::uint32_t line;
-  int piece;
-  int swizzle;
+  SharedAddress at;
   __device__ __forceinline__ void blocks(int step, std::uint32_t (&r)[4]) const {
-    load_blocks(line + ((2 * step + piece) ^ swizzle) * 16, r);
+    load_blocks(at ^ (32 * step), r);
   }
 };
 // The same where rows are queries. `line`: the address of this lane's piece of the first 16 keys.

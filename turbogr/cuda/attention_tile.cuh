@@ -37,17 +37,13 @@ struct ItemSource {
   }
 };
 
-// A place in a ring of kStages buffers and the phase of its barriers.
+// A place in a ring of kStages buffers and the phase of its barriers, in one register.
 template <int kStages>
 struct RingPlace {
-  int index = 0;
-  int phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++index == kStages) {
-      index = 0;
-      phase ^= 1;
-    }
-  }
+  unsigned turn = 0;
+  __device__ __forceinline__ int index() const { return static_cast<int>(turn % kStages); }
+  __device__ __forceinline__ int phase() const { return static_cast<int>(turn / kStages); }
+  __device__ __forceinline__ void advance() { turn = (turn + 1) % (2 * kStages); }
 };
 
 // Four registers of each of four neighbouring lanes, transposed.
