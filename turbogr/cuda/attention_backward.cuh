@@ -61,7 +61,9 @@ struct BackwardPlaces {
   static constexpr SharedAddress kDouts = kQueries + Config::kStages * Config::kQueryBytes;
   static constexpr SharedAddress kScores = kDouts + Config::kStages * Config::kQueryBytes;
   static constexpr SharedAddress kBiases = kScores + Config::kScoreBuffers * Config::kScoreBytes;
-  static constexpr SharedAddress kBarriers = kBiases + (kBias ? Config::kBiasBytes : 0);
+  static constexpr SharedAddress kHiddenLine = kBiases + (kBias ? Config::kBiasBytes : 0);
+  static constexpr SharedAddress kBarriers =
+      kHiddenLine + (kBias && !Config::kWide ? kLineBytes : 0);
   static constexpr SharedAddress kState = kBarriers + (kBackwardBarriers + 1) / 2 * 16;
   static constexpr int kBytes = kState + sizeof(BackwardState) - kSharedStart;
 
@@ -80,7 +82,7 @@ __device__ __forceinline__ SiluParts silu_parts(float h) {
 
 // From scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
 // are keys: the thread's first row is seen in columns first up to end, the second 8 further in. A
-// bias hides what is not seen by itself; only where it has no tile is all of it hidden by `masked`.
+// bias hides by itself what is not seen.
 template <int N, class Bias>
 __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
                                                std::uint32_t (&weights)[N / 4], float half_alpha,
@@ -101,12 +103,6 @@ __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
     weights[i / 2] = pack_bf16(a.value, b.value);
     scores[i] = a.derivative;
     scores[i + 1] = b.derivative;
-  }
-  if (Bias::kThere && masked) {
-    TGR_UNROLL
-    for (int i = 0; i < N / 4; ++i) weights[i] = 0;
-    TGR_UNROLL
-    for (int i = 0; i < N / 2; ++i) scores[i] = 0;
   }
 }
 
@@ -285,9 +281,10 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, Back
 
         if constexpr (kBias) {
           barrier_wait(Places::barrier(kBiasFull + place.index()), place.phase());
-          weigh_backward<kQueries>(scores, weights, args.half_alpha,
-                                   SharedBias{Places::kBiases + score_at + lane_at}, ahead < 0, 0,
-                                   0);
+          // The second warpgroup sees none of the first queries, and there is no bias to say so.
+          const SharedAddress bias =
+              ahead < 0 ? Places::kHiddenLine : Places::kBiases + score_at + lane_at;
+          weigh_backward<kQueries>(scores, weights, args.half_alpha, SharedBias{bias}, false, 0, 0);
         } else {
           const int thread_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
           weigh_backward<kQueries>(scores, weights, args.half_alpha, NoBias{},

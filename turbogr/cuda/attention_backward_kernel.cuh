@@ -30,6 +30,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     }
     barrier_init_fence();
   }
+  if constexpr (kBias && !Config::kWide) {
+    auto* hidden = reinterpret_cast<__half*>(shared + Places::kHiddenLine - kSharedStart);
+    if (threadIdx.x < kUnit) hidden[threadIdx.x] = __float2half(kHidden);
+  }
   __syncthreads();
   if (threadIdx.x >= 256) {
     give_registers<504 - 2 * Config::kRegisters>();
