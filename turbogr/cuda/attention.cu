@@ -50,6 +50,10 @@ KernelSet pick_kernels(const AttentionParams& p) {
   return kernel_set<256>(bias);
 }
 
+// Items of the forward and backward pass; then two each that hand out work, of the forward pass,
+// the backward pass and the gradients of tables.
+constexpr std::size_t kCounters = 8;
+
 // Where things lie in the workspace; the plan first, sums of dq last.
 struct Layout {
   std::size_t bytes = 0;
@@ -70,7 +74,7 @@ struct Layout {
       return (tokens / static_cast<std::size_t>(rows) + batch) * heads * sizeof(AttentionItem);
     };
     num_dq_tiles = tokens / kPaddedRows + batch;
-    counters = take(6 * sizeof(int));
+    counters = take(kCounters * sizeof(int));
     forward_items = take(items(kernels.forward_shape.query_rows));
     backward_items = take(items(kernels.backward_shape.key_rows));
     dq_tiles = take(num_dq_tiles * sizeof(AttentionItem));
@@ -207,7 +211,7 @@ void plan_attention(const AttentionParams& p) {
   check_workspace(p, layout.bytes);
   const auto stream = static_cast<cudaStream_t>(p.stream);
   int* counters = at<int>(p, layout.counters);
-  check(cudaMemsetAsync(counters, 0, 6 * sizeof(int), stream), "cudaMemsetAsync");
+  check(cudaMemsetAsync(counters, 0, kCounters * sizeof(int), stream), "cudaMemsetAsync");
   PlanArgs args{};
   args.offsets = p.offsets;
   args.batch = p.batch;
@@ -300,7 +304,8 @@ void attention_backward(const AttentionParams& p) {
   }
   kernels.backward(args, has_pairs(p), stream);
   if (gradients) {
-    launch_table_gradients(args.pairs, bias, args.dq_tiles, args.num_dq_tiles, stream);
+    launch_table_gradients(args.pairs, bias, args.dq_tiles, args.num_dq_tiles,
+                           at<int>(p, layout.counters) + 6, stream);
   }
 }
 

@@ -15,6 +15,16 @@ __global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ At
   if (tile.length == 0) return;
   const int head = static_cast<int>(blockIdx.y);
   const int group = static_cast<int>(threadIdx.x) / 128;
+  const int query = tile.block * kPaddedRows;
+  const std::int64_t row = tile.first_row + query;
+  const int column = head * args.query_width + group * kShare;
+  const int rows = tile.length - query;
+  const int columns = args.query_width - group * kShare;
+  BeforeRows<kShare> before;
+  if (args.q_before.data != nullptr) {
+    before.load({args.q_before.data + row * args.q_before.stride + column, args.q_before.stride},
+                rows, columns);
+  }
   const auto* sums = reinterpret_cast<const float4*>(
       args.dq_sums +
       (static_cast<std::int64_t>(blockIdx.x) * args.heads + head) * (kPaddedRows * D));
@@ -27,16 +37,9 @@ __global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ At
     share[4 * i + 2] = four.z;
     share[4 * i + 3] = four.w;
   }
-  const int query = tile.block * kPaddedRows;
-  const std::int64_t row = tile.first_row + query;
-  const int column = head * args.query_width + group * kShare;
   store_tile<kShare>(share, args.score_scale,
                      static_cast<__nv_bfloat16*>(args.dq) + row * args.dq_stride + column,
-                     args.dq_stride, tile.length - query, args.query_width - group * kShare,
-                     args.q_before.data == nullptr
-                         ? BeforeSilu{}
-                         : BeforeSilu{args.q_before.data + row * args.q_before.stride + column,
-                                      args.q_before.stride});
+                     args.dq_stride, rows, columns, before);
 }
 
 template <int D>

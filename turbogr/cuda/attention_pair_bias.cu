@@ -5,24 +5,58 @@
 namespace turbogr::cuda {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kSplit = 4;  // blocks a tile of queries
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kSplit = 4;  // blocks a diagonal of units
+constexpr int kHalfLines = kUnit / 2;
+constexpr int kHalfBytes = kUnitBytes / 2;
+// Floats from one alignment of the position row to the next: eight lanes read eight banks.
+constexpr int kRow = 2 * kUnit + 8;
 
-// A block has a tile of queries and makes its bias with every kSplit-th tile of keys. A thread has
-// eight queries, and of every 16 keys one: one piece of 16 bytes. Limited by bandwidth.
+// What a warp has to itself.
+struct WarpSpace {
+  alignas(128) char lines[2][kHalfBytes];  // being filled, being written to memory
+  alignas(16) std::uint32_t queries[kUnit];
+};
+
+// A block takes units along a diagonal of the sequence's matrix of units, which all have the same
+// differences of positions, a warp one unit at a time, a lane one key of 32: it makes the bias with
+// all 64 queries. Limited by bandwidth.
 __global__ void __launch_bounds__(kThreads)
     pair_bias_kernel(PairArgs pairs, BiasArgs bias, const AttentionItem* tiles) {
   const AttentionItem tile = tiles[blockIdx.x];
-  if (tile.length == 0) return;
-  // Half the weight of query - key = first - 63, from each of four alignments.
-  __shared__ alignas(16) float position[4][2 * kUnit + 4];
-  __shared__ PairTimes times;
+  const int diagonal = tile.block;
+  const int query_tiles = (tile.length + kUnit - 1) / kUnit;
+  const int first_tile = diagonal + static_cast<int>(blockIdx.y) * kWarps;
+  if (tile.length == 0 || first_tile >= query_tiles) return;
+  // Half the weight of query - key = 64 diagonal - 63 and on, from each of four alignments.
+  __shared__ alignas(16) float position[4][kRow];
   __shared__ ShortGapTables tables;
+  __shared__ alignas(128) char zeros[kHalfBytes];
+  __shared__ WarpSpace spaces[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
-  const int piece = thread % 8;
-  const int first_query = tile.block * kUnit;
-  const int query = first_query + 8 * piece;
+  const int lane = thread % 32;
+  WarpSpace& space = spaces[thread / 32];
+
+  {
+    const int offset = kUnit - 1 - thread - kUnit * diagonal;
+    const float half =
+        bias.position != nullptr
+            ? 0.5f * __ldg(bias.position + min(max(offset, 1 - bias.position_length), 0))
+            : 0.f;
+    TGR_UNROLL
+    for (int shift = 0; shift < 4; ++shift) {
+      if (thread >= shift) position[shift][thread - shift] = half;
+    }
+  }
   if (bias.time != nullptr) tables.fill(bias.time, 0.5f, thread, kThreads);
+  if (pairs.gradients != nullptr) {
+    for (int i = thread; i < kHalfBytes / 16; i += kThreads) {
+      reinterpret_cast<uint4*>(zeros)[i] = make_uint4(0, 0, 0, 0);
+    }
+    fence_async_proxy();
+  }
+  const bool usable = bias.time != nullptr && __ldg(bias.usable + tile.sequence) != 0;
   const int history_end =
       tile.length -
       (bias.num_targets != nullptr ? static_cast<int>(__ldg(bias.num_targets + tile.sequence)) : 0);
@@ -32,82 +66,99 @@ __global__ void __launch_bounds__(kThreads)
     if (k >= history_end) return k == q;
     return window == 0 || k >= min(q, history_end) - window;
   };
+  __syncthreads();
 
-  for (int key_tile = static_cast<int>(blockIdx.y); key_tile <= tile.block; key_tile += kSplit) {
-    const int first_key = key_tile * kUnit;
-    __syncthreads();
-    if (bias.position != nullptr) {
-      const int offset = first_key - first_query + (kUnit - 1) - thread;
-      const float half =
-          0.5f * __ldg(bias.position + min(max(offset, 1 - bias.position_length), 0));
-      TGR_UNROLL
-      for (int shift = 0; shift < 4; ++shift) {
-        if (thread >= shift) position[shift][thread - shift] = half;
-      }
+  for (int query_tile = first_tile + thread / 32; query_tile < query_tiles;
+       query_tile += kSplit * kWarps) {
+    const int first_query = query_tile * kUnit;
+    const int first_key = first_query - diagonal * kUnit;
+    const bool masked = diagonal == 0 || first_query + kUnit > history_end || window > 0;
+    const std::int64_t offset =
+        unit_offset(pairs, tile.sequence, query_tile, query_tile - diagonal);
+    std::uint32_t keys[2] = {};
+    TGR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int i = padded_start(tile) + lane + kHalfLines * half;
+      if (usable) keys[half] = __ldg(bias.key_times + i + first_key);
+      space.queries[lane + kHalfLines * half] =
+          usable ? __ldg(bias.query_times + i + first_query) : 0;
     }
-    if (bias.time != nullptr) times.load(bias, tile, first_query, first_key);
-    __syncthreads();
-    const bool masked = key_tile == tile.block || first_query + kUnit > history_end || window > 0;
-    const int only = bias.time != nullptr ? times.only_bucket(tables) : -1;
-    const float only_weight = only >= 0 ? tables.weight[only] : 0.f;
-    const EightTimes eight(times, piece);
-    char* unit = pairs.bias + unit_offset(pairs, tile.sequence, tile.block, key_tile);
+    __syncwarp();
 #pragma unroll 1
-    for (int round = 0; round < 4; ++round) {
-      const int line = thread / 8 + 16 * round;
+    for (int half = 0; half < 2; ++half) {
+      const int line = lane + kHalfLines * half;
       const int key = first_key + line;
-      alignas(16) float values[8];
-      if (bias.position != nullptr) {
-        const int at = 8 * piece - line + kUnit - 1;
-        const auto* from = reinterpret_cast<const float4*>(position[at % 4] + at / 4 * 4);
-        *reinterpret_cast<float4*>(values) = from[0];
-        *reinterpret_cast<float4*>(values + 4) = from[1];
-      } else {
-        TGR_UNROLL
-        for (int i = 0; i < 8; ++i) values[i] = 0;
+      const auto* row = reinterpret_cast<const float4*>(position[(kUnit - 1 - line) % 4]) +
+                        (kUnit - 1 - line) / 4;
+      char* to = space.lines[half] + lane * kLineBytes;
+      BucketWalk walk{half == 0 ? keys[0] : keys[1]};
+      float weight = 0;
+      if (usable) {
+        walk.stand(tables, walk.bucket_of(tables, space.queries[0]));
+        weight = tables.weight[walk.bucket];
+      } else if (bias.time == nullptr) {
+        walk.end = ~0u;
       }
-      if (bias.time == nullptr || only >= 0) {
+      if (lane == 0) wait_stores_read<1>();
+      __syncwarp();
+#pragma unroll 1
+      for (int piece = 0; piece < 8; ++piece) {
+        alignas(16) float values[8];
         TGR_UNROLL
-        for (int i = 0; i < 8; ++i) values[i] += only_weight;
-      } else if (times.usable != 0) {
-        eight.buckets(
-            tables, times.keys[line],
-            [&](int first, int last, auto beyond) {
-              const float before = tables.weight[first];
-              const float after = tables.weight[last];
-              TGR_UNROLL
-              for (int i = 0; i < 8; ++i) values[i] += beyond(i) ? after : before;
-            },
-            [&](const int(&buckets)[8]) {
-              TGR_UNROLL
-              for (int i = 0; i < 8; ++i) values[i] += tables.weight[buckets[i]];
-            });
-      } else {
-        TGR_UNROLL
-        for (int i = 0; i < 8; ++i) {
-          values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query + i, key));
+        for (int i = 0; i < 2; ++i) {
+          reinterpret_cast<float4*>(values)[i] = row[2 * piece + i];
         }
-      }
-      if (masked) {
-        TGR_UNROLL
-        for (int i = 0; i < 8; ++i) {
-          if (!sees(query + i, key)) values[i] = kHidden;
+        const std::uint32_t* queries = space.queries + 8 * piece;
+        if (queries[7] < walk.end) {
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) values[i] += weight;
+        } else if (usable) {
+          const float before = weight;
+          walk.pass(
+              tables, queries,
+              [&](int last, auto beyond) {
+                weight = tables.weight[last];
+                TGR_UNROLL
+                for (int i = 0; i < 8; ++i) values[i] += beyond(i) ? weight : before;
+              },
+              [&](const int(&buckets)[8]) {
+                TGR_UNROLL
+                for (int i = 0; i < 8; ++i) {
+                  weight = tables.weight[buckets[i]];
+                  values[i] += weight;
+                }
+              });
+        } else {
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            const int query = first_query + 8 * piece + i;
+            values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query, key));
+          }
         }
+        if (masked) {
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            if (!sees(first_query + 8 * piece + i, key)) values[i] = kHidden;
+          }
+        }
+        uint4 packed;
+        auto* two = reinterpret_cast<__half2*>(&packed);
+        TGR_UNROLL
+        for (int i = 0; i < 4; ++i) two[i] = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
+        *reinterpret_cast<uint4*>(to + (piece ^ (line & 7)) * 16) = packed;
       }
-      uint4 packed;
-      auto* two = reinterpret_cast<__half2*>(&packed);
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) two[i] = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
-      *reinterpret_cast<uint4*>(unit + piece_offset(line, piece)) = packed;
-    }
-    if (pairs.gradients != nullptr) {
-      char* sums = pairs.gradients + (unit - pairs.bias);
-      TGR_UNROLL
-      for (int round = 0; round < 4; ++round) {
-        *reinterpret_cast<uint4*>(sums + (thread + kThreads * round) * 16) = make_uint4(0, 0, 0, 0);
+      fence_async_proxy();
+      __syncwarp();
+      if (lane == 0) {
+        store_bytes(pairs.bias + offset + half * kHalfBytes, space.lines[half], kHalfBytes);
+        if (pairs.gradients != nullptr) {
+          store_bytes(pairs.gradients + offset + half * kHalfBytes, zeros, kHalfBytes);
+        }
+        commit_stores();
       }
     }
   }
+  if (lane == 0) wait_stores_read<0>();
 }
 
 }  // namespace

@@ -117,8 +117,8 @@ __device__ __forceinline__ void add_bias(float (&scores)[N], float half_alpha, c
 void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
                       int num_tiles, cudaStream_t stream);
 
-// Adds the gradients of the tables.
+// Adds the gradients of the tables. `next_walk`: two counters, zero before and after.
 void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                            int num_tiles, cudaStream_t stream);
+                            int num_tiles, int* next_walk, cudaStream_t stream);
 
 }  // namespace turbogr::cuda

@@ -68,6 +68,20 @@ __device__ __forceinline__ void add_bytes_bf16(void* to, const void* from, int b
       "r"(shared_address(from)), "r"(bytes)
       : "memory");
 }
+// The same without adding, and as part of a group that commit_stores ends.
+__device__ __forceinline__ void store_bytes(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until the bytes of all but the last `kGroups` groups have been read.
+template <int kGroups>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
 __device__ __forceinline__ void wait_added_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
