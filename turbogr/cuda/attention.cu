@@ -196,6 +196,10 @@ AttentionArgs common_args(const AttentionParams& p, const Layout& layout) {
   return args;
 }
 
+PairTiles pair_tiles(const AttentionParams& p, const AttentionArgs& args) {
+  return {args.dq_tiles, args.num_dq_tiles, p.offsets, p.batch};
+}
+
 }  // namespace
 
 std::size_t attention_forward_workspace_bytes(const AttentionParams& params) {
@@ -259,7 +263,7 @@ void attention_forward(const AttentionParams& p) {
   }
   const auto stream = static_cast<cudaStream_t>(p.stream);
   if (has_pairs(p)) {
-    launch_pair_bias(args.pairs, bias_args(p, layout), args.dq_tiles, args.num_dq_tiles, stream);
+    launch_pair_bias(args.pairs, bias_args(p, layout), pair_tiles(p, args), stream);
   }
   kernels.forward(args, has_pairs(p), stream);
 }
@@ -300,12 +304,12 @@ void attention_backward(const AttentionParams& p) {
   if (gradients) args.pairs.gradients = at<char>(p, layout.pair_gradients);
   launch_zero(args.dq_sums, layout.dq_bytes / 16, stream);
   if (has_pairs(p)) {
-    launch_pair_bias(args.pairs, bias, args.dq_tiles, args.num_dq_tiles, stream);
+    launch_pair_bias(args.pairs, bias, pair_tiles(p, args), stream);
   }
   kernels.backward(args, has_pairs(p), stream);
   if (gradients) {
-    launch_table_gradients(args.pairs, bias, args.dq_tiles, args.num_dq_tiles,
-                           at<int>(p, layout.counters) + 6, stream);
+    launch_table_gradients(args.pairs, bias, pair_tiles(p, args), at<int>(p, layout.counters) + 6,
+                           stream);
   }
 }
 

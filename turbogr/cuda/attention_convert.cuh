@@ -7,13 +7,14 @@
 
 namespace turbogr::cuda {
 
-// One block of 256 threads a tile and head; limited by bandwidth.
+// One block of 256 threads a tile and head; blocks that run together write whole rows. Limited by
+// bandwidth.
 template <int D>
 __global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ AttentionArgs args) {
   constexpr int kShare = D / 2;
-  const AttentionItem tile = args.dq_tiles[blockIdx.x];
+  const AttentionItem tile = args.dq_tiles[static_cast<int>(blockIdx.x) / args.heads];
   if (tile.length == 0) return;
-  const int head = static_cast<int>(blockIdx.y);
+  const int head = static_cast<int>(blockIdx.x) % args.heads;
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int query = tile.block * kPaddedRows;
   const std::int64_t row = tile.first_row + query;
@@ -26,8 +27,7 @@ __global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ At
                 rows, columns);
   }
   const auto* sums = reinterpret_cast<const float4*>(
-      args.dq_sums +
-      (static_cast<std::int64_t>(blockIdx.x) * args.heads + head) * (kPaddedRows * D));
+      args.dq_sums + static_cast<std::int64_t>(blockIdx.x) * (kPaddedRows * D));
   float share[kShare / 2];
   TGR_UNROLL
   for (int i = 0; i < kShare / 8; ++i) {
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(256) convert_kernel(const __grid_constant__ At
 
 template <int D>
 void launch_convert(const AttentionArgs& args, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(args.num_dq_tiles), static_cast<unsigned>(args.heads));
-  convert_kernel<D><<<grid, 256, 0, stream>>>(args);
+  const auto blocks = static_cast<unsigned>(args.num_dq_tiles * args.heads);
+  convert_kernel<D><<<blocks, 256, 0, stream>>>(args);
   check(cudaGetLastError(), "attention dq");
 }
 

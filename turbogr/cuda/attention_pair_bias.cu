@@ -1,3 +1,4 @@
+#include "turbogr/cuda/attention_diagonals.cuh"
 #include "turbogr/cuda/attention_pair_times.cuh"
 #include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/check.cuh"
@@ -7,11 +8,55 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kSplit = 4;  // blocks a diagonal of units
+using Walks = DiagonalWalks<8, 4>;
 constexpr int kHalfLines = kUnit / 2;
 constexpr int kHalfBytes = kUnitBytes / 2;
+constexpr int kZeroBytes = 4 * kThreads;
+constexpr int kBlocks = 6;  // a multiprocessor
 // Floats from one alignment of the position row to the next: eight lanes read eight banks.
 constexpr int kRow = 2 * kUnit + 8;
+
+struct EightTimes {
+  alignas(16) std::uint32_t at[8];
+  __device__ __forceinline__ explicit EightTimes(const std::uint32_t* shared) {
+    TGR_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      reinterpret_cast<uint4*>(at)[i] = reinterpret_cast<const uint4*>(shared)[i];
+    }
+  }
+};
+
+// A key's line of a unit, made eight queries at a time.
+struct Line {
+  const float4* position;  // halved weights of its queries
+  char* to;
+  int swizzle;
+
+  // add(piece, values) adds what depends on times; kAtOnce pieces are under way together.
+  template <int kAtOnce, class Add>
+  __device__ __forceinline__ void fill(Add add) const {
+#pragma unroll 1
+    for (int first = 0; first < 8; first += kAtOnce) {
+      alignas(16) float values[kAtOnce][8];
+      TGR_UNROLL
+      for (int i = 0; i < 2 * kAtOnce; ++i) {
+        reinterpret_cast<float4*>(values)[i] = position[2 * first + i];
+      }
+      TGR_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) add(first + i, values[i]);
+      TGR_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        uint4 packed;
+        auto* two = reinterpret_cast<__half2*>(&packed);
+        TGR_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          two[j] = __floats2half2_rn(values[i][2 * j], values[i][2 * j + 1]);
+        }
+        *reinterpret_cast<uint4*>(to + ((first + i) ^ swizzle) * 16) = packed;
+      }
+    }
+  }
+};
 
 // What a warp has to itself.
 struct WarpSpace {
@@ -19,20 +64,19 @@ struct WarpSpace {
   alignas(16) std::uint32_t queries[kUnit];
 };
 
-// A block takes units along a diagonal of the sequence's matrix of units, which all have the same
-// differences of positions, a warp one unit at a time, a lane one key of 32: it makes the bias with
-// all 64 queries. Limited by bandwidth.
-__global__ void __launch_bounds__(kThreads)
-    pair_bias_kernel(PairArgs pairs, BiasArgs bias, const AttentionItem* tiles) {
-  const AttentionItem tile = tiles[blockIdx.x];
+// A block takes a walk, a warp one unit at a time, a lane one key of 32: it makes the bias with all
+// 64 queries. Limited by bandwidth.
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    pair_bias_kernel(PairArgs pairs, BiasArgs bias, Walks walks) {
+  const DiagonalWalk walk = walks[static_cast<int>(blockIdx.x)];
+  const AttentionItem tile = walk.tile;
   const int diagonal = tile.block;
-  const int query_tiles = (tile.length + kUnit - 1) / kUnit;
-  const int first_tile = diagonal + static_cast<int>(blockIdx.y) * kWarps;
-  if (tile.length == 0 || first_tile >= query_tiles) return;
+  const int query_tiles = walk.end_query_tile();
+  if (walk.first_query_tile() >= query_tiles) return;
   // Half the weight of query - key = 64 diagonal - 63 and on, from each of four alignments.
   __shared__ alignas(16) float position[4][kRow];
   __shared__ ShortGapTables tables;
-  __shared__ alignas(128) char zeros[kHalfBytes];
+  __shared__ alignas(128) char zeros[kZeroBytes];
   __shared__ WarpSpace spaces[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -51,9 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (bias.time != nullptr) tables.fill(bias.time, 0.5f, thread, kThreads);
   if (pairs.gradients != nullptr) {
-    for (int i = thread; i < kHalfBytes / 16; i += kThreads) {
-      reinterpret_cast<uint4*>(zeros)[i] = make_uint4(0, 0, 0, 0);
-    }
+    reinterpret_cast<float*>(zeros)[thread] = 0;
     fence_async_proxy();
   }
   const bool usable = bias.time != nullptr && __ldg(bias.usable + tile.sequence) != 0;
@@ -68,8 +110,8 @@ __global__ void __launch_bounds__(kThreads)
   };
   __syncthreads();
 
-  for (int query_tile = first_tile + thread / 32; query_tile < query_tiles;
-       query_tile += kSplit * kWarps) {
+  for (int query_tile = walk.first_query_tile() + thread / 32 * walk.parts;
+       query_tile < query_tiles; query_tile += kWarps * walk.parts) {
     const int first_query = query_tile * kUnit;
     const int first_key = first_query - diagonal * kUnit;
     const bool masked = diagonal == 0 || first_query + kUnit > history_end || window > 0;
@@ -88,85 +130,78 @@ __global__ void __launch_bounds__(kThreads)
     for (int half = 0; half < 2; ++half) {
       const int line = lane + kHalfLines * half;
       const int key = first_key + line;
-      const auto* row = reinterpret_cast<const float4*>(position[(kUnit - 1 - line) % 4]) +
-                        (kUnit - 1 - line) / 4;
-      char* to = space.lines[half] + lane * kLineBytes;
-      BucketWalk walk{half == 0 ? keys[0] : keys[1]};
-      float weight = 0;
-      if (usable) {
-        walk.stand(tables, walk.bucket_of(tables, space.queries[0]));
-        weight = tables.weight[walk.bucket];
-      } else if (bias.time == nullptr) {
-        walk.end = ~0u;
-      }
-      if (lane == 0) wait_stores_read<1>();
+      const Line to{reinterpret_cast<const float4*>(position[(kUnit - 1 - line) % 4]) +
+                        (kUnit - 1 - line) / 4,
+                    space.lines[half] + lane * kLineBytes, line & 7};
+      wait_stores_read<1>();
       __syncwarp();
-#pragma unroll 1
-      for (int piece = 0; piece < 8; ++piece) {
-        alignas(16) float values[8];
-        TGR_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          reinterpret_cast<float4*>(values)[i] = row[2 * piece + i];
-        }
-        const std::uint32_t* queries = space.queries + 8 * piece;
-        if (queries[7] < walk.end) {
-          TGR_UNROLL
-          for (int i = 0; i < 8; ++i) values[i] += weight;
-        } else if (usable) {
-          const float before = weight;
-          walk.pass(
-              tables, queries,
-              [&](int last, auto beyond) {
-                weight = tables.weight[last];
-                TGR_UNROLL
-                for (int i = 0; i < 8; ++i) values[i] += beyond(i) ? weight : before;
-              },
-              [&](const int(&buckets)[8]) {
-                TGR_UNROLL
-                for (int i = 0; i < 8; ++i) {
-                  weight = tables.weight[buckets[i]];
-                  values[i] += weight;
-                }
-              });
+
+      // Of the 32 keys the last one has the first bucket, and the first one the last.
+      const BucketSearch search{half == 0 ? keys[0] : keys[1]};
+      int first = 0;
+      int last = 0;
+      if (usable) {
+        first = __shfl_sync(~0u, search.bucket_of(tables, space.queries[0]), 31);
+        last = __shfl_sync(~0u, search.bucket_of(tables, space.queries[kUnit - 1]), 0);
+      }
+      const bool times = bias.time != nullptr;
+      if (!masked && usable == times && last - first <= 1) {
+        const float before = times ? tables.weight[first] : 0.f;
+        if (first == last) {
+          to.fill<4>([&](int, float(&values)[8]) {
+            TGR_UNROLL
+            for (int i = 0; i < 8; ++i) values[i] += before;
+          });
         } else {
+          const float after = tables.weight[last];
+          const std::uint32_t start = search.start_of(tables, last);
+          to.fill<2>([&](int piece, float(&values)[8]) {
+            const EightTimes queries(space.queries + 8 * piece);
+            TGR_UNROLL
+            for (int i = 0; i < 8; ++i) values[i] += queries.at[i] >= start ? after : before;
+          });
+        }
+      } else {
+        to.fill<1>([&](int piece, float(&values)[8]) {
+          const int query = first_query + 8 * piece;
+          if (usable) {
+            const EightTimes queries(space.queries + 8 * piece);
+            TGR_UNROLL
+            for (int i = 0; i < 8; ++i) {
+              values[i] += tables.weight[search.bucket_of(tables, queries.at[i])];
+            }
+          } else if (times) {
+            TGR_UNROLL
+            for (int i = 0; i < 8; ++i) {
+              values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query + i, key));
+            }
+          }
           TGR_UNROLL
           for (int i = 0; i < 8; ++i) {
-            const int query = first_query + 8 * piece + i;
-            values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query, key));
+            if (masked && !sees(query + i, key)) values[i] = kHidden;
           }
-        }
-        if (masked) {
-          TGR_UNROLL
-          for (int i = 0; i < 8; ++i) {
-            if (!sees(first_query + 8 * piece + i, key)) values[i] = kHidden;
-          }
-        }
-        uint4 packed;
-        auto* two = reinterpret_cast<__half2*>(&packed);
-        TGR_UNROLL
-        for (int i = 0; i < 4; ++i) two[i] = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
-        *reinterpret_cast<uint4*>(to + (piece ^ (line & 7)) * 16) = packed;
+        });
       }
       fence_async_proxy();
       __syncwarp();
-      if (lane == 0) {
-        store_bytes(pairs.bias + offset + half * kHalfBytes, space.lines[half], kHalfBytes);
-        if (pairs.gradients != nullptr) {
-          store_bytes(pairs.gradients + offset + half * kHalfBytes, zeros, kHalfBytes);
-        }
-        commit_stores();
+      const std::int64_t half_offset = offset + half * kHalfBytes;
+      if (lane == 0) store_bytes(pairs.bias + half_offset, space.lines[half], kHalfBytes);
+      if (pairs.gradients != nullptr && lane < kHalfBytes / kZeroBytes) {
+        store_bytes(pairs.gradients + half_offset + lane * kZeroBytes, zeros, kZeroBytes);
       }
+      commit_stores();
     }
   }
-  if (lane == 0) wait_stores_read<0>();
+  wait_stores_read<0>();
 }
 
 }  // namespace
 
-void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                      int num_tiles, cudaStream_t stream) {
-  pair_bias_kernel<<<dim3(static_cast<unsigned>(num_tiles), kSplit), kThreads, 0, stream>>>(
-      pairs, bias, tiles);
+void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
+                      cudaStream_t stream) {
+  const Walks walks{tiles};
+  pair_bias_kernel<<<static_cast<unsigned>(walks.count()), kThreads, 0, stream>>>(pairs, bias,
+                                                                                  walks);
   check(cudaGetLastError(), "attention bias");
 }
 

@@ -1,3 +1,4 @@
+#include "turbogr/cuda/attention_diagonals.cuh"
 #include "turbogr/cuda/attention_pair_times.cuh"
 #include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/attention_tile.cuh"
@@ -9,8 +10,10 @@ namespace {
 constexpr int kThreads = kUnit;
 constexpr int kWarps = kThreads / 32;
 constexpr int kStages = 2;
-constexpr int kSplit = 4;  // walks a diagonal of units
-constexpr int kBinRows = kShortBuckets + 4;
+constexpr int kBlocks = 6;  // a multiprocessor
+using Walks = DiagonalWalks<16, 8>;
+constexpr int kFewBuckets = 4;  // beyond the first: each costs a pass over the unit
+constexpr int kBinRows = kShortBuckets;
 // Sums of a warp's diagonals lie eight lanes to a row; with this pitch in eight banks.
 constexpr int kDiagonals = 88;
 constexpr int kDiagonalPitch = 92;
@@ -32,32 +35,30 @@ struct Shared {
   float bins[kWarps][kBinRows][32];
 };
 
-// Brings units, one walk after the other; one thread of the block asks. A walk is every kSplit-th
-// unit of a diagonal of a sequence's matrix of units.
+// Brings units, one walk after the other; one thread of the block asks.
 struct UnitSource {
   const PairArgs& pairs;
   const BiasArgs& bias;
-  const AttentionItem* tiles;
-  int num_tiles;
+  const Walks& walks;
   int* next_walk;
-  AttentionItem tile = {};
+  DiagonalWalk walk = {};
   int query_tile = 0;
   int query_tiles = 0;
   // Asked for a walk ahead, so that nothing waits.
-  int walk = 0;
-  AttentionItem walk_tile = {};
+  DiagonalWalk ahead = {};
+  int number = 0;
   int after = 0;
 
-  __device__ void ask(int number) {
-    walk = number;
-    walk_tile = tiles[walk % num_tiles];
+  __device__ void ask(int the_number) {
+    number = the_number;
+    if (number < walks.count()) ahead = walks[number];
     after = static_cast<int>(gridDim.x) + atomicAdd(next_walk, 1);
   }
   __device__ void fill(Stage& stage, std::uint64_t* arrived) {
-    while (query_tile >= query_tiles && walk < num_tiles * kSplit) {
-      tile = walk_tile;
-      query_tile = tile.block + walk / num_tiles;
-      query_tiles = (tile.length + kUnit - 1) / kUnit;
+    while (query_tile >= query_tiles && number < walks.count()) {
+      walk = ahead;
+      query_tile = walk.first_query_tile();
+      query_tiles = walk.end_query_tile();
       ask(after);
     }
     if (query_tile >= query_tiles) {
@@ -65,10 +66,11 @@ struct UnitSource {
       barrier_arrive(arrived);
       return;
     }
+    const AttentionItem& tile = walk.tile;
     const int key_tile = query_tile - tile.block;
     stage.tile = tile;
     stage.query_tile = query_tile;
-    stage.last = query_tile + kSplit >= query_tiles;
+    stage.last = query_tile + walk.parts >= query_tiles;
     barrier_expect(arrived, kUnitBytes + (bias.dtime != nullptr ? 2 * kUnit * 4 : 0));
     load_bytes(stage.unit,
                pairs.gradients + unit_offset(pairs, tile.sequence, query_tile, key_tile),
@@ -78,7 +80,7 @@ struct UnitSource {
       load_bytes(stage.keys, bias.key_times + start + key_tile * kUnit, kUnit * 4, arrived);
       load_bytes(stage.queries, bias.query_times + start + query_tile * kUnit, kUnit * 4, arrived);
     }
-    query_tile += kSplit;
+    query_tile += walk.parts;
   }
 };
 
@@ -92,51 +94,63 @@ struct Gradients {
       at[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
   }
-  __device__ float sum() const {
-    return ((at[0] + at[1]) + (at[2] + at[3])) + ((at[4] + at[5]) + (at[6] + at[7]));
-  }
 };
 
-// Adds this thread's key, whose pairs may be in several buckets.
+// The sum of this thread's key over queries not before `end`; no key of the warp has an earlier end
+// than `first_end`.
+__device__ __forceinline__ float sum_from(const Stage& stage, std::uint32_t end,
+                                          std::uint32_t first_end) {
+  const int line = static_cast<int>(threadIdx.x);
+  const unsigned beyond = __ballot_sync(~0u, stage.queries[line % 8 * 8 + 7] >= first_end);
+  float sums[2] = {};
+#pragma unroll 2
+  for (int piece = __ffs(static_cast<int>(beyond | 0x80)) - 1; piece < 8; ++piece) {
+    const Gradients gradients(
+        *reinterpret_cast<const uint4*>(stage.unit + piece_offset(line, piece)));
+    const auto* queries = reinterpret_cast<const uint4*>(stage.queries + 8 * piece);
+    TGR_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint4 four = queries[i];
+      if (four.x >= end) sums[i] += gradients.at[4 * i];
+      if (four.y >= end) sums[i] += gradients.at[4 * i + 1];
+      if (four.z >= end) sums[i] += gradients.at[4 * i + 2];
+      if (four.w >= end) sums[i] += gradients.at[4 * i + 3];
+    }
+  }
+  return sums[0] + sums[1];
+}
+
+// Adds this thread's key, whose pairs may be in any number of buckets.
 __device__ __forceinline__ void add_key_times(const ShortGapTables& tables, const Stage& stage,
                                               float* own_bins) {
   const int line = static_cast<int>(threadIdx.x);
-  BucketWalk walk{stage.keys[line]};
-  walk.stand(tables, walk.bucket_of(tables, stage.queries[0]));
-  float run = 0;  // of the pairs in the walk's bucket
-#pragma unroll 2
+  const BucketSearch key{stage.keys[line]};
+  int bucket = key.bucket_of(tables, stage.queries[0]);
+  float run = 0;  // of the pairs in that bucket
+#pragma unroll 1
   for (int piece = 0; piece < 8; ++piece) {
     const Gradients gradients(
         *reinterpret_cast<const uint4*>(stage.unit + piece_offset(line, piece)));
-    const float sum = gradients.sum();
-    const std::uint32_t* queries = stage.queries + 8 * piece;
-    if (queries[7] < walk.end) {
-      run += sum;
-      continue;
+    // Runs that end with the queries before each. Sorted times are never back in a bucket, so that
+    // all bins can be read before the first is written.
+    bool ends[8];
+    float sums[8];
+    float* bins[8];
+    TGR_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const int next = key.bucket_of(tables, stage.queries[8 * piece + i]);
+      ends[i] = next != bucket;
+      bins[i] = own_bins + bucket * 32;
+      sums[i] = run + (ends[i] ? *bins[i] : 0.f);
+      run = gradients.at[i] + (ends[i] ? 0.f : run);
+      bucket = next;
     }
-    walk.pass(
-        tables, queries,
-        [&](int, auto beyond) {
-          float rest = 0;
-          TGR_UNROLL
-          for (int i = 0; i < 8; ++i) rest += beyond(i) ? gradients.at[i] : 0.f;
-          own_bins[walk.bucket * 32] += run + (sum - rest);
-          run = rest;
-        },
-        [&](const int(&buckets)[8]) {
-          int bucket = walk.bucket;
-          TGR_UNROLL
-          for (int i = 0; i < 8; ++i) {
-            if (buckets[i] != bucket) {
-              own_bins[bucket * 32] += run;
-              run = 0;
-              bucket = buckets[i];
-            }
-            run += gradients.at[i];
-          }
-        });
+    TGR_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      if (ends[i]) *bins[i] = sums[i];
+    }
   }
-  own_bins[walk.bucket * 32] += run;
+  own_bins[bucket * 32] += run;
 }
 
 // One pair at a time, straight to memory: for times that are not sorted or too far apart.
@@ -234,9 +248,8 @@ struct UnitSums {
 
 // Two warps, each with 32 keys of a unit. The units of a walk have the same differences of
 // positions: they are added up first. Limited by bandwidth.
-__global__ void __launch_bounds__(kThreads)
-    table_gradients_kernel(PairArgs pairs, BiasArgs bias, const AttentionItem* tiles, int num_tiles,
-                           int* next_walk) {
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    table_gradients_kernel(PairArgs pairs, BiasArgs bias, Walks walks, int* next_walk) {
   alignas(128) extern __shared__ char shared_bytes[];
   auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
@@ -251,7 +264,7 @@ __global__ void __launch_bounds__(kThreads)
     barrier_init_fence();
   }
   __syncthreads();
-  UnitSource source{pairs, bias, tiles, num_tiles, next_walk};
+  UnitSource source{pairs, bias, walks, next_walk};
   if (thread == 0) {
     source.ask(static_cast<int>(blockIdx.x));
     for (int i = 0; i < kStages; ++i) source.fill(shared.stages[i], shared.arrived + i);
@@ -266,12 +279,22 @@ __global__ void __launch_bounds__(kThreads)
     const int diagonal = stage.tile.block;
     const float unit_sum = sums.add(stage.unit);
     if (bias.dtime != nullptr) {
-      const std::uint32_t first = max(stage.queries[0], stage.keys[kUnit - 1]);
-      const int bucket = tables.bucket(first - stage.keys[kUnit - 1]);
+      // Of the warp's keys the last one has the first bucket.
+      const BucketSearch key{stage.keys[thread]};
+      const BucketSearch first_key{stage.keys[thread / 32 * 32]};
+      const BucketSearch last_key{stage.keys[thread / 32 * 32 + 31]};
+      const int first = last_key.bucket_of(tables, stage.queries[0]);
+      const int final = first_key.bucket_of(tables, stage.queries[kUnit - 1]);
       if (__ldg(bias.usable + stage.tile.sequence) == 0) {
         add_exact_times(bias, stage);
-      } else if (bucket == tables.bucket(stage.queries[kUnit - 1] - stage.keys[0])) {
-        own_bins[bucket * 32] += unit_sum;
+      } else if (final - first <= kFewBuckets) {
+        own_bins[first * 32] += unit_sum;
+        for (int bucket = first + 1; bucket <= final; ++bucket) {
+          const float rest =
+              sum_from(stage, key.start_of(tables, bucket), first_key.start_of(tables, bucket));
+          own_bins[bucket * 32 - 32] -= rest;
+          own_bins[bucket * 32] += rest;
+        }
       } else {
         add_key_times(tables, stage, own_bins);
       }
@@ -306,11 +329,11 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                            int num_tiles, int* next_walk, cudaStream_t stream) {
+void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
+                            int* next_walk, cudaStream_t stream) {
   constexpr int kBytes = sizeof(Shared);
   static const int blocks = resident_blocks(table_gradients_kernel, kThreads, kBytes);
-  table_gradients_kernel<<<blocks, kThreads, kBytes, stream>>>(pairs, bias, tiles, num_tiles,
+  table_gradients_kernel<<<blocks, kThreads, kBytes, stream>>>(pairs, bias, Walks{tiles},
                                                                next_walk);
   check(cudaGetLastError(), "attention table gradients");
 }
