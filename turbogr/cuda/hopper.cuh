@@ -75,6 +75,26 @@ __device__ __forceinline__ void add_bytes_bf16(void* to, SharedAddress from, int
       "r"(from), "r"(bytes)
       : "memory");
 }
+// The same without adding, and as part of a group that commit_stores ends.
+__device__ __forceinline__ void store_bytes(void* to, SharedAddress from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until the bytes of all but the last `kGroups` groups have been read.
+template <int kGroups>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
+__device__ __forceinline__ void wait_added_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ __forceinline__ void wait_added() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
 // The same by pointer, for kernels that keep a struct in shared memory.
 __device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
   barrier_init(shared_address(barrier), arrivals);
@@ -97,12 +117,6 @@ __device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes
   load_bytes(shared_address(to), from, bytes, shared_address(barrier));
 }
 
-__device__ __forceinline__ void wait_added_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-__device__ __forceinline__ void wait_added() {
-  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
