@@ -274,8 +274,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
   UnitSums sums;
   for (RingPlace<kStages> place;; place.advance()) {
-    Stage& stage = shared.stages[place.index];
-    barrier_wait(shared.arrived + place.index, place.phase);
+    Stage& stage = shared.stages[place.index()];
+    barrier_wait(shared.arrived + place.index(), place.phase());
     if (stage.query_tile < 0) break;
     const bool last = stage.last;
     const int diagonal = stage.tile.block;
@@ -307,7 +307,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       fence_async_proxy();
       __syncthreads();
     }
-    if (thread == 0) source.fill(stage, shared.arrived + place.index);
+    if (thread == 0) source.fill(stage, shared.arrived + place.index());
   }
 
   if (bias.dtime != nullptr) {
