@@ -186,11 +186,7 @@ void add_bench_exchange(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--json", options->json, "also write the row to this file");
   command->callback([options] {
-    if (dist::launched_by_mpi()) {
-      dist::run_mpi([&](dist::Communicator& world) { run_bench_exchange(*options, world); });
-    } else {
-      run_bench_exchange(*options, *dist::make_self());
-    }
+    dist::run_as_launched([&](dist::Communicator& world) { run_bench_exchange(*options, world); });
   });
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -27,10 +26,6 @@ struct BenchNegativesOptions {
 };
 
 void run_bench_negatives(const BenchNegativesOptions& options) {
-  // Before minutes of measuring.
-  const std::filesystem::path folder = std::filesystem::path(options.json).parent_path();
-  TGR_CHECK(folder.empty() || std::filesystem::is_directory(folder), "cannot write '", options.json,
-            "': there is no folder '", folder.string(), "'; make it first");
   const Context ctx({.device = options.device == "cuda" ? Device::kCuda : Device::kCpu,
                      .threads = options.threads});
   bench::NegativesProblem problem = options.problem;

@@ -113,6 +113,7 @@ void write_json(const std::string& path, const nlohmann::json& rows) {
 }
 
 void run_bench_ops(const BenchOpsOptions& options) {
+  TGR_CHECK(options.seconds >= 0, "seconds is ", options.seconds, "; give 0 or more");
   TGR_CHECK(options.heads > 0, "heads is ", options.heads, "; give at least 1");
   TGR_CHECK(options.head_dim > 0 && options.head_dim <= 256, "head-dim is ", options.head_dim,
             "; give 1 to 256");

@@ -30,6 +30,11 @@ struct BenchStepOptions {
   std::uint64_t seed = 1;
 };
 
+std::string memory_text(std::size_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
+
 nlohmann::json row_of(const std::string& config, const Config& resolved,
                       const bench::StepFigures& f) {
   nlohmann::json sections;
@@ -91,9 +96,9 @@ void run_bench_step(const BenchStepOptions& options, const std::vector<std::stri
   fmt::print("{} on {}: {} tokens in {:.2f} ms, {:.0f} tokens/s\n", arguments.path,
              problem.config.train.device, f.tokens, f.ms,
              static_cast<double>(f.tokens) / f.ms * 1e3);
-  fmt::print("MFU {:.1f} % causal, {:.1f} % paper, of {:.0f} TFLOP/s; {:.1f} GiB; loss {:.4f}\n",
-             100 * f.mfu_causal, 100 * f.mfu_paper, f.peak_tflops,
-             static_cast<double>(f.memory_bytes) / (1 << 30), f.loss);
+  fmt::print("MFU {:.1f} % causal, {:.1f} % paper, of {:.3g} TFLOP/s; {}; loss {:.4f}\n",
+             100 * f.mfu_causal, 100 * f.mfu_paper, f.peak_tflops, memory_text(f.memory_bytes),
+             f.loss);
   for (std::size_t s = 0; s < kSections; ++s) {
     if (f.section_ms[s] == 0) continue;
     fmt::print("  {:<20}{:9.2f} ms\n", name_of(static_cast<Section>(s)), f.section_ms[s]);

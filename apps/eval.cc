@@ -1,4 +1,5 @@
-// `turbogr eval`: ranking quality of a checkpoint on the held-out splits of a store.
+// `turbogr eval`: ranking quality of a checkpoint on the held-out splits of a store. Several ranks
+// share the users.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +10,9 @@
 
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
 #include "turbogr/data/store.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/run_options.h"
@@ -42,14 +45,19 @@ std::vector<float> popularity_of(const Config& config, const data::Store& store)
   return counts;
 }
 
-void run_eval(const EvalOptions& options) {
+void run_eval(const EvalOptions& options, dist::Communicator& world) {
+  const bool leads = world.rank() == 0;
+  if (!leads) log::set_up("error");  // rank 0 speaks for all
   for (const std::int64_t k : options.at) {
     TGR_CHECK(k >= 1, "--at ", k, "; K of HR@K and NDCG@K is at least 1");
   }
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
-  train::TrainedModel model(checkpoint, store, options.threads);
+  const train::Share share = {world.rank(), world.size()};
+  const int threads = train::threads_for_rank(options.threads, world);
+  train::device_for_rank(config, world);
+  train::TrainedModel model(checkpoint, store, threads);
   TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation, test or all");
   std::vector<data::Split> splits;
@@ -59,15 +67,18 @@ void run_eval(const EvalOptions& options) {
   }
   if (options.split != "validation") splits.push_back(data::Split::kTest);
 
-  fmt::print("{} (step {}), store {}, every item of {} ranked\n", checkpoint.folder(),
-             checkpoint.step(), store.folder().string(), store.num_items());
+  if (leads) {
+    fmt::print("{} (step {}), store {}, every item of {} ranked\n", checkpoint.folder(),
+               checkpoint.step(), store.folder().string(), store.num_items());
+  }
   nlohmann::json rows = nlohmann::json::array();
-  const auto report = [&](const char* ranking, data::Split split,
-                          const std::vector<std::pair<std::string, double>>& figures) {
+  const auto report = [&](const char* ranking, data::Split split, train::RankingMetrics metrics) {
+    metrics.add_up(world);
+    if (!leads) return;
     fmt::print("{:<11} {:<10}", name_of(split), ranking);
     nlohmann::json row = {
         {"split", name_of(split)}, {"ranking", ranking}, {"step", checkpoint.step()}};
-    for (const auto& [name, value] : figures) {
+    for (const auto& [name, value] : metrics.figures()) {
       fmt::print("  {} {:.4f}", name, value);
       row[name] = value;
     }
@@ -75,21 +86,19 @@ void run_eval(const EvalOptions& options) {
     rows.push_back(row);
   };
   for (const data::Split split : splits) {
-    report("model", split, model.evaluate(split, options.at));
+    report("model", split, model.evaluate(split, options.at, share));
     if (options.untrained) {
-      train::TrainedModel fresh(checkpoint, store, options.threads,
-                                train::TrainedModel::Weights::kFresh);
-      report("untrained", split, fresh.evaluate(split, options.at));
+      train::TrainedModel fresh(checkpoint, store, threads, train::TrainedModel::Weights::kFresh);
+      report("untrained", split, fresh.evaluate(split, options.at, share));
     }
     if (options.popularity) {
-      data::Loader loader(store, train::eval_loader_options(config, store, split, 16384));
+      data::Loader loader(store, train::eval_loader_options(config, store, split, 16384, share));
       const Context ctx({.threads = 1});
       report("popularity", split,
-             train::evaluate_popularity(ctx, loader, popularity_of(config, store), options.at)
-                 .figures());
+             train::evaluate_popularity(ctx, loader, popularity_of(config, store), options.at));
     }
   }
-  if (!options.json.empty()) {
+  if (leads && !options.json.empty()) {
     replace_file(options.json, rows.dump(1) + "\n");
   }
 }
@@ -108,12 +117,15 @@ void add_eval(CLI::App& app) {
   command->add_option("--at", options->at, "K of HR@K and NDCG@K")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads; 0: one a core")
+  command
+      ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
   command->add_flag("--popularity", options->popularity, "Also rank by popularity, to compare");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
   command->add_option("--json", options->json, "Also write the figures to this file");
-  command->callback([options] { run_eval(*options); });
+  command->callback([options] {
+    dist::run_as_launched([&](dist::Communicator& world) { run_eval(*options, world); });
+  });
 }
 
 }  // namespace turbogr::apps

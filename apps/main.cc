@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -16,6 +17,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/version.h"
+#include "turbogr/dist/communicator.h"
 
 namespace {
 
@@ -35,15 +37,31 @@ std::string check_whole_number(const std::string& text, bool negative_too) {
                      negative_too ? "" : " from 0 on");
 }
 
-void check_whole_numbers(CLI::App& app) {
+// Known before a long command starts, not when its figures are to be written.
+std::string check_output(const std::string& path) {
+  namespace fs = std::filesystem;
+  TGR_CHECK(!fs::is_directory(path), "'", path, "' is a folder; name the file to write");
+  const fs::path above = fs::path(path).parent_path();
+  const std::string folder = above.empty() ? "." : above.string();
+  TGR_CHECK(fs::is_directory(folder), "cannot write '", path, "': there is no folder '", folder,
+            "'; make it, or name another file");
+  const bool writable = ::access(fs::exists(path) ? path.c_str() : folder.c_str(), W_OK) == 0;
+  TGR_CHECK(writable, "cannot write '", path, "': ", std::strerror(errno),
+            "; name another file, or change its permissions");
+  return "";
+}
+
+// What holds for options of every command.
+void check_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
+    if (option->check_lname("json") || option->check_lname("trace")) option->check(check_output);
     const std::string type = option->get_type_name();
-    const bool negative_too = type.starts_with("INT");
-    if (!negative_too && !type.starts_with("UINT")) continue;
+    const bool negative_too = type.starts_with("INT") && !option->check_lname("threads");
+    if (!type.starts_with("INT") && !type.starts_with("UINT")) continue;
     option->check(
         [negative_too](const std::string& text) { return check_whole_number(text, negative_too); });
   }
-  for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
+  for (CLI::App* command : app.get_subcommands({})) check_values(*command);
 }
 
 // The help first: an error above a screen of it would scroll away. CLI11 calls a mistyped command a
@@ -55,6 +73,17 @@ std::string usage_message(const CLI::App* app, const CLI::Error& error) {
     what = fmt::format("there is no command '{}'; the list is above", left.front());
   }
   return fmt::format("{}\nturbogr: {}\n", app->help(), what);
+}
+
+// What several processes at once would print, or write to one file, as often as there are of them.
+void refuse_ranks(CLI::App& app) {
+  for (const char* name : {"data", "recommend", "export", "report"}) {
+    app.get_subcommand(name)->parse_complete_callback([name] {
+      const int ranks = turbogr::dist::launched_ranks();
+      TGR_CHECK(ranks == 1, "`turbogr ", name, "` is one process, and mpirun or srun has started ",
+                ranks, " of it; start it without them (`train` and `eval` share their work)");
+    });
+  }
 }
 
 int fail(std::string_view what) {
@@ -89,7 +118,8 @@ int main(int argc, char** argv) {
   turbogr::apps::add_report(app);
   turbogr::apps::add_bench(app);
   turbogr::apps::add_doctor(app);
-  check_whole_numbers(app);
+  check_values(app);
+  refuse_ranks(app);
   try {
     app.parse(argc, argv);
     return finish_output();

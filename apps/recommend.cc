@@ -79,7 +79,11 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
     }
   } else if (!options.users.empty()) {
     for (const auto& [number, line] : lines_of(options.users, "one user id a line")) {
-      users.push_back(user_index(store, line));
+      try {
+        users.push_back(user_index(store, line));
+      } catch (const Error& error) {
+        detail::throw_error(options.users, ":", number, ": ", error.what());
+      }
     }
     TGR_CHECK(!users.empty(), "'", options.users, "' names no user; give one id a line");
   } else {

@@ -25,12 +25,9 @@ void add_train(CLI::App& app) {
       line += " --" + change.key + "=" + change.value;
     }
     const Config config = load_config(arguments.path, arguments.overrides);
-    const auto train = [&](dist::Communicator& world) { train::run_training(config, line, world); };
-    if (dist::launched_by_mpi()) {
-      dist::run_mpi(train, {.timeout_seconds = config.dist.timeout});
-    } else {
-      train(*dist::make_self());
-    }
+    dist::run_as_launched(
+        [&](dist::Communicator& world) { train::run_training(config, line, world); },
+        {.timeout_seconds = config.dist.timeout});
   });
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -11,6 +9,7 @@
 #include "bench/materialised_softmax_cuda.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
@@ -247,7 +246,7 @@ std::vector<NegativesFigures> measure(const Context& ctx, const NegativesProblem
   std::vector<NegativesFigures> all = {fused, rival, shared};
   if (buffers.on_gpu()) {
     NegativesFigures offload = {
-        "offload", {}, buffers.fused_bytes(false) + buffers.prefetch->device_bytes()};
+        "offload", {}, buffers.fused_bytes(false) + buffers.prefetch->bytes().gpu};
     run_fused();
     const Results ours(buffers);
     buffers.run_offload();
@@ -262,12 +261,7 @@ std::vector<NegativesFigures> measure(const Context& ctx, const NegativesProblem
 
 std::size_t available_bytes(const Context& ctx) {
   if (ctx.device() == Device::kCuda) return device_memory().free;
-  std::ifstream info("/proc/meminfo");
-  for (std::string word; info >> word;) {
-    std::size_t kilobytes = 0;
-    if (word == "MemAvailable:" && info >> kilobytes) return kilobytes * 1024;
-  }
-  return std::numeric_limits<std::size_t>::max();
+  return available_host_memory();
 }
 
 std::vector<NegativesFigures> measure_negatives(const Context& ctx, const NegativesProblem& problem,

@@ -150,11 +150,12 @@ StepFigures measure(const StepProblem& problem) {
     figures.memory_bytes = memory.total - memory.free;
     if (config.embedding.memory == "host") figures.link = measure_link(ctx);
   } else {
-    figures.memory_bytes = trainer.planned_bytes(ctx);
+    figures.memory_bytes = trainer.planned_bytes(ctx).host;
   }
   const model::Flops flops = model::step_flops(trainer.model().options(), problem.lengths);
-  figures.peak_tflops =
-      config.train.peak_tflops > 0 ? config.train.peak_tflops : train::peak_tflops<T>(ctx);
+  train::Roof roof = train::make_roof<T>(ctx, config.train.peak_tflops);
+  roof.reached(flops.causal / figures.ms * 1e-9);
+  figures.peak_tflops = roof.tflops();
   const double peak = figures.peak_tflops * 1e12 * figures.ms * 1e-3;
   figures.mfu_causal = flops.causal / peak;
   figures.mfu_paper = flops.paper / peak;

@@ -131,7 +131,7 @@ TEST(CudaRetrieval, NamesAScoreThatIsNotFiniteAndALargeK) {
   const Tensor query = whole_numbers<float>(q.queries, q.width, 1);
   EXPECT_EQ(test::message_of([&] { ask<float>(gpu, q, query, table); }),
             "top_k: the score of query 0 against item 31 is not finite; look for overflow or NaN "
-            "in the weights");
+            "in the weights, which too high a learning rate leaves");
   Question large = q;
   large.k = 2000;
   EXPECT_EQ(test::message_of([&] { ask<float>(gpu, large, query, query); }),

@@ -73,8 +73,10 @@ TEST(BenchOps, SaysWhatIsWrongWithAnOption) {
       {"--max-length 0", "max-length is 0; give at least 1"},
       {"--op dedup_ids --dtype bf16 --seconds 0.01", "dedup_ids has no bf16 form"},
       {"--op dropout --tokens 10 --heads 1 --head-dim 8 --seconds 0 --json /nosuch/folder/x.json",
-       "cannot write '/nosuch/folder/x.json'; check that the folder exists"},
+       "cannot write '/nosuch/folder/x.json': there is no folder '/nosuch/folder'"},
       {"--nosuch 1", "--nosuch"},
+      {"--seconds -1", "seconds is -1; give 0 or more"},
+      {"--threads -1", "--threads: '-1' is not a whole number from 0 on"},
   };
   for (const auto& [arguments, message] : cases) {
     const auto finished = run_program(std::string("bench ops ") + arguments);

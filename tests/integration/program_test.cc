@@ -58,10 +58,25 @@ TEST(Program, ShowsThatTrainAndConfigTakeAFile) {
 TEST(Program, RefusesNumbersThatDoNotFitInsteadOfClampingThem) {
   for (const char* arguments :
        {"data synth --users 99999999999999999999 --out x", "data synth --users 1 --seed -1 --out x",
-        "data synth --users 1.5 --out x", "eval --checkpoint x --at 10 99999999999999999999"}) {
+        "eval --checkpoint x --threads -1", "data synth --users 1.5 --out x",
+        "eval --checkpoint x --at 10 99999999999999999999"}) {
     const auto finished = run_program(arguments);
     EXPECT_EQ(finished.status, 2) << arguments;
     EXPECT_NE(finished.output.find("is not a whole number"), std::string::npos) << finished.output;
+  }
+}
+
+TEST(Program, KnowsBeforeItStartsThatFiguresCannotBeWritten) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"eval --checkpoint nosuch --json /nosuch/x", "there is no folder '/nosuch'; make it"},
+      {"bench negatives --json /nosuch/x", "there is no folder '/nosuch'; make it"},
+      {"bench step nosuch.toml --trace /tmp", "'/tmp' is a folder; name the file to write"},
+      {"bench step nosuch.toml --json x", "cannot open 'nosuch.toml'"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const auto finished = run_program(arguments);
+    EXPECT_EQ(finished.status, 1) << arguments;
+    EXPECT_NE(finished.output.find(message), std::string::npos) << finished.output;
   }
 }
 

@@ -142,6 +142,39 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
   }
 }
 
+TEST_F(Ranks, ShareAnEvaluationAndSpeakOnce) {
+  ASSERT_EQ(train(1, "run", "--train.steps=4").status, 0);
+  const std::string eval = std::string(TGR_PROGRAM) + " eval --checkpoint " + root_ +
+                           "/run --popularity --untrained --threads 1 --json " + root_ + "/";
+  const Outcome alone = test::run_command(eval + "alone.json");
+  ASSERT_EQ(alone.status, 0) << alone.output;
+  for (const int ranks : {2, 3}) {
+    const Outcome shared = test::mpirun(ranks, eval + "shared.json");
+    ASSERT_EQ(shared.status, 0) << shared.output;
+    EXPECT_EQ(shared.output, alone.output);
+    const nlohmann::json one = nlohmann::json::parse(read_file(root_ + "/alone.json"));
+    const nlohmann::json many = nlohmann::json::parse(read_file(root_ + "/shared.json"));
+    ASSERT_EQ(one.size(), many.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(one[i].at("ranking"), many[i].at("ranking"));
+      EXPECT_EQ(one[i].at("hr@10"), many[i].at("hr@10"));
+      EXPECT_NEAR(one[i].at("mrr").get<double>(), many[i].at("mrr").get<double>(), 1e-12);
+    }
+  }
+}
+
+TEST_F(Ranks, AreRefusedWhereOneProcessDoesAll) {
+  for (const char* command : {"recommend --checkpoint run --all", "report run",
+                              "export --checkpoint run", "data stats store"}) {
+    const Outcome refused =
+        test::run_command("OMPI_COMM_WORLD_SIZE=2 " TGR_PROGRAM " " + std::string(command));
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.output.find("is one process, and mpirun or srun has started 2 of it"),
+              std::string::npos)
+        << refused.output;
+  }
+}
+
 TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
   const Outcome traced =
       train(2, "traced", "--train.steps=4 --train.schedule=exact_prefetch --run.trace=true");
@@ -171,6 +204,13 @@ TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
   EXPECT_EQ(dry.status, 0) << dry.output;
   EXPECT_NE(dry.output.find("64 in 8 groups of 8"), std::string::npos) << dry.output;
   EXPECT_NE(dry.output.find("MiB a rank planned"), std::string::npos) << dry.output;
+  EXPECT_EQ(dry.output.find("one group"), std::string::npos) << dry.output;
+  const Outcome uneven =
+      run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+                  " --run.dry_run=true --dist.world=10 --dist.ranks_per_node=4");
+  EXPECT_EQ(uneven.status, 0) << uneven.output;
+  EXPECT_NE(uneven.output.find("10 in 1 groups of 10"), std::string::npos) << uneven.output;
+  EXPECT_NE(uneven.output.find("machines have 2 to 4 ranks"), std::string::npos) << uneven.output;
   EXPECT_NE(train(1, "x", "--dist.world=4").output.find("is for dry runs"), std::string::npos);
 }
 
@@ -204,7 +244,8 @@ TEST_F(Ranks, AFaultOnOneRankNamesIt) {
   EXPECT_NE(bad.output.find("2 ranks cannot be cut into groups of 3"), std::string::npos)
       << bad.output;
   const Outcome alone = train(1, "alone", "--train.steps=3 --dist.group=2");
-  EXPECT_NE(alone.output.find("dist.group = 2 and one rank"), std::string::npos) << alone.output;
+  EXPECT_NE(alone.output.find("dist.group = 2 is for more ranks"), std::string::npos)
+      << alone.output;
 }
 
 TEST_F(Ranks, ARankWithAnotherConfigSaysSo) {

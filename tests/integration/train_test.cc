@@ -226,7 +226,9 @@ TEST_F(Training, SaysWhatIsWrong) {
     EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
   };
   std::filesystem::create_directories(root_ + "/full/x");
-  fails_with(train("full", "--train.steps=1"), "is not empty; go on with --run.resume=true");
+  const Outcome full = train("full", "--train.steps=1");
+  fails_with(full, "is not empty; go on with --run.resume=true");
+  EXPECT_EQ(full.output.find("planned"), std::string::npos) << full.output;  // before the memory
   fails_with(train("gpu", "--train.device=cuda"), "no CUDA");
   fails_with(train("none", "--run.resume=true --train.steps=1"), "checkpoint");
   fails_with(run_program("recommend --checkpoint " + root_ + "/nowhere --user 1"),

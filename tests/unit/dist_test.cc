@@ -227,6 +227,16 @@ TEST(Topology, GroupsAreMachinesWhenTheyAreEqual) {
   EXPECT_EQ(make_topology({0, 0, 0, 1}, 0).group_size, 4);
 }
 
+TEST(Topology, SaysWhyUnequalMachinesAreOneGroup) {
+  const std::string remark = uneven_machines({0, 0, 0, 1}, 0);
+  EXPECT_NE(remark.find("machines have 1 to 3 ranks"), std::string::npos) << remark;
+  EXPECT_NE(remark.find("all 4 ranks are one group"), std::string::npos) << remark;
+  EXPECT_NE(remark.find("set dist.group to a divisor of 4"), std::string::npos) << remark;
+  EXPECT_EQ(uneven_machines({0, 0, 0, 1}, 2), "");
+  EXPECT_EQ(uneven_machines({0, 0, 1, 1}, 0), "");
+  EXPECT_EQ(uneven_machines({0}, 0), "");
+}
+
 TEST(Topology, AMachineMayBePlayedAsSeveral) {
   EXPECT_EQ(play_nodes({0, 0, 0, 0}, 2), (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(play_nodes({3, 3}, 0), (std::vector<int>{3, 3}));
@@ -254,6 +264,16 @@ TEST(Launched, ByWhatTheStartersSay) {
   EXPECT_TRUE(launched({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "2"}}));  // a shell of the allocation
+  const auto ranks = [&](const std::map<std::string, std::string>& environment) {
+    launched(environment);
+    return launched_ranks();
+  };
+  EXPECT_EQ(ranks({}), 1);
+  EXPECT_EQ(ranks({{"OMPI_COMM_WORLD_SIZE", "3"}}), 3);
+  EXPECT_EQ(ranks({{"PMI_SIZE", "2"}}), 2);
+  EXPECT_EQ(ranks({{"PMIX_RANK", "0"}}), 1);
+  EXPECT_EQ(ranks({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}), 2);
+  EXPECT_EQ(ranks({{"SLURM_STEP_NUM_TASKS", "2"}}), 1);
   launched(kept);
 }
 

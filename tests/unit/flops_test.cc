@@ -50,7 +50,8 @@ TEST(ModelOptions, SaysWhatIsWrong) {
     return test::message_of([&] { check_model_options(options); });
   };
   EXPECT_EQ(message({}), "");
-  EXPECT_NE(message({.dq = 257}).find("both must be 1 to 256"), std::string::npos);
+  EXPECT_NE(message({.dq = 257}).find("both must be 1 to 256: set model.dq and model.dv"),
+            std::string::npos);
   EXPECT_NE(message({.layers = 0}).find("0 layers"), std::string::npos);
   EXPECT_NE(message({.dropout = 1.0}).find("below 1"), std::string::npos);
   EXPECT_NE(message({.norm_length = 0}).find("above 0"), std::string::npos);

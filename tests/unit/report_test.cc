@@ -99,13 +99,18 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
 }
 
 TEST(Report, SaysWhatMfuIsAShareOf) {
-  const auto roof = [](const std::string& config, double logged) {
+  const auto roof = [](const std::string& config, double logged, double later = 0) {
     const TemporaryFolder folder;
     JsonLines log(folder / "metrics.jsonl", std::nullopt);
     MetricRecord record{.step = 1, .values = {{"loss", 2.0}, {"mfu_causal", 0.3}}};
     if (logged > 0) record.values.emplace_back("roof_tflops", logged);
     record.values.emplace_back("skipped_steps", 2.0);
     log.write(record);
+    record.step = 2;
+    if (later > 0) {
+      record.values[2].second = later;
+      log.write(record);
+    }
     replace_file(folder / "config.toml", config);
     std::string text;
     const json data = data_of(report_page(folder.path()));
@@ -121,6 +126,8 @@ TEST(Report, SaysWhatMfuIsAShareOf) {
   EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 989), "989 TFLOP/s, set by train.peak_tflops");
   EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 0), "989 TFLOP/s, set by train.peak_tflops");
   EXPECT_EQ(roof("", 0.1874), "0.187 TFLOP/s, measured at the run's start: the best large product");
+  EXPECT_EQ(roof("", 0.1, 0.2),
+            "0.1 to 0.2 TFLOP/s, measured several times: the best large product");
   EXPECT_EQ(roof("", 0), "");
 }
 

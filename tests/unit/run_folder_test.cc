@@ -30,6 +30,19 @@ TEST(RunFolder, ANewRunWantsAnEmptyPlace) {
   open_run_folder(config);
 }
 
+TEST(RunFolder, IsCheckedWithoutBeingMade) {
+  const test::TemporaryFolder folder;
+  Config config;
+  EXPECT_NE(message_of([&] { check_run_folder(config); }).find("run.dir is not set"),
+            std::string::npos);
+  config.run.dir = folder / "run";
+  check_run_folder(config);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  std::filesystem::create_directory(folder / "run");
+  test::write_file(folder / "run/metrics.jsonl", "");
+  EXPECT_NE(message_of([&] { check_run_folder(config); }).find("is not empty"), std::string::npos);
+}
+
 TEST(RunFolder, AFileIsNoFolder) {
   const test::TemporaryFolder folder;
   Config config;

@@ -205,12 +205,12 @@ TYPED_TEST(TopKOf, NamesTheScoreThatIsNotFinite) {
     retrieval.query.template view<T, 2>()(7, 0) = convert<T>(value);
     EXPECT_EQ(message_of([&] { Best<T>(ctx, retrieval.inputs(), 3); }),
               "top_k: the score of query 7 against item 0 is not finite; look for overflow or NaN "
-              "in the weights");
+              "in the weights, which too high a learning rate leaves");
     retrieval.query.template view<T, 2>()(7, 0) = convert<T>(0.0f);
     std::vector<std::int64_t> ranks(20);
     EXPECT_EQ(message_of([&] { rank_of_target<T>(ctx, retrieval.inputs(), view_of(ranks)); }),
               "rank_of_target: the score of query 0 against item 600 is not finite; look for "
-              "overflow or NaN in the weights");
+              "overflow or NaN in the weights, which too high a learning rate leaves");
   }
 }
 

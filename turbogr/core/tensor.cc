@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
 
 namespace turbogr {
 
@@ -25,12 +26,16 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
               "a tensor of shape ", shape_text(shape_), " has more elements than memory can hold");
   }
   const std::size_t rounded = (bytes() + 63) / 64 * 64;
-  data_ = {detail::allocate_bytes(device, rounded == 0 ? 64 : rounded), detail::FreeBytes{device}};
+  if (device == Device::kCuda || detail::host_has(rounded)) {
+    data_ = {detail::allocate_bytes(device, rounded == 0 ? 64 : rounded),
+             detail::FreeBytes{device}};
+  }
   if (data_ == nullptr) {
     std::ostringstream text;
     text << "out of memory on " << name_of(device) << ": a " << name_of(dtype)
          << " tensor of shape " << shape_text(shape_) << " needs " << bytes() << " bytes";
-    if (device == Device::kCuda) text << ", and " << device_memory().free << " are free";
+    text << ", and " << (device == Device::kCuda ? device_memory().free : available_host_memory())
+         << " are free";
     throw OutOfMemory(text.str());
   }
   detail::clear_bytes(device, data_.get(), bytes());

@@ -50,6 +50,10 @@ KernelSet pick_kernels(const AttentionParams& p) {
   return kernel_set<256>(bias);
 }
 
+// Items of the forward and backward pass; then two each that hand out work, of the forward pass,
+// the backward pass and the gradients of tables.
+constexpr std::size_t kCounters = 8;
+
 // Where things lie in the workspace; the plan first, sums of dq last.
 struct Layout {
   std::size_t bytes = 0;
@@ -70,7 +74,7 @@ struct Layout {
       return (tokens / static_cast<std::size_t>(rows) + batch) * heads * sizeof(AttentionItem);
     };
     num_dq_tiles = tokens / kPaddedRows + batch;
-    counters = take(6 * sizeof(int));
+    counters = take(kCounters * sizeof(int));
     forward_items = take(items(kernels.forward_shape.query_rows));
     backward_items = take(items(kernels.backward_shape.key_rows));
     dq_tiles = take(num_dq_tiles * sizeof(AttentionItem));
@@ -192,6 +196,10 @@ AttentionArgs common_args(const AttentionParams& p, const Layout& layout) {
   return args;
 }
 
+PairTiles pair_tiles(const AttentionParams& p, const AttentionArgs& args) {
+  return {args.dq_tiles, args.num_dq_tiles, p.offsets, p.batch};
+}
+
 }  // namespace
 
 std::size_t attention_forward_workspace_bytes(const AttentionParams& params) {
@@ -207,7 +215,7 @@ void plan_attention(const AttentionParams& p) {
   check_workspace(p, layout.bytes);
   const auto stream = static_cast<cudaStream_t>(p.stream);
   int* counters = at<int>(p, layout.counters);
-  check(cudaMemsetAsync(counters, 0, 6 * sizeof(int), stream), "cudaMemsetAsync");
+  check(cudaMemsetAsync(counters, 0, kCounters * sizeof(int), stream), "cudaMemsetAsync");
   PlanArgs args{};
   args.offsets = p.offsets;
   args.batch = p.batch;
@@ -255,7 +263,7 @@ void attention_forward(const AttentionParams& p) {
   }
   const auto stream = static_cast<cudaStream_t>(p.stream);
   if (has_pairs(p)) {
-    launch_pair_bias(args.pairs, bias_args(p, layout), args.dq_tiles, args.num_dq_tiles, stream);
+    launch_pair_bias(args.pairs, bias_args(p, layout), pair_tiles(p, args), stream);
   }
   kernels.forward(args, has_pairs(p), stream);
 }
@@ -296,11 +304,12 @@ void attention_backward(const AttentionParams& p) {
   if (gradients) args.pairs.gradients = at<char>(p, layout.pair_gradients);
   launch_zero(args.dq_sums, layout.dq_bytes / 16, stream);
   if (has_pairs(p)) {
-    launch_pair_bias(args.pairs, bias, args.dq_tiles, args.num_dq_tiles, stream);
+    launch_pair_bias(args.pairs, bias, pair_tiles(p, args), stream);
   }
   kernels.backward(args, has_pairs(p), stream);
   if (gradients) {
-    launch_table_gradients(args.pairs, bias, args.dq_tiles, args.num_dq_tiles, stream);
+    launch_table_gradients(args.pairs, bias, pair_tiles(p, args), at<int>(p, layout.counters) + 6,
+                           stream);
   }
 }
 

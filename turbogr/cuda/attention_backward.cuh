@@ -20,23 +20,54 @@ struct BackwardConfig {
   static constexpr int kKeys = 128;
   static constexpr int kQueries = 64;
   static constexpr int kThreads = 384;
-  // Of a consumer; the producers have what is left of 3 x 168. They spill with 24, but consumers of
-  // width 128 would with less than 240.
+  // Of a consumer; the producers have what is left of 3 x 168.
   static constexpr int kRegisters = D == 128 ? 240 : 232;
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  static constexpr int kSharedBytes =
-      1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 2 * kScoreBytes;
+  static constexpr int kScoreBuffers = 2;
   static constexpr int kBiasBytes = kStages * kScoreBytes;
 };
 
-struct BackwardBarriers {
-  std::uint64_t item_full, k_full, k_empty, v_full, v_empty;
-  std::uint64_t q_full[3], q_empty[3], dout_full[3], dout_empty[3], bias_full[3], bias_empty[3];
+// Barriers by number; those of a ring have one a stage.
+enum BackwardBarrier : int {
+  kItemFull,
+  kKeyFull,
+  kKeyEmpty,
+  kValueFull,
+  kValueEmpty,
+  kQueryFull,
+  kQueryEmpty = kQueryFull + 2,
+  kDoutFull = kQueryEmpty + 2,
+  kDoutEmpty = kDoutFull + 2,
+  kBiasFull = kDoutEmpty + 2,
+  kBiasEmpty = kBiasFull + 2,
+  kBackwardBarriers = kBiasEmpty + 2,
+};
+
+struct BackwardState {
   AttentionItem item;
   // Where the two warpgroups' sums over heads are: here, because only their leaders want them.
   UnitWalk sums[2];
+};
+
+// What lies where in shared memory.
+template <class Config, bool kBias>
+struct BackwardPlaces {
+  static_assert(Config::kStages == 2);
+  static constexpr SharedAddress kKeys = kSharedStart;
+  static constexpr SharedAddress kValues = kKeys + Config::kKeyBytes;
+  static constexpr SharedAddress kQueries = kValues + Config::kKeyBytes;
+  static constexpr SharedAddress kDouts = kQueries + Config::kStages * Config::kQueryBytes;
+  static constexpr SharedAddress kScores = kDouts + Config::kStages * Config::kQueryBytes;
+  static constexpr SharedAddress kBiases = kScores + Config::kScoreBuffers * Config::kScoreBytes;
+  static constexpr SharedAddress kHiddenLine = kBiases + (kBias ? Config::kBiasBytes : 0);
+  static constexpr SharedAddress kBarriers =
+      kHiddenLine + (kBias && !Config::kWide ? kLineBytes : 0);
+  static constexpr SharedAddress kState = kBarriers + (kBackwardBarriers + 1) / 2 * 16;
+  static constexpr int kBytes = kState + sizeof(BackwardState) - kSharedStart;
+
+  __device__ static constexpr SharedAddress barrier(int number) { return kBarriers + 8 * number; }
 };
 
 // SiLU and its derivative from h = x / 2, by one tanh.
@@ -51,7 +82,7 @@ __device__ __forceinline__ SiluParts silu_parts(float h) {
 
 // From scores of N queries to packed weights and, in place, twice SiLU's derivative. Rows
 // are keys: the thread's first row is seen in columns first up to end, the second 8 further in. A
-// bias hides what is not seen by itself; only where it has no tile is all of it hidden by `masked`.
+// bias hides by itself what is not seen.
 template <int N, class Bias>
 __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
                                                std::uint32_t (&weights)[N / 4], float half_alpha,
@@ -73,62 +104,58 @@ __device__ __forceinline__ void weigh_backward(float (&scores)[N / 2],
     scores[i] = a.derivative;
     scores[i + 1] = b.derivative;
   }
-  if (Bias::kThere && masked) {
-    TGR_UNROLL
-    for (int i = 0; i < N / 4; ++i) weights[i] = 0;
-    TGR_UNROLL
-    for (int i = 0; i < N / 2; ++i) scores[i] = 0;
-  }
 }
 
-template <int D, class Config>
-__device__ __forceinline__ void backward_produce(const AttentionArgs& args, char* k_tile,
-                                                 char* v_tile, char* q_tiles, char* dout_tiles,
-                                                 BackwardBarriers& bar) {
+template <int D, class Config, class Places>
+__device__ __forceinline__ void backward_produce(const AttentionArgs& args, BackwardState& state) {
   using Shape = PanelShape<D>;
+  constexpr int kKeyPanel = Config::kKeys * Shape::kLineBytes;
+  constexpr int kQueryPanel = Config::kQueries * Shape::kLineBytes;
   RingPlace<Config::kStages> place;
   int phase = 0;
   ItemSource source(args);
   for (;;) {
     AttentionItem item;
     const bool more = source.take(item);
-    barrier_wait(&bar.v_empty, phase ^ 1);
+    int row = item.first_row + item.block * Config::kKeys;
+    barrier_wait(Places::barrier(kValueEmpty), phase ^ 1);
     if (more) {
-      barrier_expect(&bar.v_full, Config::kKeyBytes);
+      barrier_expect(Places::barrier(kValueFull), Config::kKeyBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
-        load_box(v_tile + p * Config::kKeys * Shape::kLineBytes, &args.v_map, &bar.v_full,
-                 p * Shape::kColumns, item.head, item.first_row + item.block * Config::kKeys);
+        load_box(Places::kValues + p * kKeyPanel, &args.v_map, Places::barrier(kValueFull),
+                 p * Shape::kColumns, item.head, row);
       }
     }
-    barrier_wait(&bar.k_empty, phase ^ 1);
+    barrier_wait(Places::barrier(kKeyEmpty), phase ^ 1);
     if (!more) item.length = -1;
-    bar.item = item;
-    barrier_arrive(&bar.item_full);
+    state.item = item;
+    barrier_arrive(Places::barrier(kItemFull));
     if (!more) {
-      barrier_arrive(&bar.k_full);
+      barrier_arrive(Places::barrier(kKeyFull));
       break;
     }
-    barrier_expect(&bar.k_full, Config::kKeyBytes);
+    barrier_expect(Places::barrier(kKeyFull), Config::kKeyBytes);
     for (int p = 0; p < Shape::kPanels; ++p) {
-      load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map, &bar.k_full,
-               p * Shape::kColumns, item.head, item.first_row + item.block * Config::kKeys);
+      load_box(Places::kKeys + p * kKeyPanel, &args.k_map, Places::barrier(kKeyFull),
+               p * Shape::kColumns, item.head, row);
     }
     phase ^= 1;
-    for (int query = item.block * Config::kKeys; query < item.length; query += Config::kQueries) {
-      const int row = item.first_row + query;
-      char* q_tile = q_tiles + place.index * Config::kQueryBytes;
-      char* dout_tile = dout_tiles + place.index * Config::kQueryBytes;
-      barrier_wait(&bar.q_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.q_full[place.index], Config::kQueryBytes);
+    const int end = item.first_row + item.length;
+#pragma unroll 1
+    for (; row < end; row += Config::kQueries) {
+      const int stage = place.index();
+      const int at = stage * Config::kQueryBytes;
+      barrier_wait(Places::barrier(kQueryEmpty + stage), place.phase() ^ 1);
+      barrier_expect(Places::barrier(kQueryFull + stage), Config::kQueryBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
-        load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map,
-                 &bar.q_full[place.index], p * Shape::kColumns, item.head, row);
+        load_box(Places::kQueries + at + p * kQueryPanel, &args.q_map,
+                 Places::barrier(kQueryFull + stage), p * Shape::kColumns, item.head, row);
       }
-      barrier_wait(&bar.dout_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.dout_full[place.index], Config::kQueryBytes);
+      barrier_wait(Places::barrier(kDoutEmpty + stage), place.phase() ^ 1);
+      barrier_expect(Places::barrier(kDoutFull + stage), Config::kQueryBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
-        load_box(dout_tile + p * Config::kQueries * Shape::kLineBytes, &args.dout_map,
-                 &bar.dout_full[place.index], p * Shape::kColumns, item.head, row);
+        load_box(Places::kDouts + at + p * kQueryPanel, &args.dout_map,
+                 Places::barrier(kDoutFull + stage), p * Shape::kColumns, item.head, row);
       }
       place.advance();
     }
@@ -137,26 +164,29 @@ __device__ __forceinline__ void backward_produce(const AttentionArgs& args, char
 }
 
 // Another thread brings the bias: one has too few registers for both.
-template <class Config>
-__device__ __forceinline__ void produce_bias(const AttentionArgs& args, char* bias_tiles,
-                                             BackwardBarriers& bar) {
+template <class Config, class Places>
+__device__ __forceinline__ void produce_bias(const AttentionArgs& args,
+                                             const BackwardState& state) {
   RingPlace<Config::kStages> place;
   int phase = 0;
   for (;;) {
-    barrier_wait(&bar.item_full, phase);
+    barrier_wait(Places::barrier(kItemFull), phase);
     phase ^= 1;
-    const AttentionItem item = bar.item;
-    barrier_arrive(&bar.k_empty);
+    const AttentionItem item = state.item;
+    barrier_arrive(Places::barrier(kKeyEmpty));
     if (item.length < 0) break;
     const int first_key = item.block * Config::kKeys;
     UnitWalk walk = walk_units<true>(args.pairs, item.sequence, first_key / kUnit);
-    for (int query = first_key; query < item.length; query += Config::kQueries) {
-      // The second warpgroup has none before its own first key.
-      const int bytes = query > first_key ? Config::kScoreBytes : kUnitBytes;
-      barrier_wait(&bar.bias_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.bias_full[place.index], bytes);
-      load_bytes(bias_tiles + place.index * Config::kScoreBytes, args.pairs.bias + walk.offset,
-                 bytes, &bar.bias_full[place.index]);
+    // The second warpgroup has none before its own first key.
+    int bytes = kUnitBytes;
+#pragma unroll 1
+    for (int left = item.length - first_key; left > 0; left -= Config::kQueries) {
+      const int stage = place.index();
+      barrier_wait(Places::barrier(kBiasEmpty + stage), place.phase() ^ 1);
+      barrier_expect(Places::barrier(kBiasFull + stage), bytes);
+      load_bytes(Places::kBiases + stage * Config::kScoreBytes, args.pairs.bias + walk.offset,
+                 bytes, Places::barrier(kBiasFull + stage));
+      bytes = Config::kScoreBytes;
       walk.advance();
       place.advance();
     }
@@ -164,71 +194,70 @@ __device__ __forceinline__ void produce_bias(const AttentionArgs& args, char* bi
 }
 
 template <int D, class Config, bool kBias>
-__device__ __forceinline__ void backward_consume(const AttentionArgs& args, char* k_tile,
-                                                 char* v_tile, char* q_tiles, char* dout_tiles,
-                                                 char* score_tiles,
-                                                 [[maybe_unused]] const char* bias_tiles,
-                                                 BackwardBarriers& bar) {
+__device__ __forceinline__ void backward_consume(const AttentionArgs& args, BackwardState& state) {
   using Shape = PanelShape<D>;
+  using Places = BackwardPlaces<Config, kBias>;
   constexpr int kQueries = Config::kQueries;
   constexpr int kPanelBytes = kQueries * Shape::kLineBytes;
   constexpr int kShare = D / 2;  // columns of dQ that one warpgroup computes
   const int group = threadIdx.x / 128;
-  const int thread = threadIdx.x % 128;
-  const bool leader = thread == 0;
+  const bool leader = threadIdx.x % 128 == 0;
   const int lane = threadIdx.x % 32;
-  const int thread_row = thread / 32 * 16 + lane / 4;
 
-  const Operand<D> k_operand(k_tile + group * 64 * Shape::kLineBytes, 16);
-  const Operand<D> v_operand(v_tile + group * 64 * Shape::kLineBytes, 16);
-  const Operand<D> q_operand(q_tiles, kPanelBytes);
-  const Operand<D> dout_operand(dout_tiles, kPanelBytes);
+  const Operand<D> k_operand(Places::kKeys + group * 64 * Shape::kLineBytes, 16);
+  const Operand<D> v_operand(Places::kValues + group * 64 * Shape::kLineBytes, 16);
+  const Operand<D> q_operand(Places::kQueries, kPanelBytes);
+  const Operand<D> dout_operand(Places::kDouts, kPanelBytes);
   // dS lies as [keys][queries], lines of 128 bytes whatever D is.
-  const Operand<64> score_operand(score_tiles, 16);
+  const Operand<64> score_operand(Places::kScores, 16);
   // K again, keys along the sum and this warpgroup's share of the columns.
   const Operand<D> share_operand(
-      k_tile + group * kShare / Shape::kColumns * Config::kKeys * Shape::kLineBytes +
+      Places::kKeys + group * kShare / Shape::kColumns * Config::kKeys * Shape::kLineBytes +
           group * kShare % Shape::kColumns * 2,
       16);
-  // Where this lane's line of four 8 x 8 blocks goes; the swizzle exchanges 16-byte pieces.
-  const int line = group * 64 + thread / 32 * 16 + lane % 16;
-  const std::uint32_t line_address = shared_address(score_tiles) + line * 128;
-  const int line_piece = lane / 16;
+  // Where this lane's line of four 8 x 8 blocks begins in a tile of scores. The swizzle exchanges
+  // pieces of 16 bytes, so that those of the next 16 queries are one bit away.
+  const int line = threadIdx.x / 32 * 16 + lane % 16;
+  const int lane_at = piece_offset(line, lane / 16);
 
   RingPlace<Config::kStages> place;
   int phase = 0;
-  int buffer = 0;
 
   float scores[kQueries / 2];
   float dk[D / 2];
   float dv[D / 2];
 
   for (;;) {
-    barrier_wait(&bar.k_full, phase);
+    barrier_wait(Places::barrier(kKeyFull), phase);
     // The rest of the item is read again where it is wanted: registers are scarce.
-    const int length = bar.item.length;
-    if (length < 0) break;
-    barrier_wait(&bar.v_full, phase);
+    int left = state.item.length;
+    if (left < 0) break;
+    barrier_wait(Places::barrier(kValueFull), phase);
     phase ^= 1;
-    const int tile_key = bar.item.block * Config::kKeys;
-    const int first_key = tile_key + 64 * group;
+    left -= state.item.block * Config::kKeys;
+    int ahead = -64 * group;  // of the tile's first query to the warpgroup's first key
 
-    const auto padded_tile = static_cast<std::int64_t>(bar.item.first_row / kPaddedRows +
-                                                       bar.item.sequence + tile_key / kPaddedRows);
-    float* dq = args.dq_sums + (padded_tile * args.heads + bar.item.head) * (kPaddedRows * D) +
-                (group * 128 + thread) * 4;
+    // In pieces of 16 bytes, to count in 32 bits.
+    unsigned dq_at;
+    {
+      const unsigned tile = state.item.first_row / kPaddedRows + state.item.sequence +
+                            state.item.block * (Config::kKeys / kPaddedRows);
+      dq_at = (tile * args.heads + state.item.head) * (kPaddedRows * D / 4) + threadIdx.x;
+    }
     TGR_UNROLL
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
     // The second warpgroup's begin one tile of queries later.
     if (kBias && leader) {
-      bar.sums[group] = walk_units<kBias>(args.pairs, bar.item.sequence, first_key / kUnit);
+      state.sums[group] = walk_units<kBias>(args.pairs, state.item.sequence,
+                                            state.item.block * (Config::kKeys / kUnit) + group);
     }
 
-    for (int query = tile_key; query < length; query += kQueries) {
+    for (; left > 0; left -= kQueries, ahead += kQueries) {
       std::uint32_t grads[kQueries / 4];
-      barrier_wait(&bar.q_full[place.index], place.phase);
-      barrier_wait(&bar.dout_full[place.index], place.phase);
-      const int stage = place.index * Config::kQueryBytes;
+      barrier_wait(Places::barrier(kQueryFull + place.index()), place.phase());
+      barrier_wait(Places::barrier(kDoutFull + place.index()), place.phase());
+      const int stage = place.index() * Config::kQueryBytes;
+      const int score_at = place.index() * Config::kScoreBytes;
       {
         float dweights[kQueries / 2];
         std::uint32_t weights[kQueries / 4];
@@ -250,18 +279,16 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         wgmma_wait<1>();
         pin(scores);
 
-        const bool masked =
-            kBias ? query < first_key : query < first_key + 63 || query + kQueries > length;
         if constexpr (kBias) {
-          barrier_wait(&bar.bias_full[place.index], place.phase);
-          const SharedBias bias{
-              shared_address(bias_tiles) + place.index * Config::kScoreBytes + line * kLineBytes,
-              line_piece, line & 7};
-          weigh_backward<kQueries>(scores, weights, args.half_alpha, bias, masked,
-                                   first_key + thread_row - query, length - query);
+          barrier_wait(Places::barrier(kBiasFull + place.index()), place.phase());
+          // The second warpgroup sees none of the first queries, and there is no bias to say so.
+          const SharedAddress bias =
+              ahead < 0 ? Places::kHiddenLine : Places::kBiases + score_at + lane_at;
+          weigh_backward<kQueries>(scores, weights, args.half_alpha, SharedBias{bias}, false, 0, 0);
         } else {
-          weigh_backward<kQueries>(scores, weights, args.half_alpha, NoBias{}, masked,
-                                   first_key + thread_row - query, length - query);
+          const int thread_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+          weigh_backward<kQueries>(scores, weights, args.half_alpha, NoBias{},
+                                   ahead < 63 || left < kQueries, thread_row - ahead, left);
         }
         pin(weights);
         wgmma_fence();
@@ -281,8 +308,7 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
         }
         TGR_UNROLL
         for (int step = 0; step < kQueries / 16; ++step) {
-          const int piece = (2 * step + line_piece) ^ (line & 7);
-          store_blocks(line_address + buffer * Config::kScoreBytes + piece * 16, grads + 4 * step);
+          store_blocks(Places::kScores + score_at + (lane_at ^ (32 * step)), grads + 4 * step);
         }
         fence_async_proxy();
       }
@@ -291,7 +317,6 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       named_barrier(1, 256);
 
       float share[kShare / 2];
-      const int score_at = buffer * Config::kScoreBytes;
       wgmma_fence();
       TGR_UNROLL
       for (int step = 0; step < Config::kKeys / 16; ++step) {
@@ -307,47 +332,48 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, char
       }
       wgmma_commit();
       if (kBias && leader) {
-        barrier_arrive(&bar.bias_empty[place.index]);
-        if (args.pairs.gradients != nullptr && query >= first_key) {
-          UnitWalk& sums = bar.sums[group];
+        barrier_arrive(Places::barrier(kBiasEmpty + place.index()));
+        if (args.pairs.gradients != nullptr && ahead >= 0) {
+          UnitWalk& sums = state.sums[group];
           add_bytes_bf16(args.pairs.gradients + sums.offset,
-                         score_tiles + score_at + group * kUnitBytes, kUnitBytes);
+                         Places::kScores + score_at + group * kUnitBytes, kUnitBytes);
           sums.advance();
         }
       }
       wgmma_wait<1>();
       pin(share);
       pin(dv);
-      if (leader) barrier_arrive(&bar.dout_empty[place.index]);
+      if (leader) barrier_arrive(Places::barrier(kDoutEmpty + place.index()));
+      float* dq = args.dq_sums + static_cast<std::int64_t>(dq_at) * 4;
       TGR_UNROLL
       for (int i = 0; i < kShare / 8; ++i) {
         reduce_add(dq + i * 1024, share[4 * i], share[4 * i + 1], share[4 * i + 2],
                    share[4 * i + 3]);
       }
-      dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
+      dq_at += args.heads * (kPaddedRows * D / 4);
       wgmma_wait<0>();
       pin(dk);
-      if (leader) barrier_arrive(&bar.q_empty[place.index]);
+      if (leader) barrier_arrive(Places::barrier(kQueryEmpty + place.index()));
       place.advance();
-      buffer ^= 1;
     }
-    const AttentionItem item = bar.item;
+    const AttentionItem item = state.item;
     // All of the warpgroup have read it before the producer writes the next one.
     named_barrier(2 + group, 128);
     if (leader) {
-      barrier_arrive(&bar.v_empty);
-      barrier_arrive(&bar.k_empty);
+      barrier_arrive(Places::barrier(kValueEmpty));
+      barrier_arrive(Places::barrier(kKeyEmpty));
     }
-    if (first_key < length) {
+    const int first_key = item.block * Config::kKeys + 64 * group;
+    if (first_key < item.length) {
       const std::int64_t row = item.first_row + first_key;
       store_tile<D>(dv, args.output_scale,
                     static_cast<__nv_bfloat16*>(args.dv) + row * args.dv_stride +
                         item.head * args.value_width,
-                    args.dv_stride, length - first_key, args.value_width);
+                    args.dv_stride, item.length - first_key, args.value_width);
       store_tile<D>(dk, args.score_scale,
                     static_cast<__nv_bfloat16*>(args.dk) + row * args.dk_stride +
                         item.head * args.query_width,
-                    args.dk_stride, length - first_key, args.query_width);
+                    args.dk_stride, item.length - first_key, args.query_width);
     }
   }
   if (kBias && leader) wait_added();

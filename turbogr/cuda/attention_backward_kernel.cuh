@@ -10,47 +10,45 @@ namespace turbogr::cuda {
 template <int D, class Config, bool kBias>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     backward_kernel(const __grid_constant__ AttentionArgs args) {
-  extern __shared__ char raw[];
-  char* k_tile = raw + (-static_cast<int>(shared_address(raw)) & 1023);
-  char* v_tile = k_tile + Config::kKeyBytes;
-  char* q_tiles = v_tile + Config::kKeyBytes;
-  char* dout_tiles = q_tiles + Config::kStages * Config::kQueryBytes;
-  char* score_tiles = dout_tiles + Config::kStages * Config::kQueryBytes;
-  char* bias_tiles = k_tile + Config::kSharedBytes - 1024;
-  __shared__ BackwardBarriers bar;
+  using Places = BackwardPlaces<Config, kBias>;
+  extern __shared__ char shared[];
+  auto& state = *reinterpret_cast<BackwardState*>(shared + Places::kState - kSharedStart);
   if (threadIdx.x == 0) {
-    barrier_init(&bar.item_full, 1);
-    barrier_init(&bar.k_full, 1);
-    barrier_init(&bar.v_full, 1);
-    barrier_init(&bar.k_empty, kBias && !Config::kWide ? 3 : 2);
-    barrier_init(&bar.v_empty, 2);
+    check_shared_start(shared);
+    barrier_init(Places::barrier(kItemFull), 1);
+    barrier_init(Places::barrier(kKeyFull), 1);
+    barrier_init(Places::barrier(kValueFull), 1);
+    barrier_init(Places::barrier(kKeyEmpty), kBias && !Config::kWide ? 3 : 2);
+    barrier_init(Places::barrier(kValueEmpty), 2);
     for (int i = 0; i < Config::kStages; ++i) {
-      barrier_init(&bar.q_full[i], 1);
-      barrier_init(&bar.dout_full[i], 1);
-      barrier_init(&bar.bias_full[i], 1);
-      barrier_init(&bar.q_empty[i], 2);
-      barrier_init(&bar.dout_empty[i], 2);
-      barrier_init(&bar.bias_empty[i], 2);
+      barrier_init(Places::barrier(kQueryFull + i), 1);
+      barrier_init(Places::barrier(kDoutFull + i), 1);
+      barrier_init(Places::barrier(kBiasFull + i), 1);
+      barrier_init(Places::barrier(kQueryEmpty + i), 2);
+      barrier_init(Places::barrier(kDoutEmpty + i), 2);
+      barrier_init(Places::barrier(kBiasEmpty + i), 2);
     }
     barrier_init_fence();
+  }
+  if constexpr (kBias && !Config::kWide) {
+    auto* hidden = reinterpret_cast<__half*>(shared + Places::kHiddenLine - kSharedStart);
+    if (threadIdx.x < kUnit) hidden[threadIdx.x] = __float2half(kHidden);
   }
   __syncthreads();
   if (threadIdx.x >= 256) {
     give_registers<504 - 2 * Config::kRegisters>();
     if (threadIdx.x == 256) {
-      backward_produce<D, Config>(args, k_tile, v_tile, q_tiles, dout_tiles, bar);
+      backward_produce<D, Config, Places>(args, state);
     }
     if constexpr (kBias && !Config::kWide) {
-      if (threadIdx.x == 288) produce_bias<Config>(args, bias_tiles, bar);
+      if (threadIdx.x == 288) produce_bias<Config, Places>(args, state);
     }
   } else {
     take_registers<Config::kRegisters>();
     if constexpr (Config::kWide) {
-      wide_backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles,
-                                              score_tiles, bar);
+      wide_backward_consume<D, Config, kBias>(args, state);
     } else {
-      backward_consume<D, Config, kBias>(args, k_tile, v_tile, q_tiles, dout_tiles, score_tiles,
-                                         bias_tiles, bar);
+      backward_consume<D, Config, kBias>(args, state);
     }
   }
 }
@@ -58,7 +56,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
 template <int D, class Config, bool kBias>
 void launch_backward(const AttentionArgs& args, cudaStream_t stream) {
   const auto kernel = backward_kernel<D, Config, kBias>;
-  constexpr int kBytes = Config::kSharedBytes + (kBias ? Config::kBiasBytes : 0);
+  constexpr int kBytes = BackwardPlaces<Config, kBias>::kBytes;
   static const int blocks = resident_blocks(kernel, Config::kThreads, kBytes);
   kernel<<<blocks, Config::kThreads, kBytes, stream>>>(args);
   check(cudaGetLastError(), "attention backward");

@@ -19,17 +19,15 @@ struct WideBackwardConfig {
   static constexpr int kKeyBytes = kKeys * D * 2;
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  static constexpr int kBiasBytes = 0;  // no room: read from the cache
-  // Weights and gradients; two buffers of both.
-  static constexpr int kSharedBytes =
-      1024 + 2 * kKeyBytes + 2 * kStages * kQueryBytes + 4 * kScoreBytes;
+  static constexpr int kBiasBytes = 0;     // no room: read from the cache
+  static constexpr int kScoreBuffers = 4;  // weights and gradients, two buffers of both
 };
 
 template <int D, class Config, bool kBias>
-__device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args, char* k_tile,
-                                                      char* v_tile, char* q_tiles, char* dout_tiles,
-                                                      char* score_tiles, BackwardBarriers& bar) {
+__device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
+                                                      const BackwardState& state) {
   using Shape = PanelShape<D>;
+  using Places = BackwardPlaces<Config, kBias>;
   constexpr int kPanelBytes = 64 * Shape::kLineBytes;
   constexpr int kShare = D / 2;  // columns of one warpgroup
   constexpr int kHalf = 32;      // queries of one warpgroup
@@ -40,16 +38,16 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
   const int thread_row = thread / 32 * 16 + lane / 4;
   const int share_bytes = group * kShare / Shape::kColumns * kPanelBytes;
 
-  const Operand<D> k_operand(k_tile, 16);
-  const Operand<D> v_operand(v_tile, 16);
-  const Operand<D> q_operand(q_tiles + group * kHalf * Shape::kLineBytes, 16);
-  const Operand<D> dout_operand(dout_tiles + group * kHalf * Shape::kLineBytes, 16);
-  const Operand<D> k_share(k_tile + share_bytes, kPanelBytes);
-  const Operand<D> q_share(q_tiles + share_bytes, kPanelBytes);
-  const Operand<D> dout_share(dout_tiles + share_bytes, kPanelBytes);
-  const Operand<64> score_operand(score_tiles, 16);
+  const Operand<D> k_operand(Places::kKeys, 16);
+  const Operand<D> v_operand(Places::kValues, 16);
+  const Operand<D> q_operand(Places::kQueries + group * kHalf * Shape::kLineBytes, 16);
+  const Operand<D> dout_operand(Places::kDouts + group * kHalf * Shape::kLineBytes, 16);
+  const Operand<D> k_share(Places::kKeys + share_bytes, kPanelBytes);
+  const Operand<D> q_share(Places::kQueries + share_bytes, kPanelBytes);
+  const Operand<D> dout_share(Places::kDouts + share_bytes, kPanelBytes);
+  const Operand<64> score_operand(Places::kScores, 16);
   const int line = thread / 32 * 16 + lane % 16;
-  const std::uint32_t line_address = shared_address(score_tiles) + line * 128;
+  const std::uint32_t line_address = Places::kScores + line * 128;
   const int line_piece = group * 4 + lane / 16;
 
   RingPlace<Config::kStages> place;
@@ -61,10 +59,10 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
   float dv[kShare / 2];
 
   for (;;) {
-    barrier_wait(&bar.k_full, phase);
-    const AttentionItem item = bar.item;
+    barrier_wait(Places::barrier(kKeyFull), phase);
+    const AttentionItem item = state.item;
     if (item.length < 0) break;
-    barrier_wait(&bar.v_full, phase);
+    barrier_wait(Places::barrier(kValueFull), phase);
     phase ^= 1;
     const int first_key = item.block * Config::kKeys;
     const auto padded_tile = static_cast<std::int64_t>(item.first_row / kPaddedRows +
@@ -90,9 +88,9 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
 
     for (int query = first_key; query < item.length; query += Config::kQueries) {
       float dweights[kHalf / 2];
-      const int stage = place.index * Config::kQueryBytes;
-      barrier_wait(&bar.q_full[place.index], place.phase);
-      barrier_wait(&bar.dout_full[place.index], place.phase);
+      const int stage = place.index() * Config::kQueryBytes;
+      barrier_wait(Places::barrier(kQueryFull + place.index()), place.phase());
+      barrier_wait(Places::barrier(kDoutFull + place.index()), place.phase());
       wgmma_fence();
       TGR_UNROLL
       for (int step = 0; step < D / 16; ++step) {
@@ -112,8 +110,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       pin(dk);
       pin(dv);
       if (leader && release >= 0) {
-        barrier_arrive(&bar.q_empty[release]);
-        barrier_arrive(&bar.dout_empty[release]);
+        barrier_arrive(Places::barrier(kQueryEmpty + release));
+        barrier_arrive(Places::barrier(kDoutEmpty + release));
       }
       const int first_query = query + group * kHalf;
       const bool masked =
@@ -172,7 +170,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
         // The next block's, while the tensor cores are busy.
         if (query + Config::kQueries < item.length) load_bias();
         if (threadIdx.x == 0 && args.pairs.gradients != nullptr) {
-          add_bytes_bf16(args.pairs.gradients + sums.offset, score_tiles + grad_at, kUnitBytes);
+          add_bytes_bf16(args.pairs.gradients + sums.offset, Places::kScores + grad_at, kUnitBytes);
         }
         sums.advance();
       }
@@ -184,7 +182,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                    share[4 * i + 3]);
       }
       dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
-      release = place.index;
+      release = place.index();
       place.advance();
       buffer ^= 1;
     }
@@ -192,10 +190,10 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
     pin(dk);
     pin(dv);
     if (leader) {
-      barrier_arrive(&bar.v_empty);
-      barrier_arrive(&bar.k_empty);
-      barrier_arrive(&bar.q_empty[release]);
-      barrier_arrive(&bar.dout_empty[release]);
+      barrier_arrive(Places::barrier(kValueEmpty));
+      barrier_arrive(Places::barrier(kKeyEmpty));
+      barrier_arrive(Places::barrier(kQueryEmpty + release));
+      barrier_arrive(Places::barrier(kDoutEmpty + release));
     }
     const std::int64_t row = item.first_row + first_key;
     store_tile<kShare>(dv, args.output_scale,

@@ -25,24 +25,45 @@ struct ForwardConfig {
   static constexpr int kThreads = 128 * kConsumers + (kMoveRegisters ? 128 : 32);
   static constexpr int kQueryBytes = kQueries * D * 2;
   static constexpr int kKeyBytes = kKeys * D * 2;
-  static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kKeyBytes;
   static constexpr int kKeyUnits = kKeys / kUnit;
   static constexpr int kBiasStageBytes = kConsumers * kKeyUnits * kUnitBytes;
   static constexpr int kBiasBytes = kStages * kBiasStageBytes;
 };
 
-struct ForwardBarriers {
-  std::uint64_t q_full, q_empty;
-  std::uint64_t k_full[4], k_empty[4], v_full[4], v_empty[4], bias_full[4], bias_empty[4];
-  AttentionItem item;
+// Barriers by number; those of a ring have one a stage.
+enum ForwardBarrier : int {
+  kQueriesFull,
+  kQueriesEmpty,
+  kKeysFull,
+  kKeysEmpty = kKeysFull + 2,
+  kValuesFull = kKeysEmpty + 2,
+  kValuesEmpty = kValuesFull + 2,
+  kUnitsFull = kValuesEmpty + 2,
+  kUnitsEmpty = kUnitsFull + 2,
+  kForwardBarriers = kUnitsEmpty + 2,
+};
+
+// What lies where in shared memory.
+template <class Config, bool kBias>
+struct ForwardPlaces {
+  static_assert(Config::kStages == 2);
+  static constexpr SharedAddress kQueries = kSharedStart;
+  static constexpr SharedAddress kKeys = kQueries + Config::kQueryBytes;
+  static constexpr SharedAddress kValues = kKeys + Config::kStages * Config::kKeyBytes;
+  static constexpr SharedAddress kBiases = kValues + Config::kStages * Config::kKeyBytes;
+  static constexpr SharedAddress kBarriers = kBiases + (kBias ? Config::kBiasBytes : 0);
+  static constexpr SharedAddress kItem = kBarriers + (kForwardBarriers + 1) / 2 * 16;
+  static constexpr int kBytes = kItem + sizeof(AttentionItem) - kSharedStart;
+
+  __device__ static constexpr SharedAddress barrier(int number) { return kBarriers + 8 * number; }
 };
 
 // Brings the bias of one block of keys, a row of units for each warpgroup; those past the diagonal
 // or the last query are not there.
 template <class Config>
 __device__ __forceinline__ void load_bias(const AttentionArgs& args, const AttentionItem& item,
-                                          int first_query, int first_key, char* to,
-                                          std::uint64_t* barrier) {
+                                          int first_query, int first_key, SharedAddress to,
+                                          SharedAddress barrier) {
   const int key_tile = first_key / kUnit;
   const auto units = [&](int group) {
     const int query_tile = first_query / kUnit + group;
@@ -62,10 +83,9 @@ __device__ __forceinline__ void load_bias(const AttentionArgs& args, const Atten
 }
 
 template <int D, class Config, bool kBias>
-__device__ __forceinline__ void forward_produce(const AttentionArgs& args, char* q_tile,
-                                                char* k_tiles, char* v_tiles,
-                                                [[maybe_unused]] char* bias_tiles,
-                                                ForwardBarriers& bar) {
+__device__ __forceinline__ void forward_produce(const AttentionArgs& args,
+                                                AttentionItem& shared_item) {
+  using Places = ForwardPlaces<Config, kBias>;
   using Shape = PanelShape<D>;
   RingPlace<Config::kStages> place;
   int q_phase = 0;
@@ -73,42 +93,43 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
   for (;;) {
     AttentionItem item;
     const bool more = source.take(item);
-    barrier_wait(&bar.q_empty, q_phase ^ 1);
+    barrier_wait(Places::barrier(kQueriesEmpty), q_phase ^ 1);
     if (!more) item.length = -1;
-    bar.item = item;
+    shared_item = item;
     if (!more) {
-      barrier_arrive(&bar.q_full);
+      barrier_arrive(Places::barrier(kQueriesFull));
       break;
     }
     q_phase ^= 1;
     const int first_query = item.block * Config::kQueries;
-    barrier_expect(&bar.q_full, Config::kQueryBytes);
+    barrier_expect(Places::barrier(kQueriesFull), Config::kQueryBytes);
     for (int p = 0; p < Shape::kPanels; ++p) {
-      load_box(q_tile + p * Config::kQueries * Shape::kLineBytes, &args.q_map, &bar.q_full,
-               p * Shape::kColumns, item.head, item.first_row + first_query);
+      load_box(Places::kQueries + p * Config::kQueries * Shape::kLineBytes, &args.q_map,
+               Places::barrier(kQueriesFull), p * Shape::kColumns, item.head,
+               item.first_row + first_query);
     }
     const int end = min(first_query + Config::kQueries, item.length);
     for (int block = (end - 1) / Config::kKeys; block >= 0; --block) {
       const int row = item.first_row + block * Config::kKeys;
-      char* k_tile = k_tiles + place.index * Config::kKeyBytes;
-      char* v_tile = v_tiles + place.index * Config::kKeyBytes;
-      barrier_wait(&bar.k_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.k_full[place.index], Config::kKeyBytes);
+      const SharedAddress k_tile = Places::kKeys + place.index() * Config::kKeyBytes;
+      const SharedAddress v_tile = Places::kValues + place.index() * Config::kKeyBytes;
+      barrier_wait(Places::barrier(kKeysEmpty + place.index()), place.phase() ^ 1);
+      barrier_expect(Places::barrier(kKeysFull + place.index()), Config::kKeyBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map,
-                 &bar.k_full[place.index], p * Shape::kColumns, item.head, row);
+                 Places::barrier(kKeysFull + place.index()), p * Shape::kColumns, item.head, row);
       }
       if constexpr (kBias) {
-        barrier_wait(&bar.bias_empty[place.index], place.phase ^ 1);
+        barrier_wait(Places::barrier(kUnitsEmpty + place.index()), place.phase() ^ 1);
         load_bias<Config>(args, item, first_query, block * Config::kKeys,
-                          bias_tiles + place.index * Config::kBiasStageBytes,
-                          &bar.bias_full[place.index]);
+                          Places::kBiases + place.index() * Config::kBiasStageBytes,
+                          Places::barrier(kUnitsFull + place.index()));
       }
-      barrier_wait(&bar.v_empty[place.index], place.phase ^ 1);
-      barrier_expect(&bar.v_full[place.index], Config::kKeyBytes);
+      barrier_wait(Places::barrier(kValuesEmpty + place.index()), place.phase() ^ 1);
+      barrier_expect(Places::barrier(kValuesFull + place.index()), Config::kKeyBytes);
       for (int p = 0; p < Shape::kPanels; ++p) {
         load_box(v_tile + p * Config::kKeys * Shape::kLineBytes, &args.v_map,
-                 &bar.v_full[place.index], p * Shape::kColumns, item.head, row);
+                 Places::barrier(kValuesFull + place.index()), p * Shape::kColumns, item.head, row);
       }
       place.advance();
     }
@@ -117,10 +138,9 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args, char*
 }
 
 template <int D, class Config, bool kBias>
-__device__ __forceinline__ void forward_consume(const AttentionArgs& args, char* q_tile,
-                                                char* k_tiles, char* v_tiles,
-                                                [[maybe_unused]] const char* bias_tiles,
-                                                ForwardBarriers& bar) {
+__device__ __forceinline__ void forward_consume(const AttentionArgs& args,
+                                                const AttentionItem& shared_item) {
+  using Places = ForwardPlaces<Config, kBias>;
   using Shape = PanelShape<D>;
   constexpr int kKeys = Config::kKeys;
   constexpr int kPanelBytes = kKeys * Shape::kLineBytes;
@@ -128,9 +148,9 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
   const bool leader = threadIdx.x % 128 == 0;
   const int lane = threadIdx.x % 32;
   const int thread_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
-  const Operand<D> q_operand(q_tile + group * 64 * Shape::kLineBytes, 16);
-  const Operand<D> k_operand(k_tiles, 16);
-  const Operand<D> v_operand(v_tiles, kPanelBytes);
+  const Operand<D> q_operand(Places::kQueries + group * 64 * Shape::kLineBytes, 16);
+  const Operand<D> k_operand(Places::kKeys, 16);
+  const Operand<D> v_operand(Places::kValues, kPanelBytes);
   RingPlace<Config::kStages> k_place;
   RingPlace<Config::kStages> v_place;
   [[maybe_unused]] RingPlace<Config::kStages> bias_place;
@@ -138,7 +158,7 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
   // Where this lane finds its piece of the first 16 keys of a bias tile: two of eight queries in
   // each of eight lines.
   [[maybe_unused]] const std::uint32_t bias_line =
-      shared_address(bias_tiles) + group * Config::kKeyUnits * kUnitBytes +
+      Places::kBiases + group * Config::kKeyUnits * kUnitBytes +
       piece_offset(lane / 16 * 8 + lane % 8, threadIdx.x / 32 % 4 * 2 + lane / 8 % 2);
 
   float scores[kKeys / 2];
@@ -146,7 +166,7 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
   std::uint32_t weights[kKeys / 4];
 
   const auto multiply_scores = [&] {
-    const int k_at = k_place.index * Config::kKeyBytes;
+    const int k_at = k_place.index() * Config::kKeyBytes;
     TGR_UNROLL
     for (int step = 0; step < D / 16; ++step) {
       Wgmma<kKeys>::template ss<0, 0>(scores, q_operand.at(column_step<D, Config::kQueries>(step)),
@@ -155,7 +175,7 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     wgmma_commit();
   };
   const auto multiply_values = [&](bool accumulate) {
-    const int v_at = v_place.index * Config::kKeyBytes;
+    const int v_at = v_place.index() * Config::kKeyBytes;
     TGR_UNROLL
     for (int step = 0; step < kKeys / 16; ++step) {
       Wgmma<D>::template rs<1>(sums, weights + 4 * step, v_operand.at(v_at + row_step<D>(step)),
@@ -165,9 +185,9 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
   };
 
   for (;;) {
-    barrier_wait(&bar.q_full, q_phase);
+    barrier_wait(Places::barrier(kQueriesFull), q_phase);
     q_phase ^= 1;
-    const AttentionItem item = bar.item;
+    const AttentionItem item = shared_item;
     if (item.length < 0) break;
     const int tile_query = item.block * Config::kQueries;
     const int first_query = tile_query + 64 * group;
@@ -179,35 +199,36 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
     // Without a product to keep its warps together, a warpgroup must meet before its leader frees a
     // buffer: a warp left behind would miss two flips of a barrier.
     for (; block > last; --block) {
-      barrier_wait(&bar.k_full[k_place.index], k_place.phase);
-      barrier_wait(&bar.v_full[v_place.index], v_place.phase);
-      if constexpr (kBias) barrier_wait(&bar.bias_full[bias_place.index], bias_place.phase);
+      barrier_wait(Places::barrier(kKeysFull + k_place.index()), k_place.phase());
+      barrier_wait(Places::barrier(kValuesFull + v_place.index()), v_place.phase());
+      if constexpr (kBias)
+        barrier_wait(Places::barrier(kUnitsFull + bias_place.index()), bias_place.phase());
       named_barrier(1 + group, 128);
       if constexpr (kBias) {
-        if (lane == 0) barrier_arrive(&bar.bias_empty[bias_place.index]);
+        if (lane == 0) barrier_arrive(Places::barrier(kUnitsEmpty + bias_place.index()));
         bias_place.advance();
       }
       if (leader) {
-        barrier_arrive(&bar.k_empty[k_place.index]);
-        barrier_arrive(&bar.v_empty[v_place.index]);
+        barrier_arrive(Places::barrier(kKeysEmpty + k_place.index()));
+        barrier_arrive(Places::barrier(kValuesEmpty + v_place.index()));
       }
       k_place.advance();
       v_place.advance();
     }
     if (last < 0) {
-      if (leader) barrier_arrive(&bar.q_empty);
+      if (leader) barrier_arrive(Places::barrier(kQueriesEmpty));
       continue;
     }
 
     const auto weigh = [&] {
       const int first_key = block * kKeys;
       if constexpr (kBias) {
-        barrier_wait(&bar.bias_full[bias_place.index], bias_place.phase);
+        barrier_wait(Places::barrier(kUnitsFull + bias_place.index()), bias_place.phase());
         add_bias(scores, args.half_alpha,
-                 TransposedBias{bias_line + bias_place.index * Config::kBiasStageBytes});
+                 TransposedBias{bias_line + bias_place.index() * Config::kBiasStageBytes});
         // Each warp reads the stage by itself, and so frees it by itself.
         __syncwarp();
-        if (lane == 0) barrier_arrive(&bar.bias_empty[bias_place.index]);
+        if (lane == 0) barrier_arrive(Places::barrier(kUnitsEmpty + bias_place.index()));
         bias_place.advance();
       } else {
         add_bias(scores, args.half_alpha, NoBias{});
@@ -229,43 +250,43 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
       for (int i = 0; i < kKeys / 4; ++i) weights[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
     };
 
-    barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+    barrier_wait(Places::barrier(kKeysFull + k_place.index()), k_place.phase());
     wgmma_fence();
     multiply_scores();
     wgmma_wait<0>();
     pin(scores);
-    if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+    if (leader) barrier_arrive(Places::barrier(kKeysEmpty + k_place.index()));
     k_place.advance();
     weigh();
     pack();
     bool accumulate = false;
     for (--block; block >= 0; --block) {
-      barrier_wait(&bar.k_full[k_place.index], k_place.phase);
+      barrier_wait(Places::barrier(kKeysFull + k_place.index()), k_place.phase());
       wgmma_fence();
       multiply_scores();
-      barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+      barrier_wait(Places::barrier(kValuesFull + v_place.index()), v_place.phase());
       wgmma_fence();
       multiply_values(accumulate);
       wgmma_wait<1>();
       pin(scores);
-      if (leader) barrier_arrive(&bar.k_empty[k_place.index]);
+      if (leader) barrier_arrive(Places::barrier(kKeysEmpty + k_place.index()));
       weigh();
       wgmma_wait<0>();
       accumulate = true;
       k_place.advance();
       pin(sums);
       pin(weights);
-      if (leader) barrier_arrive(&bar.v_empty[v_place.index]);
+      if (leader) barrier_arrive(Places::barrier(kValuesEmpty + v_place.index()));
       v_place.advance();
       pack();
     }
-    if (leader) barrier_arrive(&bar.q_empty);
-    barrier_wait(&bar.v_full[v_place.index], v_place.phase);
+    if (leader) barrier_arrive(Places::barrier(kQueriesEmpty));
+    barrier_wait(Places::barrier(kValuesFull + v_place.index()), v_place.phase());
     wgmma_fence();
     multiply_values(accumulate);
     wgmma_wait<0>();
     pin(sums);
-    if (leader) barrier_arrive(&bar.v_empty[v_place.index]);
+    if (leader) barrier_arrive(Places::barrier(kValuesEmpty + v_place.index()));
     v_place.advance();
     auto* out = static_cast<__nv_bfloat16*>(args.out) +
                 static_cast<std::int64_t>(item.first_row + first_query) * args.out_stride +
@@ -278,23 +299,20 @@ __device__ __forceinline__ void forward_consume(const AttentionArgs& args, char*
 template <int D, class Config, bool kBias>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     forward_kernel(const __grid_constant__ AttentionArgs args) {
-  extern __shared__ char raw[];
-  char* tiles = raw + (-static_cast<int>(shared_address(raw)) & 1023);
-  char* q_tile = tiles;
-  char* k_tiles = q_tile + Config::kQueryBytes;
-  char* v_tiles = k_tiles + Config::kStages * Config::kKeyBytes;
-  char* bias_tiles = v_tiles + Config::kStages * Config::kKeyBytes;
-  __shared__ ForwardBarriers bar;
+  using Places = ForwardPlaces<Config, kBias>;
+  extern __shared__ char shared[];
+  auto& item = *reinterpret_cast<AttentionItem*>(shared + Places::kItem - kSharedStart);
   if (threadIdx.x == 0) {
-    barrier_init(&bar.q_full, 1);
-    barrier_init(&bar.q_empty, Config::kConsumers);
+    check_shared_start(shared);
+    barrier_init(Places::barrier(kQueriesFull), 1);
+    barrier_init(Places::barrier(kQueriesEmpty), Config::kConsumers);
     for (int i = 0; i < Config::kStages; ++i) {
-      barrier_init(&bar.k_full[i], 1);
-      barrier_init(&bar.v_full[i], 1);
-      barrier_init(&bar.bias_full[i], 1);
-      barrier_init(&bar.bias_empty[i], 4 * Config::kConsumers);
-      barrier_init(&bar.k_empty[i], Config::kConsumers);
-      barrier_init(&bar.v_empty[i], Config::kConsumers);
+      barrier_init(Places::barrier(kKeysFull + i), 1);
+      barrier_init(Places::barrier(kValuesFull + i), 1);
+      barrier_init(Places::barrier(kUnitsFull + i), 1);
+      barrier_init(Places::barrier(kUnitsEmpty + i), 4 * Config::kConsumers);
+      barrier_init(Places::barrier(kKeysEmpty + i), Config::kConsumers);
+      barrier_init(Places::barrier(kValuesEmpty + i), Config::kConsumers);
     }
     barrier_init_fence();
   }
@@ -302,18 +320,18 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   if (threadIdx.x >= 128 * Config::kConsumers) {
     if constexpr (Config::kMoveRegisters) give_registers<24>();
     if (threadIdx.x == 128 * Config::kConsumers) {
-      forward_produce<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_tiles, bar);
+      forward_produce<D, Config, kBias>(args, item);
     }
   } else {
     if constexpr (Config::kMoveRegisters) take_registers<240>();
-    forward_consume<D, Config, kBias>(args, q_tile, k_tiles, v_tiles, bias_tiles, bar);
+    forward_consume<D, Config, kBias>(args, item);
   }
 }
 
 template <int D, class Config, bool kBias>
 void launch_forward(const AttentionArgs& args, cudaStream_t stream) {
   const auto kernel = forward_kernel<D, Config, kBias>;
-  constexpr int kBytes = Config::kSharedBytes + (kBias ? Config::kBiasBytes : 0);
+  constexpr int kBytes = ForwardPlaces<Config, kBias>::kBytes;
   static const int blocks = resident_blocks(kernel, Config::kThreads, kBytes);
   kernel<<<blocks, Config::kThreads, kBytes, stream>>>(args);
   check(cudaGetLastError(), "attention forward");

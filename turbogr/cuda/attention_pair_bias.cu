@@ -1,3 +1,4 @@
+#include "turbogr/cuda/attention_diagonals.cuh"
 #include "turbogr/cuda/attention_pair_times.cuh"
 #include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/check.cuh"
@@ -5,24 +6,91 @@
 namespace turbogr::cuda {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kSplit = 4;  // blocks a tile of queries
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * kWarps;
+using Walks = DiagonalWalks<8, 4>;
+constexpr int kHalfLines = kUnit / 2;
+constexpr int kHalfBytes = kUnitBytes / 2;
+// Floats from one alignment of the position row to the next: eight lanes read eight banks.
+constexpr int kRow = 2 * kUnit + 8;
 
-// A block has a tile of queries and makes its bias with every kSplit-th tile of keys. A thread has
-// eight queries, and of every 16 keys one: one piece of 16 bytes. Limited by bandwidth.
+// A key's walk along the queries, eight at a time: most eights lie in the bucket in which the ones
+// before them lay.
+struct BucketWalk {
+  BucketSearch key;
+  std::uint32_t end = 0;  // queries from here on are in a later bucket
+  int bucket = 0;
+  float weight = 0;
+
+  __device__ __forceinline__ void stand(const ShortGapTables& tables, int at) {
+    bucket = at;
+    weight = tables.weight[at];
+    end = key.start_of(tables, at + 1);
+  }
+  // Adds the weights of eight queries (in shared memory), the last of them not before `end`.
+  __device__ __forceinline__ void pass(const ShortGapTables& tables, const std::uint32_t* queries,
+                                       float (&values)[8]) {
+    alignas(16) std::uint32_t eight[8];
+    TGR_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      reinterpret_cast<uint4*>(eight)[i] = reinterpret_cast<const uint4*>(queries)[i];
+    }
+    const int last = key.bucket_of(tables, eight[7]);
+    if (last == bucket + 1) {
+      const float after = tables.weight[last];
+      TGR_UNROLL
+      for (int i = 0; i < 8; ++i) values[i] += eight[i] >= end ? after : weight;
+    } else {
+      TGR_UNROLL
+      for (int i = 0; i < 8; ++i) values[i] += tables.weight[key.bucket_of(tables, eight[i])];
+    }
+    stand(tables, last);
+  }
+};
+
+// What a warp has to itself.
+struct WarpSpace {
+  alignas(128) char lines[2][kHalfBytes];  // being filled, being written to memory
+  alignas(16) std::uint32_t queries[kUnit];
+};
+
+// A block takes a walk, a warp one unit at a time, a lane one key of 32: it makes the bias with all
+// 64 queries. Limited by bandwidth, and at the end by units that lie near the diagonal.
 __global__ void __launch_bounds__(kThreads)
-    pair_bias_kernel(PairArgs pairs, BiasArgs bias, const AttentionItem* tiles) {
-  const AttentionItem tile = tiles[blockIdx.x];
-  if (tile.length == 0) return;
-  // Half the weight of query - key = first - 63, from each of four alignments.
-  __shared__ alignas(16) float position[4][2 * kUnit + 4];
-  __shared__ PairTimes times;
+    pair_bias_kernel(PairArgs pairs, BiasArgs bias, Walks walks) {
+  const DiagonalWalk walk = walks[static_cast<int>(blockIdx.x)];
+  const AttentionItem tile = walk.tile;
+  const int diagonal = tile.block;
+  const int query_tiles = walk.end_query_tile();
+  if (walk.first_query_tile() >= query_tiles) return;
+  // Half the weight of query - key = 64 diagonal - 63 and on, from each of four alignments.
+  __shared__ alignas(16) float position[4][kRow];
   __shared__ ShortGapTables tables;
+  __shared__ alignas(128) char zeros[kHalfBytes];
+  __shared__ WarpSpace spaces[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
-  const int piece = thread % 8;
-  const int first_query = tile.block * kUnit;
-  const int query = first_query + 8 * piece;
+  const int lane = thread % 32;
+  WarpSpace& space = spaces[thread / 32];
+
+  {
+    const int offset = kUnit - 1 - thread - kUnit * diagonal;
+    const float half =
+        bias.position != nullptr
+            ? 0.5f * __ldg(bias.position + min(max(offset, 1 - bias.position_length), 0))
+            : 0.f;
+    TGR_UNROLL
+    for (int shift = 0; shift < 4; ++shift) {
+      if (thread >= shift) position[shift][thread - shift] = half;
+    }
+  }
   if (bias.time != nullptr) tables.fill(bias.time, 0.5f, thread, kThreads);
+  if (pairs.gradients != nullptr) {
+    for (int i = thread; i < kHalfBytes / 16; i += kThreads) {
+      reinterpret_cast<uint4*>(zeros)[i] = make_uint4(0, 0, 0, 0);
+    }
+    fence_async_proxy();
+  }
+  const bool usable = bias.time != nullptr && __ldg(bias.usable + tile.sequence) != 0;
   const int history_end =
       tile.length -
       (bias.num_targets != nullptr ? static_cast<int>(__ldg(bias.num_targets + tile.sequence)) : 0);
@@ -32,90 +100,94 @@ __global__ void __launch_bounds__(kThreads)
     if (k >= history_end) return k == q;
     return window == 0 || k >= min(q, history_end) - window;
   };
+  __syncthreads();
 
-  for (int key_tile = static_cast<int>(blockIdx.y); key_tile <= tile.block; key_tile += kSplit) {
-    const int first_key = key_tile * kUnit;
-    __syncthreads();
-    if (bias.position != nullptr) {
-      const int offset = first_key - first_query + (kUnit - 1) - thread;
-      const float half =
-          0.5f * __ldg(bias.position + min(max(offset, 1 - bias.position_length), 0));
-      TGR_UNROLL
-      for (int shift = 0; shift < 4; ++shift) {
-        if (thread >= shift) position[shift][thread - shift] = half;
-      }
+  for (int query_tile = walk.first_query_tile() + thread / 32 * walk.parts;
+       query_tile < query_tiles; query_tile += kWarps * walk.parts) {
+    const int first_query = query_tile * kUnit;
+    const int first_key = first_query - diagonal * kUnit;
+    const bool masked = diagonal == 0 || first_query + kUnit > history_end || window > 0;
+    const std::int64_t offset =
+        unit_offset(pairs, tile.sequence, query_tile, query_tile - diagonal);
+    std::uint32_t keys[2] = {};
+    TGR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int i = padded_start(tile) + lane + kHalfLines * half;
+      if (usable) keys[half] = __ldg(bias.key_times + i + first_key);
+      space.queries[lane + kHalfLines * half] =
+          usable ? __ldg(bias.query_times + i + first_query) : 0;
     }
-    if (bias.time != nullptr) times.load(bias, tile, first_query, first_key);
-    __syncthreads();
-    const bool masked = key_tile == tile.block || first_query + kUnit > history_end || window > 0;
-    const int only = bias.time != nullptr ? times.only_bucket(tables) : -1;
-    const float only_weight = only >= 0 ? tables.weight[only] : 0.f;
-    const EightTimes eight(times, piece);
-    char* unit = pairs.bias + unit_offset(pairs, tile.sequence, tile.block, key_tile);
+    __syncwarp();
 #pragma unroll 1
-    for (int round = 0; round < 4; ++round) {
-      const int line = thread / 8 + 16 * round;
+    for (int half = 0; half < 2; ++half) {
+      const int line = lane + kHalfLines * half;
       const int key = first_key + line;
-      alignas(16) float values[8];
-      if (bias.position != nullptr) {
-        const int at = 8 * piece - line + kUnit - 1;
-        const auto* from = reinterpret_cast<const float4*>(position[at % 4] + at / 4 * 4);
-        *reinterpret_cast<float4*>(values) = from[0];
-        *reinterpret_cast<float4*>(values + 4) = from[1];
-      } else {
-        TGR_UNROLL
-        for (int i = 0; i < 8; ++i) values[i] = 0;
+      const auto* row = reinterpret_cast<const float4*>(position[(kUnit - 1 - line) % 4]) +
+                        (kUnit - 1 - line) / 4;
+      char* to = space.lines[half] + lane * kLineBytes;
+      BucketWalk times{{half == 0 ? keys[0] : keys[1]}};
+      if (usable) {
+        times.stand(tables, times.key.bucket_of(tables, space.queries[0]));
+      } else if (bias.time == nullptr) {
+        times.end = ~0u;
       }
-      if (bias.time == nullptr || only >= 0) {
+      if (lane == 0) wait_stores_read<1>();
+      __syncwarp();
+#pragma unroll 1
+      for (int piece = 0; piece < 8; ++piece) {
+        alignas(16) float values[8];
         TGR_UNROLL
-        for (int i = 0; i < 8; ++i) values[i] += only_weight;
-      } else if (times.usable != 0) {
-        eight.buckets(
-            tables, times.keys[line],
-            [&](int first, int last, auto beyond) {
-              const float before = tables.weight[first];
-              const float after = tables.weight[last];
-              TGR_UNROLL
-              for (int i = 0; i < 8; ++i) values[i] += beyond(i) ? after : before;
-            },
-            [&](const int(&buckets)[8]) {
-              TGR_UNROLL
-              for (int i = 0; i < 8; ++i) values[i] += tables.weight[buckets[i]];
-            });
-      } else {
-        TGR_UNROLL
-        for (int i = 0; i < 8; ++i) {
-          values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query + i, key));
+        for (int i = 0; i < 2; ++i) {
+          reinterpret_cast<float4*>(values)[i] = row[2 * piece + i];
         }
-      }
-      if (masked) {
-        TGR_UNROLL
-        for (int i = 0; i < 8; ++i) {
-          if (!sees(query + i, key)) values[i] = kHidden;
+        const std::uint32_t* queries = space.queries + 8 * piece;
+        if (queries[7] < times.end) {
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) values[i] += times.weight;
+        } else if (usable) {
+          times.pass(tables, queries, values);
+        } else {
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            const int query = first_query + 8 * piece + i;
+            values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query, key));
+          }
         }
+        if (masked) {
+          TGR_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            if (!sees(first_query + 8 * piece + i, key)) values[i] = kHidden;
+          }
+        }
+        uint4 packed;
+        auto* two = reinterpret_cast<__half2*>(&packed);
+        TGR_UNROLL
+        for (int i = 0; i < 4; ++i) two[i] = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
+        *reinterpret_cast<uint4*>(to + (piece ^ (line & 7)) * 16) = packed;
       }
-      uint4 packed;
-      auto* two = reinterpret_cast<__half2*>(&packed);
-      TGR_UNROLL
-      for (int i = 0; i < 4; ++i) two[i] = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
-      *reinterpret_cast<uint4*>(unit + piece_offset(line, piece)) = packed;
-    }
-    if (pairs.gradients != nullptr) {
-      char* sums = pairs.gradients + (unit - pairs.bias);
-      TGR_UNROLL
-      for (int round = 0; round < 4; ++round) {
-        *reinterpret_cast<uint4*>(sums + (thread + kThreads * round) * 16) = make_uint4(0, 0, 0, 0);
+      fence_async_proxy();
+      __syncwarp();
+      if (lane == 0) {
+        store_bytes(pairs.bias + offset + half * kHalfBytes, shared_address(space.lines[half]),
+                    kHalfBytes);
+        if (pairs.gradients != nullptr) {
+          store_bytes(pairs.gradients + offset + half * kHalfBytes, shared_address(zeros),
+                      kHalfBytes);
+        }
+        commit_stores();
       }
     }
   }
+  if (lane == 0) wait_stores_read<0>();
 }
 
 }  // namespace
 
-void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                      int num_tiles, cudaStream_t stream) {
-  pair_bias_kernel<<<dim3(static_cast<unsigned>(num_tiles), kSplit), kThreads, 0, stream>>>(
-      pairs, bias, tiles);
+void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
+                      cudaStream_t stream) {
+  const Walks walks{tiles};
+  pair_bias_kernel<<<static_cast<unsigned>(walks.count()), kThreads, 0, stream>>>(pairs, bias,
+                                                                                  walks);
   check(cudaGetLastError(), "attention bias");
 }
 

@@ -62,15 +62,12 @@ __device__ __forceinline__ int piece_offset(int line, int piece) {
 struct NoBias {
   static constexpr bool kThere = false;
 };
-// From shared memory. `line` is the address of this lane's line, `piece` the number of its first
-// piece, which `swizzle` moves.
+// From shared memory: `at` is the address of this lane's first piece.
 struct SharedBias {
   static constexpr bool kThere = true;
-  std::uint32_t line;
-  int piece;
-  int swizzle;
+  SharedAddress at;
   __device__ __forceinline__ void blocks(int step, std::uint32_t (&r)[4]) const {
-    load_blocks(line + ((2 * step + piece) ^ swizzle) * 16, r);
+    load_blocks(at ^ (32 * step), r);
   }
 };
 // The same where rows are queries. `line`: the address of this lane's piece of the first 16 keys.
@@ -113,12 +110,20 @@ __device__ __forceinline__ void add_bias(float (&scores)[N], float half_alpha, c
   }
 }
 
-// Fills every unit of a batch with its bias; zeroes the gradients where `pairs.gradients` is set.
-void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                      int num_tiles, cudaStream_t stream);
+// The tiles of queries of a batch: sequence b's begin at number offsets[b] / kPaddedRows + b.
+struct PairTiles {
+  const AttentionItem* tiles;
+  int count;
+  const std::int64_t* offsets;
+  int batch;
+};
 
-// Adds the gradients of the tables.
-void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                            int num_tiles, cudaStream_t stream);
+// Fills every unit of a batch with its bias; zeroes the gradients where `pairs.gradients` is set.
+void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
+                      cudaStream_t stream);
+
+// Adds the gradients of the tables. `next_walk`: two counters, zero before and after.
+void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
+                            int* next_walk, cudaStream_t stream);
 
 }  // namespace turbogr::cuda

@@ -1,3 +1,4 @@
+#include "turbogr/cuda/attention_diagonals.cuh"
 #include "turbogr/cuda/attention_pair_times.cuh"
 #include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/attention_tile.cuh"
@@ -8,11 +9,80 @@ namespace {
 
 constexpr int kThreads = kUnit;
 constexpr int kWarps = kThreads / 32;
-constexpr int kFetches = kUnitBytes / 16 / kThreads;
-constexpr int kSplit = 4;  // pieces of work a diagonal of units
-// Sums over time buckets, one copy a thread: no two threads ever add to the same.
-constexpr int kBinRows = kShortBuckets + 4;
-constexpr int kBinBytes = kWarps * kBinRows * 32 * 4;
+constexpr int kStages = 2;
+constexpr int kBlocks = 6;  // a multiprocessor
+using Walks = DiagonalWalks<16, 8>;
+constexpr int kFewBuckets = 4;  // beyond the first: each costs a pass over the unit
+constexpr int kBinRows = kShortBuckets;
+// Sums of a warp's diagonals lie eight lanes to a row; with this pitch in eight banks.
+constexpr int kDiagonals = 88;
+constexpr int kDiagonalPitch = 92;
+
+struct Stage {
+  alignas(128) char unit[kUnitBytes];
+  alignas(16) std::uint32_t keys[kUnit];
+  alignas(16) std::uint32_t queries[kUnit];
+  AttentionItem tile;
+  int query_tile;  // -1: there are no more
+  bool last;       // of its walk
+};
+
+struct Shared {
+  Stage stages[kStages];
+  std::uint64_t arrived[kStages];
+  ShortGapTables tables;
+  // Sums over time buckets, one copy a thread: no two threads ever add to the same.
+  float bins[kWarps][kBinRows][32];
+};
+
+// Brings units, one walk after the other; one thread of the block asks.
+struct UnitSource {
+  const PairArgs& pairs;
+  const BiasArgs& bias;
+  const Walks& walks;
+  int* next_walk;
+  DiagonalWalk walk = {};
+  int query_tile = 0;
+  int query_tiles = 0;
+  // Asked for a walk ahead, so that nothing waits.
+  DiagonalWalk ahead = {};
+  int number = 0;
+  int after = 0;
+
+  __device__ void ask(int the_number) {
+    number = the_number;
+    if (number < walks.count()) ahead = walks[number];
+    after = static_cast<int>(gridDim.x) + atomicAdd(next_walk, 1);
+  }
+  __device__ void fill(Stage& stage, std::uint64_t* arrived) {
+    while (query_tile >= query_tiles && number < walks.count()) {
+      walk = ahead;
+      query_tile = walk.first_query_tile();
+      query_tiles = walk.end_query_tile();
+      ask(after);
+    }
+    if (query_tile >= query_tiles) {
+      stage.query_tile = -1;
+      barrier_arrive(arrived);
+      return;
+    }
+    const AttentionItem& tile = walk.tile;
+    const int key_tile = query_tile - tile.block;
+    stage.tile = tile;
+    stage.query_tile = query_tile;
+    stage.last = query_tile + walk.parts >= query_tiles;
+    barrier_expect(arrived, kUnitBytes + (bias.dtime != nullptr ? 2 * kUnit * 4 : 0));
+    load_bytes(stage.unit,
+               pairs.gradients + unit_offset(pairs, tile.sequence, query_tile, key_tile),
+               kUnitBytes, arrived);
+    if (bias.dtime != nullptr) {
+      const int start = padded_start(tile);
+      load_bytes(stage.keys, bias.key_times + start + key_tile * kUnit, kUnit * 4, arrived);
+      load_bytes(stage.queries, bias.query_times + start + query_tile * kUnit, kUnit * 4, arrived);
+    }
+    query_tile += walk.parts;
+  }
+};
 
 struct Gradients {
   float at[8];
@@ -24,170 +94,249 @@ struct Gradients {
       at[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
   }
-  __device__ float sum() const {
-    return ((at[0] + at[1]) + (at[2] + at[3])) + ((at[4] + at[5]) + (at[6] + at[7]));
-  }
 };
 
+// The sum of this thread's key over queries not before `end`; no key of the warp has an earlier end
+// than `first_end`.
+__device__ __forceinline__ float sum_from(const Stage& stage, std::uint32_t end,
+                                          std::uint32_t first_end) {
+  const int line = static_cast<int>(threadIdx.x);
+  const unsigned beyond = __ballot_sync(~0u, stage.queries[line % 8 * 8 + 7] >= first_end);
+  float sums[2] = {};
+#pragma unroll 2
+  for (int piece = __ffs(static_cast<int>(beyond | 0x80)) - 1; piece < 8; ++piece) {
+    const Gradients gradients(
+        *reinterpret_cast<const uint4*>(stage.unit + piece_offset(line, piece)));
+    const auto* queries = reinterpret_cast<const uint4*>(stage.queries + 8 * piece);
+    TGR_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint4 four = queries[i];
+      if (four.x >= end) sums[i] += gradients.at[4 * i];
+      if (four.y >= end) sums[i] += gradients.at[4 * i + 1];
+      if (four.z >= end) sums[i] += gradients.at[4 * i + 2];
+      if (four.w >= end) sums[i] += gradients.at[4 * i + 3];
+    }
+  }
+  return sums[0] + sums[1];
+}
+
+// Adds this thread's key, whose pairs may be in any number of buckets.
+__device__ __forceinline__ void add_key_times(const ShortGapTables& tables, const Stage& stage,
+                                              float* own_bins) {
+  const int line = static_cast<int>(threadIdx.x);
+  const BucketSearch key{stage.keys[line]};
+  // On the main diagonal no query before the warp's first key sees any.
+  int piece = stage.tile.block == 0 ? line / 32 * 4 : 0;
+  int bucket = key.bucket_of(tables, stage.queries[8 * piece]);
+  float run = 0;  // of the pairs in that bucket
+#pragma unroll 1
+  for (; piece < 8; ++piece) {
+    const Gradients gradients(
+        *reinterpret_cast<const uint4*>(stage.unit + piece_offset(line, piece)));
+    // Runs that end with the queries before each. Sorted times are never back in a bucket, so that
+    // all bins can be read before the first is written.
+    bool ends[8];
+    float sums[8];
+    float* bins[8];
+    TGR_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const int next = key.bucket_of(tables, stage.queries[8 * piece + i]);
+      ends[i] = next != bucket;
+      bins[i] = own_bins + bucket * 32;
+      sums[i] = run + (ends[i] ? *bins[i] : 0.f);
+      run = gradients.at[i] + (ends[i] ? 0.f : run);
+      bucket = next;
+    }
+    TGR_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      if (ends[i]) *bins[i] = sums[i];
+    }
+  }
+  own_bins[bucket * 32] += run;
+}
+
 // One pair at a time, straight to memory: for times that are not sorted or too far apart.
-__device__ __noinline__ void add_exact_times(const BiasArgs& bias, const AttentionItem& tile,
-                                             int first_query, int first_key, const char* unit) {
+__device__ __noinline__ void add_exact_times(const BiasArgs& bias, const Stage& stage) {
+  const int first_query = stage.query_tile * kUnit;
+  const int first_key = first_query - stage.tile.block * kUnit;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < kUnit * kUnit; i += kThreads) {
     const int line = i / kUnit;
     const int query = i % kUnit;
     const auto packed = *reinterpret_cast<const std::uint16_t*>(
-        unit + piece_offset(line, query / 8) + query % 8 * 2);
+        stage.unit + piece_offset(line, query / 8) + query % 8 * 2);
     const float gradient = __uint_as_float(static_cast<std::uint32_t>(packed) << 16);
     if (gradient != 0) {
-      atomicAdd(bias.dtime + exact_bucket(bias, tile, first_query + query, first_key + line),
+      atomicAdd(bias.dtime + exact_bucket(bias, stage.tile, first_query + query, first_key + line),
                 gradient * bias.gradient_scale);
     }
   }
 }
 
-// A block takes units along a diagonal of the sequence's matrix of units, so that the differences
-// of positions are the same in all of them. A thread has one piece of eight queries in every eighth
-// line, on a line parallel to the unit's diagonal that leaves the unit at one end and enters it
-// again at the other: thread t the pieces that begin on query - key = t - 63, and then those on t +
-// 1. Pieces of one beginning share their eight diagonals, whose sums stay in registers.
-__global__ void __launch_bounds__(kThreads)
-    table_gradients_kernel(PairArgs pairs, BiasArgs bias, const AttentionItem* tiles,
-                           int num_tiles) {
-  extern __shared__ float bins[];
-  __shared__ alignas(16) char unit[kUnitBytes];
-  __shared__ PairTimes times;
-  __shared__ ShortGapTables tables;
-  const int thread = static_cast<int>(threadIdx.x);
-  float* own_bins = bins + thread / 32 * (kBinRows * 32) + thread % 32;
-  if (bias.dtime != nullptr) {
-    tables.fill(nullptr, 0, thread, kThreads);
-    for (int i = thread; i < kBinBytes / 4; i += kThreads) bins[i] = 0;
+// A warp's 32 keys x 64 queries of units added up in f32 by the tensor cores, as a product with the
+// identity: they take bf16 as it is. Rows are keys, in the registers of a product.
+struct UnitSums {
+  float at[2][8][4] = {};
+
+  // Returns this lane's share of the sum of all.
+  __device__ __forceinline__ float add(const char* unit) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int group = lane / 4;
+    const std::uint32_t identity = group / 2 == lane % 4 ? 0x3f80u << (group % 2 * 16) : 0;
+    const std::uint32_t base =
+        shared_address(unit + (threadIdx.x / 32 * 32 + lane % 16) * kLineBytes);
+    float rows[4] = {};
+    TGR_UNROLL
+    for (int m = 0; m < 2; ++m) {
+      TGR_UNROLL
+      for (int step = 0; step < 4; ++step) {
+        std::uint32_t r[4];
+        load_blocks(base + m * 16 * kLineBytes + ((2 * step + lane / 16) ^ (lane & 7)) * 16, r);
+        TGR_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          float(&c)[4] = at[m][2 * step + i];
+          asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, "
+              "{%6}, "
+              "{%0, %1, %2, %3};"
+              : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+              : "r"(r[2 * i]), "r"(r[2 * i + 1]), "r"(identity));
+        }
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
+            "%7}, "
+            "{%8, %8}, {%0, %1, %2, %3};"
+            : "+f"(rows[0]), "+f"(rows[1]), "+f"(rows[2]), "+f"(rows[3])
+            : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(0x3f803f80u));
+      }
+    }
+    return 0.25f * (rows[0] + rows[2]);  // four lanes have the same rows
   }
 
-  const auto all_work = static_cast<unsigned>(num_tiles * kSplit);
-  for (unsigned turn = blockIdx.x; turn < all_work; turn += gridDim.x) {
-    // Long and short diagonals mixed, each of them once: no block has only long ones.
-    const auto work = static_cast<int>(std::uint64_t{turn} * 1000003u % all_work);
-    const AttentionItem tile = tiles[work / kSplit];
-    if (tile.length == 0) continue;
-    const int query_tiles = (tile.length + kUnit - 1) / kUnit;
-    const int diagonal = tile.block;
-    float low[8] = {};   // diagonals t - 63 and on
-    float high[8] = {};  // diagonals t + 1 and on
-    uint4 next[kFetches];
-    const auto fetch = [&](int query_tile) {
-      const char* from = pairs.gradients +
-                         unit_offset(pairs, tile.sequence, query_tile, query_tile - diagonal) +
-                         thread * 16;
-      TGR_UNROLL
-      for (int i = 0; i < kFetches; ++i) {
-        next[i] = __ldcs(reinterpret_cast<const uint4*>(from + i * kThreads * 16));
-      }
-    };
-    int query_tile = diagonal + work % kSplit;
-    if (query_tile >= query_tiles) continue;
-    fetch(query_tile);
-    for (; query_tile < query_tiles; query_tile += kSplit) {
-      const int first_query = query_tile * kUnit;
-      const int first_key = (query_tile - diagonal) * kUnit;
-      __syncthreads();
-      TGR_UNROLL
-      for (int i = 0; i < kFetches; ++i) {
-        *reinterpret_cast<uint4*>(unit + (i * kThreads + thread) * 16) = next[i];
-      }
-      if (bias.dtime != nullptr) times.load(bias, tile, first_query, first_key);
-      __syncthreads();
-      if (query_tile + kSplit < query_tiles) fetch(query_tile + kSplit);
-      const int only = bias.dtime != nullptr ? times.only_bucket(tables) : 0;
-      float unit_sum = 0;
-      // Not all unrolled: the code would not fit the instruction cache.
-#pragma unroll 2
-      for (int piece = 0; piece < 8; ++piece) {
-        const int from = 8 * piece + kUnit - 1 - thread;
-        const int line = from % kUnit;
-        const Gradients gradients(
-            *reinterpret_cast<const uint4*>(unit + piece_offset(line, piece)));
-        if (from < kUnit) {
-          TGR_UNROLL
-          for (int i = 0; i < 8; ++i) low[i] += gradients.at[i];
-        } else {
-          TGR_UNROLL
-          for (int i = 0; i < 8; ++i) high[i] += gradients.at[i];
-        }
-        if (only >= 0) {
-          unit_sum += gradients.sum();
-          continue;
-        }
-        if (times.usable == 0) continue;
-        EightTimes(times, piece)
-            .buckets(
-                tables, times.keys[line],
-                [&](int first, int last, auto beyond) {
-                  float sum = 0;
-                  TGR_UNROLL
-                  for (int i = 0; i < 8; ++i) sum += beyond(i) ? gradients.at[i] : 0.f;
-                  own_bins[last * 32] += sum;
-                  if (first != last) own_bins[first * 32] += gradients.sum() - sum;
-                },
-                [&](const int(&buckets)[8]) {
-                  float sum = gradients.at[0];
-                  TGR_UNROLL
-                  for (int i = 1; i < 8; ++i) {
-                    if (buckets[i] != buckets[i - 1]) {
-                      own_bins[buckets[i - 1] * 32] += sum;
-                      sum = 0;
-                    }
-                    sum += gradients.at[i];
-                  }
-                  own_bins[buckets[7] * 32] += sum;
-                });
-      }
-      if (bias.dtime == nullptr) continue;
-      if (only >= 0) own_bins[only * 32] += unit_sum;
-      if (times.usable == 0) {
-        add_exact_times(bias, tile, first_query, first_key, unit);
-      }
-    }
-    if (bias.dposition == nullptr) continue;
-    // Eight threads have parts of each diagonal.
-    __syncthreads();
-    auto* parts = reinterpret_cast<float*>(unit);
+  // The sums of differences query - key = first - 63 and on, with `scratch` for both warps'; leaves
+  // the sums at zero.
+  __device__ __forceinline__ void flush(float* scratch, const BiasArgs& bias, int first) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int lane = thread % 32;
+    // Registers whose difference is 8 j + column - row, of the lane's columns and rows of a block.
     TGR_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      parts[i * 2 * kUnit + thread] = low[i];
-      parts[i * 2 * kUnit + kUnit + thread] = high[i];
+    for (int j = -3; j < 8; ++j) {
+      TGR_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        float sum = 0;
+        TGR_UNROLL
+        for (int block = 0; block < 4; ++block) {
+          const int n = j + block;
+          if (n >= 0 && n < 8) sum += at[block / 2][n][block % 2 * 2 + i];
+        }
+        const int column = lane % 4 * 2 + i;
+        scratch[(thread / 32 * 8 + column) * kDiagonalPitch + 8 * j - lane / 4 + 31] = sum;
+      }
     }
     __syncthreads();
-    for (int at = thread; at < 2 * kUnit; at += kThreads) {
-      float all = 0;
+    for (int d = thread; d < 2 * kUnit - 1; d += kThreads) {
+      float sum = 0;
       TGR_UNROLL
-      for (int i = 0; i < 8; ++i) {
-        if (at >= i) all += parts[i * 2 * kUnit + at - i];
+      for (int part = 0; part < 16; ++part) {
+        const int from = d - part % 8 - (part < 8 ? 32 : 0);
+        if (from >= 0 && from < kDiagonals) sum += scratch[part * kDiagonalPitch + from];
       }
-      const int offset = diagonal * kUnit + at - (kUnit - 1);
-      if (offset >= 0 && offset < bias.position_length && all != 0) {
-        atomicAdd(bias.dposition - offset, all * bias.gradient_scale);
+      const int offset = first + d - (kUnit - 1);
+      if (offset >= 0 && offset < bias.position_length && sum != 0) {
+        atomicAdd(bias.dposition - offset, sum * bias.gradient_scale);
       }
+    }
+    *this = {};
+  }
+};
+
+// Two warps, each with 32 keys of a unit. The units of a walk have the same differences of
+// positions: they are added up first. Limited by bandwidth.
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    table_gradients_kernel(PairArgs pairs, BiasArgs bias, Walks walks, int* next_walk) {
+  alignas(128) extern __shared__ char shared_bytes[];
+  auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  float* own_bins = &shared.bins[thread / 32][0][thread % 32];
+  const ShortGapTables& tables = shared.tables;
+  if (bias.dtime != nullptr) {
+    shared.tables.fill(nullptr, 0, thread, kThreads);
+    for (int bucket = 0; bucket < kBinRows; ++bucket) own_bins[bucket * 32] = 0;
+  }
+  if (thread == 0) {
+    for (auto& barrier : shared.arrived) barrier_init(&barrier, 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  UnitSource source{pairs, bias, walks, next_walk};
+  if (thread == 0) {
+    source.ask(static_cast<int>(blockIdx.x));
+    for (int i = 0; i < kStages; ++i) source.fill(shared.stages[i], shared.arrived + i);
+  }
+
+  UnitSums sums;
+  for (RingPlace<kStages> place;; place.advance()) {
+    Stage& stage = shared.stages[place.index()];
+    barrier_wait(shared.arrived + place.index(), place.phase());
+    if (stage.query_tile < 0) break;
+    const bool last = stage.last;
+    const int diagonal = stage.tile.block;
+    const float unit_sum = sums.add(stage.unit);
+    if (bias.dtime != nullptr) {
+      // Of the warp's keys the last one has the first bucket.
+      const BucketSearch key{stage.keys[thread]};
+      const BucketSearch first_key{stage.keys[thread / 32 * 32]};
+      const BucketSearch last_key{stage.keys[thread / 32 * 32 + 31]};
+      const int first = last_key.bucket_of(tables, stage.queries[0]);
+      const int final = first_key.bucket_of(tables, stage.queries[kUnit - 1]);
+      if (__ldg(bias.usable + stage.tile.sequence) == 0) {
+        add_exact_times(bias, stage);
+      } else if (final - first <= kFewBuckets) {
+        own_bins[first * 32] += unit_sum;
+        for (int bucket = first + 1; bucket <= final; ++bucket) {
+          const float rest =
+              sum_from(stage, key.start_of(tables, bucket), first_key.start_of(tables, bucket));
+          own_bins[bucket * 32 - 32] -= rest;
+          own_bins[bucket * 32] += rest;
+        }
+      } else {
+        add_key_times(tables, stage, own_bins);
+      }
+    }
+    __syncthreads();
+    if (bias.dposition != nullptr && last) {
+      sums.flush(reinterpret_cast<float*>(stage.unit), bias, diagonal * kUnit);
+      fence_async_proxy();
+      __syncthreads();
+    }
+    if (thread == 0) source.fill(stage, shared.arrived + place.index());
+  }
+
+  if (bias.dtime != nullptr) {
+    for (int bucket = thread; bucket < kBinRows; bucket += kThreads) {
+      float all = 0;
+      for (int copy = 0; copy < kThreads; ++copy) {
+        all += shared.bins[copy / 32][bucket][(copy + thread) % 32];
+      }
+      if (all != 0) atomicAdd(bias.dtime + bucket, all * bias.gradient_scale);
     }
   }
-  if (bias.dtime == nullptr) return;
-  __syncthreads();
-  for (int bucket = thread; bucket < kBinRows; bucket += kThreads) {
-    float all = 0;
-    for (int copy = 0; copy < kThreads; ++copy) {
-      all += bins[(copy / 32 * kBinRows + bucket) * 32 + (copy + thread) % 32];
+  // The last block leaves the counters as it found them.
+  if (thread == 0) {
+    __threadfence();
+    if (atomicAdd(next_walk + 1, 1) == static_cast<int>(gridDim.x) - 1) {
+      next_walk[0] = 0;
+      next_walk[1] = 0;
     }
-    if (all != 0) atomicAdd(bias.dtime + bucket, all * bias.gradient_scale);
   }
 }
 
 }  // namespace
 
-void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const AttentionItem* tiles,
-                            int num_tiles, cudaStream_t stream) {
-  static const int blocks = resident_blocks(table_gradients_kernel, kThreads, kBinBytes);
-  table_gradients_kernel<<<blocks, kThreads, kBinBytes, stream>>>(pairs, bias, tiles, num_tiles);
+void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
+                            int* next_walk, cudaStream_t stream) {
+  constexpr int kBytes = sizeof(Shared);
+  static const int blocks = resident_blocks(table_gradients_kernel, kThreads, kBytes);
+  table_gradients_kernel<<<blocks, kThreads, kBytes, stream>>>(pairs, bias, Walks{tiles},
+                                                               next_walk);
   check(cudaGetLastError(), "attention table gradients");
 }
 

@@ -37,17 +37,13 @@ struct ItemSource {
   }
 };
 
-// A place in a ring of kStages buffers and the phase of its barriers.
+// A place in a ring of kStages buffers and the phase of its barriers, in one register.
 template <int kStages>
 struct RingPlace {
-  int index = 0;
-  int phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++index == kStages) {
-      index = 0;
-      phase ^= 1;
-    }
-  }
+  unsigned turn = 0;
+  __device__ __forceinline__ int index() const { return static_cast<int>(turn % kStages); }
+  __device__ __forceinline__ int phase() const { return static_cast<int>(turn / kStages); }
+  __device__ __forceinline__ void advance() { turn = (turn + 1) % (2 * kStages); }
 };
 
 // Four registers of each of four neighbouring lanes, transposed.
@@ -86,30 +82,57 @@ __device__ __forceinline__ std::uint32_t through_silu(std::uint32_t gradients,
       __uint_as_float(gradients & 0xffff0000u) * derivative(__uint_as_float(before & 0xffff0000u)));
 }
 
-// Writes the 64 x N sums of a warpgroup as bf16, 16 bytes a lane where N allows; rows and columns
-// past the end are left alone. `to` and `before` begin at the tile's first row and column.
+// What store_tile multiplies by: rows before SiLU where this lane's results go. All are loaded
+// before the first is used, to wait once.
 template <int N>
-__device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float scale,
-                                           __nv_bfloat16* to, std::int64_t stride, int rows,
-                                           int columns, BeforeSilu before = {}) {
-  const int lane = threadIdx.x % 32;
-  const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
-  // All of them before the first is used, to wait once.
-  constexpr int kGroups = N / 32 > 0 ? N / 32 : 1;
-  uint4 x[2][kGroups];
-  if (before.data != nullptr) {
+struct BeforeRows {
+  static constexpr int kGroups = N / 32;
+  static constexpr int kRest = N / 8 - 4 * kGroups;
+  bool there = false;
+  uint4 eights[2][kGroups + 1];
+  std::uint32_t twos[2][kRest + 1];
+
+  __device__ __forceinline__ void load(const BeforeSilu& before, int rows, int columns) {
+    there = true;
+    const int lane = threadIdx.x % 32;
     TGR_UNROLL
     for (int half = 0; half < 2; ++half) {
+      const int row = threadIdx.x / 32 % 4 * 16 + lane / 4 + 8 * half;
+      if (row >= rows) continue;
+      const __nv_bfloat16* from = before.data + row * before.stride;
       TGR_UNROLL
-      for (int group = 0; group < N / 32; ++group) {
+      for (int group = 0; group < kGroups; ++group) {
         const int column = 32 * group + 8 * (lane % 4);
-        if (row + 8 * half < rows && column < columns) {
-          x[half][group] = __ldg(reinterpret_cast<const uint4*>(
-              before.data + (row + 8 * half) * before.stride + column));
+        if (column < columns) {
+          eights[half][group] = __ldcs(reinterpret_cast<const uint4*>(from + column));
+        }
+      }
+      TGR_UNROLL
+      for (int group = 0; group < kRest; ++group) {
+        const int column = 32 * kGroups + 8 * group + 2 * (lane % 4);
+        if (column < columns) {
+          twos[half][group] = __ldcs(reinterpret_cast<const std::uint32_t*>(from + column));
         }
       }
     }
   }
+};
+
+// 16 bytes at once; the compiler takes plain stores apart here and there.
+__device__ __forceinline__ void store_words(void* to, const std::uint32_t (&r)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+// Writes the 64 x N sums of a warpgroup as bf16, 16 bytes a lane where N allows; rows and columns
+// past the end are left alone. `to` begins at the tile's first row and column.
+template <int N>
+__device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float scale,
+                                           __nv_bfloat16* to, std::int64_t stride, int rows,
+                                           int columns, const BeforeRows<N>& before = {}) {
+  const int lane = threadIdx.x % 32;
+  const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
   TGR_UNROLL
   for (int half = 0; half < 2; ++half) {
     TGR_UNROLL
@@ -123,14 +146,14 @@ __device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float sca
       transpose_quad(r);
       const int column = 32 * group + 8 * (lane % 4);
       if (row + 8 * half < rows && column < columns) {
-        if (before.data != nullptr) {
-          r[0] = through_silu(r[0], x[half][group].x);
-          r[1] = through_silu(r[1], x[half][group].y);
-          r[2] = through_silu(r[2], x[half][group].z);
-          r[3] = through_silu(r[3], x[half][group].w);
+        if (before.there) {
+          const uint4 x = before.eights[half][group];
+          r[0] = through_silu(r[0], x.x);
+          r[1] = through_silu(r[1], x.y);
+          r[2] = through_silu(r[2], x.z);
+          r[3] = through_silu(r[3], x.w);
         }
-        *reinterpret_cast<uint4*>(to + (row + 8 * half) * stride + column) =
-            make_uint4(r[0], r[1], r[2], r[3]);
+        store_words(to + (row + 8 * half) * stride + column, r);
       }
     }
     TGR_UNROLL
@@ -139,10 +162,7 @@ __device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float sca
       if (row + 8 * half < rows && column < columns) {
         const int at = 4 * group + 2 * half;
         std::uint32_t two = pack_bf16(sums[at] * scale, sums[at + 1] * scale);
-        if (before.data != nullptr) {
-          two = through_silu(two, __ldg(reinterpret_cast<const std::uint32_t*>(
-                                      before.data + (row + 8 * half) * before.stride + column)));
-        }
+        if (before.there) two = through_silu(two, before.twos[half][group - N / 32 * 4]);
         *reinterpret_cast<std::uint32_t*>(to + (row + 8 * half) * stride + column) = two;
       }
     }

@@ -54,9 +54,9 @@ __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool positio
       task = source.take();
       blocks = KeyBlocks(args.work, task);
     }
-    barrier_wait(&shared.tasks.empty[slot.index], slot.phase ^ 1);
-    shared.tasks.task[slot.index] = task;
-    barrier_arrive(&shared.tasks.full[slot.index]);
+    barrier_wait(&shared.tasks.empty[slot.index()], slot.phase() ^ 1);
+    shared.tasks.task[slot.index()] = task;
+    barrier_arrive(&shared.tasks.full[slot.index()]);
     slot.advance();
     if (task.item.length < 0) break;
     const int query = task.item.first_row + task.item.block * kFuxiRows;
@@ -65,9 +65,9 @@ __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool positio
       for (int panel = 0; panel < args.panels; ++panel) {
         const int column = panel % args.panels_per_head * 64;
         const int head = panel / args.panels_per_head;
-        std::uint64_t* full = &shared.full[place.index];
-        char* stage = tiles + place.index * kStageBytes;
-        barrier_wait(&shared.empty[place.index], place.phase ^ 1);
+        std::uint64_t* full = &shared.full[place.index()];
+        char* stage = tiles + place.index() * kStageBytes;
+        barrier_wait(&shared.empty[place.index()], place.phase() ^ 1);
         barrier_expect(full, bytes);
         for (int half = 0; half < 2; ++half) {
           char* to = stage + half * (kPanelBytes / 2);
@@ -87,10 +87,10 @@ __device__ __forceinline__ void produce(const FuxiTablesArgs& args, bool positio
 // The next task, for one of the warps that share in it.
 __device__ __forceinline__ FuxiTask next_task(Shared& shared,
                                               RingPlace<FuxiTaskRing::kSlots>& slot) {
-  barrier_wait(&shared.tasks.full[slot.index], slot.phase);
-  const FuxiTask task = shared.tasks.task[slot.index];
+  barrier_wait(&shared.tasks.full[slot.index()], slot.phase());
+  const FuxiTask task = shared.tasks.task[slot.index()];
   __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier_arrive(&shared.tasks.empty[slot.index]);
+  if (threadIdx.x % 32 == 0) barrier_arrive(&shared.tasks.empty[slot.index()]);
   slot.advance();
   return task;
 }
@@ -132,8 +132,8 @@ __device__ __forceinline__ void multiply(const FuxiTablesArgs& args, char* tiles
     for (int block = blocks.first; block >= blocks.last; --block) {
       int before = 0;
       for (int panel = 0; panel < args.panels; ++panel) {
-        barrier_wait(&shared.full[place.index], place.phase);
-        const int stage = place.index * kStageBytes;
+        barrier_wait(&shared.full[place.index()], place.phase());
+        const int stage = place.index() * kStageBytes;
         wgmma_fence();
         TGR_UNROLL
         for (int step = 0; step < 4; ++step) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void multiply(const FuxiTablesArgs& args, char* tiles
         wgmma_commit();
         wgmma_wait<1>();
         if (panel != 0) release(before);
-        before = place.index;
+        before = place.index();
         place.advance();
       }
       wgmma_wait<0>();

@@ -87,21 +87,21 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
   FuxiSource source(args.work, args.maps);
   for (;;) {
     const FuxiTask task = turned<kBackward>(source.take());
-    barrier_wait(&shared.tasks.empty[slot.index], slot.phase ^ 1);
-    shared.tasks.task[slot.index] = task;
+    barrier_wait(&shared.tasks.empty[slot.index()], slot.phase() ^ 1);
+    shared.tasks.task[slot.index()] = task;
     if (task.item.length < 0) {
-      barrier_arrive(&shared.tasks.full[slot.index]);
+      barrier_arrive(&shared.tasks.full[slot.index()]);
       break;
     }
     const Steps<kBackward> steps(args, task);
     if (args.maps.time != nullptr) {
-      barrier_expect(&shared.tasks.full[slot.index], kFuxiRows * 4);
-      load_bytes(shared.row_times[slot.index],
+      barrier_expect(&shared.tasks.full[slot.index()], kFuxiRows * 4);
+      load_bytes(shared.row_times[slot.index()],
                  (kBackward ? args.maps.key_times : args.maps.query_times) +
                      fuxi_padded_row(task.item) + task.item.block * kFuxiRows,
-                 kFuxiRows * 4, &shared.tasks.full[slot.index]);
+                 kFuxiRows * 4, &shared.tasks.full[slot.index()]);
     } else {
-      barrier_arrive(&shared.tasks.full[slot.index]);
+      barrier_arrive(&shared.tasks.full[slot.index()]);
     }
     slot.advance();
     const int panel = task.part % args.groups * kFuxiPanels;
@@ -117,16 +117,16 @@ __device__ __forceinline__ void produce(const FuxiValuesArgs& args, char* tiles,
     for (int step = 0; step < steps.count; ++step) {
       const int map = steps.map_of(step);
       const int row = steps.tile(step) * kStep;
-      std::uint64_t* full = &shared.full[place.index];
-      barrier_wait(&shared.empty[place.index], place.phase ^ 1);
+      std::uint64_t* full = &shared.full[place.index()];
+      barrier_wait(&shared.empty[place.index()], place.phase() ^ 1);
       barrier_expect(full, kTileBytes + (map == kFuxiTime ? kTimeBytes : 0));
       TGR_UNROLL
       for (int p = 0; p < kFuxiPanels; ++p) {
-        load_box(tiles + place.index * kTileBytes + p * kPanelBytes, &args.source[map], full,
+        load_box(tiles + place.index() * kTileBytes + p * kPanelBytes, &args.source[map], full,
                  columns[p], heads[p], task.item.first_row + row);
       }
       if (map == kFuxiTime) {
-        load_bytes(times + place.index * kStep, column_times + row, kTimeBytes, full);
+        load_bytes(times + place.index() * kStep, column_times + row, kTimeBytes, full);
       }
       place.advance();
     }
@@ -178,11 +178,11 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
   };
 
   for (;;) {
-    barrier_wait(&shared.tasks.full[slot.index], slot.phase);
-    const FuxiTask task = shared.tasks.task[slot.index];
-    rows.start<kBackward>(shared.row_times[slot.index], 64 * group + thread_row);
+    barrier_wait(&shared.tasks.full[slot.index()], slot.phase());
+    const FuxiTask task = shared.tasks.task[slot.index()];
+    rows.start<kBackward>(shared.row_times[slot.index()], 64 * group + thread_row);
     __syncwarp();
-    if (lane == 0) barrier_arrive(&shared.tasks.empty[slot.index]);
+    if (lane == 0) barrier_arrive(&shared.tasks.empty[slot.index()]);
     slot.advance();
     if (task.item.length < 0) break;
     const Steps<kBackward> steps(args, task);
@@ -190,8 +190,8 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
     const int row = own * kStep + thread_row;
     int step = 0;
     for (const int skipped = steps.skipped(task, group); step < skipped; ++step) {
-      barrier_wait(&shared.full[place.index], place.phase);
-      release(place.index);
+      barrier_wait(&shared.full[place.index()], place.phase());
+      release(place.index());
       place.advance();
     }
 
@@ -200,7 +200,7 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       ahead.load<kBackward>(args.maps, row, steps.tile(of_step) * kStep);
     };
     const auto make = [&]<int kMap>(MapTile& tile) {
-      barrier_wait(&shared.full[place.index], place.phase);
+      barrier_wait(&shared.full[place.index()], place.phase());
       const int column = steps.tile(step) * kStep;
       const bool diagonal = steps.tile(step) == own;
       if constexpr (kMap == kFuxiPosition) {
@@ -208,7 +208,8 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
         pin(tile);  // taken out before the next ones come in, else they would be waited for
         load_ahead(step + steps.maps);
       } else if (task.usable) {
-        make_time_tile<kBackward>(tile, shared.table, rows, times + place.index * kStep, diagonal);
+        make_time_tile<kBackward>(tile, shared.table, rows, times + place.index() * kStep,
+                                  diagonal);
       } else {
         make_any_time_tile<kBackward>(tile, args.maps, task.item, row, column);
       }
@@ -231,19 +232,19 @@ __device__ __forceinline__ void consume(const FuxiValuesArgs& args, char* tiles,
       int before = -1;  // stage of the product that is still running
       make.template operator()<kFirst>(even);
       for (;;) {
-        multiply(even, place.index);
+        multiply(even, place.index());
         wgmma_wait<1>();
         hold(odd);
         if (before >= 0) release(before);
-        before = place.index;
+        before = place.index();
         place.advance();
         if (++step == steps.count) break;
         make.template operator()<kSecond>(odd);
-        multiply(odd, place.index);
+        multiply(odd, place.index());
         wgmma_wait<1>();
         hold(even);
         release(before);
-        before = place.index;
+        before = place.index();
         place.advance();
         if (++step == steps.count) break;
         make.template operator()<kFirst>(even);

@@ -10,63 +10,84 @@
 
 namespace turbogr::cuda {
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+// An address in the block's shared memory, as instructions take it.
+using SharedAddress = std::uint32_t;
+
+__device__ __forceinline__ SharedAddress shared_address(const void* p) {
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(p));
+}
+
+// Where the dynamic shared memory of a kernel begins that has no other, the first kilobyte being
+// the system's. A kernel that counts on it has its addresses as constants, which spares many
+// registers; it asks check_shared_start() first.
+inline constexpr SharedAddress kSharedStart = 1024;
+__device__ __forceinline__ void check_shared_start(const void* start) {
+  if (shared_address(start) != kSharedStart) __trap();
 }
 
 // A barrier in shared memory that flips its phase when the expected arrivals and bytes are in.
-__device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals));
+__device__ __forceinline__ void barrier_init(SharedAddress barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+__device__ __forceinline__ void barrier_arrive(SharedAddress barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_expect(SharedAddress barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int phase) {
+__device__ __forceinline__ void barrier_wait(SharedAddress barrier, int phase) {
   asm volatile(
       "{ .reg .pred done;\n"
       "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "@!done bra again; }" ::"r"(barrier),
       "r"(phase)
       : "memory");
 }
 
 // Copies the box of `map` at (column, head, row) to shared memory; its bytes count on `barrier`.
-__device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, std::uint64_t* barrier,
-                                         int column, int head, int row) {
+__device__ __forceinline__ void load_box(SharedAddress to, const CUtensorMap* map,
+                                         SharedAddress barrier, int column, int head, int row) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
-      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(row)
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(column), "r"(head), "r"(row)
       : "memory");
 }
 // The same for plain bytes; both addresses and the count are multiples of 16.
-__device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes,
-                                           std::uint64_t* barrier) {
+__device__ __forceinline__ void load_bytes(SharedAddress to, const void* from, int bytes,
+                                           SharedAddress barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
 // Adds bf16 numbers of shared memory to those of global memory, in the background: one thread
 // issues, and waits before the bytes in shared memory are written again.
-__device__ __forceinline__ void add_bytes_bf16(void* to, const void* from, int bytes) {
+__device__ __forceinline__ void add_bytes_bf16(void* to, SharedAddress from, int bytes) {
   asm volatile(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%0], [%1], %2;\n"
       "cp.async.bulk.commit_group;" ::"l"(to),
-      "r"(shared_address(from)), "r"(bytes)
+      "r"(from), "r"(bytes)
       : "memory");
+}
+// The same without adding, and as part of a group that commit_stores ends.
+__device__ __forceinline__ void store_bytes(void* to, SharedAddress from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until the bytes of all but the last `kGroups` groups have been read.
+template <int kGroups>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 __device__ __forceinline__ void wait_added_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -74,6 +95,28 @@ __device__ __forceinline__ void wait_added_read() {
 __device__ __forceinline__ void wait_added() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
+// The same by pointer, for kernels that keep a struct in shared memory.
+__device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
+  barrier_init(shared_address(barrier), arrivals);
+}
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  barrier_arrive(shared_address(barrier));
+}
+__device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
+  barrier_expect(shared_address(barrier), bytes);
+}
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int phase) {
+  barrier_wait(shared_address(barrier), phase);
+}
+__device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, std::uint64_t* barrier,
+                                         int column, int head, int row) {
+  load_box(shared_address(to), map, shared_address(barrier), column, head, row);
+}
+__device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes,
+                                           std::uint64_t* barrier) {
+  load_bytes(shared_address(to), from, bytes, shared_address(barrier));
+}
+
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -137,8 +180,10 @@ template <int D>
 struct Operand {
   std::uint32_t low;
 
+  __device__ Operand(SharedAddress tile, int leading_bytes)
+      : low((tile & 0x3ffff) >> 4 | leading_bytes >> 4 << 16) {}
   __device__ Operand(const void* tile, int leading_bytes)
-      : low((shared_address(tile) & 0x3ffff) >> 4 | leading_bytes >> 4 << 16) {}
+      : Operand(shared_address(tile), leading_bytes) {}
   __device__ __forceinline__ std::uint64_t at(int bytes) const {
     using Shape = PanelShape<D>;
     constexpr std::uint64_t kHigh =

@@ -34,8 +34,9 @@ inline constexpr std::uint64_t kFirstGap[kTimeBuckets] = {
     29583702103771285ull, 39973774639893605ull, 54012937709959665ull};
 // clang-format on
 
-// Gaps below 2^32 - 1 reach no further bucket than this.
+// Gaps below 2^32 are in buckets before this one.
 inline constexpr int kShortBuckets = 74;
+static_assert(kFirstGap[kShortBuckets] > ~0u);
 
 struct TimeBucketTables {
   std::uint64_t first_gap[kTimeBuckets];
@@ -74,7 +75,9 @@ struct ShortGapTables {
   float weight[kShortBuckets + 4];  // over alpha
 
   __device__ void fill(const float* weights, float scale, int thread, int threads) {
+#pragma unroll 1
     for (int i = thread; i < 33; i += threads) by_bits[i] = kTimeBucketTables.by_bits[i];
+#pragma unroll 1
     for (int k = thread; k < kShortBuckets + 4; k += threads) {
       const std::uint64_t gap = kTimeBucketTables.first_gap[k];
       first_gap[k] = gap < ~0u ? static_cast<std::uint32_t>(gap) : ~0u;

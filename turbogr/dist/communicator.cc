@@ -1,5 +1,6 @@
 #include "turbogr/dist/communicator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -104,6 +105,22 @@ bool launched_by_mpi() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   return std::getenv("PMIX_RANK") != nullptr ||
          (tasks != nullptr && std::atoi(tasks) > 1 && std::getenv("SLURM_PROCID") != nullptr);
+}
+
+int launched_ranks() {
+  if (!launched_by_mpi()) return 1;
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (const char* ranks = std::getenv(name)) return std::max(1, std::atoi(ranks));
+  }
+  return 1;
+}
+
+void run_as_launched(const std::function<void(Communicator&)>& body, const WaitOptions& options) {
+  if (launched_by_mpi()) {
+    run_mpi(body, options);
+  } else {
+    body(*make_self());
+  }
 }
 
 }  // namespace turbogr::dist

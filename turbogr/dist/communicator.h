@@ -145,6 +145,7 @@ inline constexpr int kFailureStatus = 1;
 
 // Whether mpirun or srun has started this process as one of several, or of one under mpirun.
 bool launched_by_mpi();
+int launched_ranks();  // how many they say they have started; 1 where nothing says so
 bool built_with_mpi();
 std::string mpi_version();  // of the library; "not in this build"
 
@@ -152,5 +153,9 @@ std::string mpi_version();  // of the library; "not in this build"
 // throws, the message goes to standard error with the rank's number and every rank ends with
 // kFailureStatus. Throws in a build without MPI.
 void run_mpi(const std::function<void(Communicator&)>& body, const WaitOptions& options = {});
+
+// Runs body as what this process was started as: a rank of mpirun's or srun's world, or alone.
+void run_as_launched(const std::function<void(Communicator&)>& body,
+                     const WaitOptions& options = {});
 
 }  // namespace turbogr::dist

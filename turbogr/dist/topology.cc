@@ -7,17 +7,30 @@
 #include "turbogr/core/check.h"
 
 namespace turbogr::dist {
+namespace {
+
+struct RanksPerMachine {
+  int least = 0;
+  int most = 0;
+};
+
+RanksPerMachine ranks_per_machine(const std::vector<int>& nodes) {
+  std::map<int, int> per_node;
+  for (const int node : nodes) ++per_node[node];
+  const auto [least, most] =
+      std::minmax_element(per_node.begin(), per_node.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {least->second, most->second};
+}
+
+}  // namespace
 
 Topology make_topology(const std::vector<int>& nodes, int group_size) {
   const int ranks = static_cast<int>(nodes.size());
   TGR_CHECK(ranks >= 1, "a topology of no ranks");
   if (group_size == 0) {
-    std::map<int, int> per_node;
-    for (const int node : nodes) ++per_node[node];
-    const int first = per_node.begin()->second;
-    const bool even = std::all_of(per_node.begin(), per_node.end(),
-                                  [&](const auto& entry) { return entry.second == first; });
-    group_size = even ? first : ranks;
+    const RanksPerMachine machine = ranks_per_machine(nodes);
+    group_size = machine.least == machine.most ? machine.most : ranks;
   }
   TGR_CHECK(group_size >= 1 && ranks % group_size == 0, ranks,
             " ranks cannot be cut into groups of ", group_size,
@@ -37,6 +50,18 @@ Topology make_topology(const std::vector<int>& nodes, int group_size) {
     topology.place_of[rank] = i % group_size;
   }
   return topology;
+}
+
+std::string uneven_machines(const std::vector<int>& nodes, int group_size) {
+  if (group_size != 0 || nodes.empty()) return "";
+  const RanksPerMachine machine = ranks_per_machine(nodes);
+  if (machine.least == machine.most) return "";
+  const std::string ranks = std::to_string(nodes.size());
+  return "machines have " + std::to_string(machine.least) + " to " + std::to_string(machine.most) +
+         " ranks, and dist.group = 0, the ranks of a machine, wants equally many: all " + ranks +
+         " ranks are one group, whose item rows travel between machines; start equally many ranks "
+         "on each, or set dist.group to a divisor of " +
+         ranks;
 }
 
 std::vector<int> play_nodes(const std::vector<int>& nodes, int ranks_per_node) {

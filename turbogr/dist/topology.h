@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "turbogr/dist/communicator.h"
@@ -20,6 +21,10 @@ struct Topology {
 // `group_size` 0: the ranks of a machine, when every machine has equally many; else all ranks are
 // one group. Ranks are dealt to groups machine by machine. Throws when the size does not divide.
 Topology make_topology(const std::vector<int>& nodes, int group_size);
+
+// Why `group_size` 0 has made one group of all ranks of unequal machines, and what else could be
+// done; empty where it has not.
+std::string uneven_machines(const std::vector<int>& nodes, int group_size);
 
 // Plays machines of `ranks_per_node` ranks each, whatever the machines are; 0: keeps `nodes`.
 std::vector<int> play_nodes(const std::vector<int>& nodes, int ranks_per_node);

@@ -23,7 +23,8 @@ void check_model_options(const ModelOptions& o) {
   TGR_CHECK(o.width >= 1, "a model of width ", o.width, "; give at least 1");
   TGR_CHECK(o.heads >= 1, "attention with ", o.heads, " heads; give at least 1");
   TGR_CHECK(o.dq >= 1 && o.dq <= 256 && o.dv >= 1 && o.dv <= 256, "heads of width ", o.dq,
-            " (query) and ", o.dv, " (value); both must be 1 to 256");
+            " (query) and ", o.dv,
+            " (value); both must be 1 to 256: set model.dq and model.dv, or more model.heads");
   TGR_CHECK(o.kind != ModelKind::kFuxi || o.feed_forward >= 1, "a feed-forward width of ",
             o.feed_forward, "; give at least 1");
   TGR_CHECK(o.max_length >= 1, "a max_length of ", o.max_length, "; give at least 1");

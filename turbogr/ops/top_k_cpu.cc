@@ -181,7 +181,8 @@ void for_each_row(const char* op, Cpu cpu, WorkspaceScope& scratch,
     });
     const std::int64_t bad = first_bad.load();
     TGR_CHECK(bad == kNone, op, ": the score of query ", bad / items, " against item ", bad % items,
-              " is not finite; look for overflow or NaN in the weights");
+              " is not finite; look for overflow or NaN in the weights, which too high a "
+              "learning rate leaves");
   }
 }
 

@@ -266,7 +266,8 @@ class Retrieval {
     const auto items = static_cast<unsigned long long>(std::max<std::int64_t>(in_.table.rows, 1));
     TGR_CHECK(bad == std::numeric_limits<unsigned long long>::max(), op_, ": the score of query ",
               bad / items, " against item ", bad % items,
-              " is not finite; look for overflow or NaN in the weights");
+              " is not finite; look for overflow or NaN in the weights, which too high a "
+              "learning rate leaves");
   }
 
  private:

@@ -231,7 +231,7 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
   const std::vector<std::string> paths = list_checkpoints(folder);
   TGR_CHECK(!paths.empty(), "there is no checkpoint in '", folder,
-            "'; check the path, or start a new run (without run.resume)");
+            "'; check the path: only a run that has saved one can be opened or resumed");
   std::string fault;
   for (const std::string& path : paths) {
     std::optional<Checkpoint> whole = open_whole(path, fault);

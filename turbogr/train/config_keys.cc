@@ -188,12 +188,14 @@ std::vector<ConfigKey> make_keys() {
               "cuda: the same bits from every run, at a price; a CPU's always are"),
       TGR_KEY(train, peak_tflops, not_negative(),
               "what MFU is measured against; 0: a GPU's published peak, or a roof measured at "
-              "start"),
+              "start, and again when steps get above it"),
       TGR_KEY(train, max_bad_steps, at_least(1),
               "steps in a row with a non-finite loss or gradient before training stops"),
 
       TGR_KEY(dist, group, between(0, 1 << 20),
-              "ranks that share one copy of the item table; 0: those of a machine"),
+              "ranks that share one copy of the item table; 0: those of a machine, or all where "
+              "machines "
+              "have unequally many"),
       TGR_KEY(dist, ranks_per_node, between(0, 1 << 20),
               "play machines of so many ranks; 0: the machines there are"),
       TGR_KEY(dist, placement, one_of({"round_robin", "hash"}),

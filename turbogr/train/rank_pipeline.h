@@ -73,6 +73,7 @@ struct PipelineMemory {
   std::size_t table = 0;    // this rank's rows and their state
   std::size_t slots = 0;    // rows of the steps on their way, and their gradients
   std::size_t buckets = 0;  // dense gradients on theirs
+  std::size_t host = 0;     // beside a GPU's, which all above is then
 };
 template <class T>
 PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num_items,

@@ -70,9 +70,11 @@ void RankPipeline<T>::take_whole() {
 
 template <class T>
 std::size_t RankPipeline<T>::bytes() const {
+  const PlannedBytes slot =
+      StepSlot<T>::bytes_of(ctx_.device(), trainer_.options(), trainer_.num_items());
   std::size_t total = table_.bytes() + reducer_->bytes();
   for (const std::unique_ptr<Flight>& each : slots_)
-    total += each->slot.bytes() + each->exchange.bytes() + each->urgent_exchange.bytes() +
+    total += slot.gpu + slot.host + each->exchange.bytes() + each->urgent_exchange.bytes() +
              each->others_exchange.bytes();
   return total;
 }
@@ -96,7 +98,10 @@ PipelineMemory pipeline_memory(const RetrievalOptions& trainer, std::int64_t num
       memory.table = rows * row;
       break;
   }
-  memory.slots = flights_at_a_time(options.schedule) * StepSlot<T>::bytes_of(trainer, num_items);
+  const Device device = options.device_rows ? Device::kCuda : Device::kCpu;
+  const PlannedBytes slot = StepSlot<T>::bytes_of(device, trainer, num_items);
+  memory.slots = flights_at_a_time(options.schedule) * slot.on(device);
+  if (device == Device::kCuda) memory.host = flights_at_a_time(options.schedule) * slot.host;
   if (options.device_rows) {
     // What is sent, received with room behind it, and summed: as many rows as a step touches when
     // ranks ask each other for equally many.

@@ -172,13 +172,23 @@ std::optional<std::pair<std::string, std::string>> roof_of(const Curves& curves,
   const auto logged = curves.train.find("roof_tflops");
   const bool given = config && config->train.peak_tflops > 0;
   if (logged == curves.train.end() && !given) return std::nullopt;
-  const double tflops =
-      logged == curves.train.end() ? config->train.peak_tflops : logged->second.back().value;
-  return std::pair(fmt::format("{:.3g} TFLOP/s", tflops),
-                   std::string(given ? "set by train.peak_tflops"
-                               : config && config->train.device == "cuda"
-                                   ? "the GPU's published peak, or its best large product"
-                                   : "measured at the run's start: the best large product"));
+  double least = given ? config->train.peak_tflops : 0, most = least;
+  if (logged != curves.train.end()) {
+    const auto [low, high] =
+        std::minmax_element(logged->second.begin(), logged->second.end(),
+                            [](const Point& a, const Point& b) { return a.value < b.value; });
+    least = low->value;
+    most = high->value;
+  }
+  const std::string range =
+      least < most ? fmt::format("{:.3g} to {:.3g}", least, most) : fmt::format("{:.3g}", most);
+  return std::pair(
+      range + " TFLOP/s",
+      std::string(given ? "set by train.peak_tflops"
+                  : config && config->train.device == "cuda"
+                      ? "the GPU's published peak, or its best large product"
+                  : least < most ? "measured several times: the best large product"
+                                 : "measured at the run's start: the best large product"));
 }
 
 // The figures a reader looks for first.

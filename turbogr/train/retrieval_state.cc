@@ -1,6 +1,8 @@
 // What a trainer holds, for checkpoints, for messages and for whoever plans memory.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <type_traits>
 #include <utility>
 
 #include "turbogr/train/retrieval_trainer.h"
@@ -16,6 +18,31 @@ double largest_magnitude(const Tensor& tensor) {
     if (!(magnitude <= largest)) largest = magnitude;  // a NaN sticks
   }
   return largest;
+}
+
+std::size_t padded(std::int64_t size, std::int64_t multiple) {
+  return static_cast<std::size_t>((size + multiple - 1) / multiple * multiple);
+}
+
+// What a CPU's products take beside their operands, from measurements with oneDNN 2.6 and some
+// room: code for each shape of a matrix, and descriptions of the products of each matrix.
+constexpr std::size_t kProductCodeBytes = 640 << 10;
+constexpr std::size_t kProductBytes = 128 << 10;
+
+// What products make of a matrix (model/weight_matrix.h), at most: in T, and for a CPU's products
+// in two layouts of padded blocks.
+template <class T>
+std::size_t weight_copies(const Context& ctx, const model::ParameterSpec& spec) {
+  if (!spec.decay || spec.shape.size() != 2) return 0;
+  const std::int64_t inputs = spec.shape[0], outputs = spec.shape[1];
+  const std::size_t plain = static_cast<std::size_t>(inputs * outputs) * sizeof(T);
+  const std::size_t rounded = std::is_same_v<T, float> ? 0 : plain;
+  if (ctx.device() == Device::kCuda) return rounded + plain;
+  const bool widened = std::is_same_v<T, bf16> && ctx.simd() < SimdLevel::kAvx512Bf16;
+  const std::size_t element = widened ? sizeof(float) : sizeof(T);
+  return kProductBytes + rounded +
+         element *
+             (padded(inputs, 32) * padded(outputs, 64) + padded(outputs, 32) * padded(inputs, 64));
 }
 
 }  // namespace
@@ -67,14 +94,30 @@ std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::la
 }
 
 template <class T>
-std::size_t RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
-  std::size_t total = ctx.workspace().capacity() + model_.activation_bytes() + rows_.bytes() +
-                      dquery_.bytes() + half_table_.bytes() + sampler_.bytes() +
-                      feed_.device_bytes() + (slot_ ? slot_->bytes() : 0) +
-                      (prefetch_ ? prefetch_->device_bytes() + prefetch_->host_bytes() : 0);
-  for (const Tensor& moment : first_moments_)
-    total += 4 * moment.bytes();  // and weights, gradients
-  return total + table_.bytes();
+PlannedBytes RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
+  const Device device = ctx.device();
+  PlannedBytes bytes;
+  bytes.add(device, ctx.workspace().capacity() + model_.activation_bytes());
+  if (&ctx.host() != &ctx) bytes.host += ctx.host().workspace().capacity();
+  for (const Tensor* tensor : {&rows_, &dquery_, &loss_, &log_sum_exp_, &dloss_, &results_}) {
+    bytes.add(*tensor);
+  }
+  const Device table = table_device(ctx, options_);
+  bytes.add(table, table_.bytes() + half_table_.bytes());
+  bytes.host += sampler_.bytes() + token_order_.bytes();
+  bytes += feed_.bytes();
+  if (slot_) bytes += StepSlot<T>::bytes_of(device, options_, num_items_);
+  if (prefetch_) bytes += prefetch_->bytes();
+  std::set<std::vector<std::int64_t>> shapes;
+  for (int i = 0; i < model_.parameters().size(); ++i) {
+    const Tensor& value = model_.parameters().value(i);
+    bytes.add(device, 4 * value.bytes());  // and its gradient, and two moments
+    const std::size_t copies = weight_copies<T>(ctx, model_.parameters().spec(i));
+    bytes.add(device, copies);
+    if (copies > 0) shapes.insert(value.shape());
+  }
+  if (device == Device::kCpu) bytes.host += shapes.size() * kProductCodeBytes;
+  return bytes;
 }
 
 template <class T>

@@ -7,8 +7,8 @@
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
-#include "turbogr/ops/half_rows.h"
 #include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/train/retrieval_lanes.h"
 
 namespace turbogr::train {
 namespace {
@@ -16,11 +16,6 @@ namespace {
 using data::Batch;
 using model::first_rows;
 using model::first_values;
-
-// Rows of a trace; the lanes between are of row_prefetch.cc.
-constexpr int kDeviceLane = 0;
-constexpr int kDrawLane = 3;
-constexpr int kBesideLane = 4;
 
 float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
 
@@ -32,12 +27,12 @@ ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
           .sharing_factor = options.negatives.sharing_factor};
 }
 
+}  // namespace
+
 Device table_device(const Context& ctx, const RetrievalOptions& options) {
   return ctx.device() == Device::kCuda && options.table_in_host_memory ? Device::kPinned
                                                                        : ctx.device();
 }
-
-}  // namespace
 
 template <class T>
 RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
@@ -109,24 +104,6 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions
   ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(n));
 }
 
-// What feed() and submit() take for one step.
-template <class T>
-std::size_t RetrievalTrainer<T>::feed_bytes() const {
-  const auto n = static_cast<std::size_t>(options_.memory.capacity);
-  const auto negatives = static_cast<std::size_t>(negatives_a_batch(options_));
-  // Of a token: item, two times, row key, offset, unique place, group offset; signals, place,
-  // position, inverse, place in the ring; its input place.
-  // With targets: two counts a sequence, its place among those that predict, its weight.
-  const std::size_t marks = options_.parts.targets > 0 ? 3 * 8 + 4 : 0;
-  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
-  // Of a touched row: id, correction, and of a table in host memory its place in the next step and
-  // its turn in the update.
-  const std::size_t later = options_.table_in_host_memory ? 2 * 4 : 0;
-  return a_batch * static_cast<std::size_t>(options_.accumulate) +
-         static_cast<std::size_t>(touched_capacity(options_, num_items_)) * (8 + 4 + later) +
-         4 * 256;
-}
-
 template <class T>
 void RetrievalTrainer<T>::initialise(const Context& ctx) {
   model_.initialise(ctx, options_.seed);
@@ -139,198 +116,6 @@ void RetrievalTrainer<T>::refresh(const Context& ctx) {
   model_.refresh(ctx);
   if (!half_table_.empty()) half_table_.assign(ctx, table_.weights());
   if (prefetch_ != nullptr) synchronize(ctx);  // the host reads the table
-}
-
-template <class T>
-model::StepInput RetrievalTrainer<T>::input_of(const Context& ctx, const Batch& batch,
-                                               std::int64_t step, bool training) {
-  model::StepInput input;
-  input.offsets = feed_.put(ctx, batch.offsets_view());
-  input.num_tokens = batch.num_tokens();
-  input.key_times = feed_.put(ctx, data::view_of(batch.key_times));
-  input.query_times = feed_.put(ctx, data::view_of(batch.query_times));
-  input.signals = feed_.put(ctx, data::view_of(batch.signals));
-  input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
-  marks_.mark(batch.offsets_view(), training);
-  input.num_prefix = feed_.put(ctx, marks_.num_prefix());
-  input.num_targets = feed_.put(ctx, marks_.num_targets());
-  input.training = training;
-  input.seed = options_.seed;
-  input.step = static_cast<std::uint64_t>(step);
-  return input;
-}
-
-// All batches of an update share one set of touched rows, so that their gradients meet there.
-template <class T>
-void RetrievalTrainer<T>::draw(const Context& host, std::span<const Batch> batches,
-                               std::int64_t step, StepSlot<T>& slot,
-                               const std::optional<Positives>& positives) {
-  sampler_.begin_step({options_.seed, static_cast<std::uint64_t>(step)});
-  if (positives) {
-    sampler_.add_positives(positives->distinct, positives->count);
-  } else {
-    for (const Batch& batch : batches) sampler_.add_positives(data::view_of(batch.targets));
-  }
-  sampler_.finish_positives();
-  slot.touched.clear();
-  for (std::size_t b = 0; b < batches.size(); ++b) {
-    const View<std::int64_t, 1> all = slot.negative_ids[b].template view<std::int64_t, 1>();
-    if (options_.negatives.shared) {
-      slot.num_negatives[b] = sampler_.draw_shared(host, static_cast<std::int64_t>(b), all);
-    } else {
-      const std::int64_t tokens = batches[b].num_tokens();
-      slot.num_negatives[b] = tokens * options_.negatives.count;
-      sampler_.draw_own(host, data::view_of(batches[b].row_keys),
-                        {all.data, {tokens, options_.negatives.count}});
-    }
-    slot.touched.mark(host, {all.data, {slot.num_negatives[b]}});
-    slot.touched.mark(host, data::view_of(batches[b].items));
-    if (options_.negatives.half) {
-      slot.touched.mark_first(host, data::view_of(batches[b].targets));
-    } else {
-      slot.touched.mark(host, data::view_of(batches[b].targets));
-    }
-  }
-  slot.touched.number(host);
-  if (sampler_.corrects()) {
-    const View<const std::int64_t, 1> ids = slot.touched.ids();
-    sampler_.corrections(host, ids, first_values<float>(slot.corrections, ids.shape[0]));
-  }
-}
-
-// The step's rows from the table here: in T, or in f16 those that are negatives only.
-template <class T>
-void RetrievalTrainer<T>::gather_rows(const Context& ctx, View<const std::int64_t, 1> ids,
-                                      StepSlot<T>& slot) {
-  const bool half = options_.negatives.half;
-  const std::int64_t full = half ? slot.touched.num_first() : ids.shape[0];
-  ops::gather_rows<float, T>(ctx, table_.weights(), {ids.data, {full}},
-                             first_rows<T>(slot.compact, full));
-  if (!half) return;
-  const ops::HalfRowsOut rows = {first_rows<f16>(slot.half_rows, ids.shape[0]),
-                                 first_values<float>(slot.half_scale, ids.shape[0])};
-  if (half_table_.empty()) {
-    ops::gather_half_rows(ctx, table_.weights(), ids, rows);
-  } else {
-    ops::gather_half_rows(ctx, half_table_.rows(), ids, rows);
-  }
-}
-
-// The same from a table in host memory: most are there already or on their way, and the last step's
-// update brings those that it changes.
-template <class T>
-void RetrievalTrainer<T>::bring_rows(const Context& ctx, std::span<const Batch> batches) {
-  const Rows<T> rows = first_rows<T>(slot_->compact, slot_->touched.ids().shape[0]);
-  prefetch_->fetch(ctx, table_.weights(), slot_->touched, rows);
-  if (deferred_.ctx != nullptr) {
-    const std::int64_t count = deferred_.ids.shape[0];
-    const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(count);
-    const View<std::int32_t, 1> which = feed_.template take<std::int32_t>(count);
-    const std::int64_t soon = prefetch_->divide(ctx, slot_->touched, batches, places, which);
-    const ops::RowCopies<T> copies = {feed_.send(ctx, places), rows};
-    const View<const std::int32_t, 1> sent = feed_.send(ctx, which);
-    const auto update_part = [&](const Context& stream, const ops::RowPart& part, int lane) {
-      const DeviceSpans::Span span =
-          prefetch_->spans().begin(stream, "update rows over the link", lane);
-      table_.update(stream, deferred_.ids, first_rows<float>(std::as_const(slot_->gradient), count),
-                    deferred_.settings, reinterpret_cast<const ops::StepScale*>(scale_.data()),
-                    copies, part);
-      prefetch_->spans().end(stream, span);
-    };
-    update_part(ctx, {{sent.data, {soon}}}, kDeviceLane);
-    update_part(prefetch_->beside(ctx), {{sent.data + soon, {count - soon}}, /*narrow=*/true},
-                kBesideLane);
-    prefetch_->updated();
-    deferred_ = {};
-  }
-  prefetch_->arrive(ctx);
-}
-
-// Without a next step to wait for.
-template <class T>
-void RetrievalTrainer<T>::flush_update() {
-  spans_.collect();
-  if (prefetch_ != nullptr) prefetch_->spans().collect();
-  if (deferred_.ctx == nullptr) return;
-  const Context& ctx = *deferred_.ctx;
-  table_.update(ctx, deferred_.ids,
-                first_rows<float>(std::as_const(slot_->gradient), deferred_.ids.shape[0]),
-                deferred_.settings, reinterpret_cast<const ops::StepScale*>(scale_.data()));
-  synchronize(ctx);
-  deferred_ = {};
-  slot_->touched.clear();  // the next step's rows all come from the table
-}
-
-// The rows of the items that compete in this step, and what their logits are corrected by.
-template <class T>
-ops::SampledSoftmaxInputs<T> RetrievalTrainer<T>::candidates_of(const Context& ctx,
-                                                                const StepSlot<T>& slot) {
-  ops::SampledSoftmaxInputs<T> candidates;
-  const std::int64_t touched = slot.touched.ids().shape[0];
-  const bool half = options_.negatives.half;
-  candidates.items = first_rows<T>(slot.compact, half ? slot.touched.num_first() : touched);
-  if (half) {
-    candidates.negative_items = {first_rows<f16>(slot.half_rows, touched),
-                                 first_values<float>(slot.half_scale, touched)};
-  }
-  if (sampler_.corrects()) {
-    candidates.correction = feed_.put(ctx, first_values<float>(slot.corrections, touched));
-  }
-  return candidates;
-}
-
-template <class T>
-typename RetrievalTrainer<T>::Fed RetrievalTrainer<T>::feed(
-    const Context& ctx, const Batch& batch, std::size_t index, std::int64_t step, double weight,
-    const StepSlot<T>& slot, const ops::SampledSoftmaxInputs<T>& candidates) {
-  const Context& host = ctx.host();
-  const std::int64_t n = batch.num_tokens();
-  Fed fed;
-  fed.input = input_of(ctx, batch, step, /*training=*/true);
-  if (options_.parts.targets > 0) {
-    const View<std::int64_t, 1> predicting = feed_.template take<std::int64_t>(marks_.predicting());
-    marks_.list(batch.offsets_view(), predicting);
-    fed.predicting = feed_.send(ctx, predicting);
-    const View<float, 1> weights = feed_.template take<float>(n);
-    marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
-    fed.weights = feed_.send(ctx, weights);
-  }
-  if (inputs_from_table()) fed.items = feed_.put(ctx, data::view_of(batch.items));
-
-  const View<std::int32_t, 1> positive = feed_.template take<std::int32_t>(n);
-  slot.touched.places_of(host, data::view_of(batch.targets), positive);
-  fed.touched = slot.touched.ids().shape[0];
-  fed.candidates = candidates;
-  fed.candidates.positive = feed_.send(ctx, positive);
-  const std::int64_t drawn = slot.num_negatives[index];
-  const View<std::int32_t, 1> places = feed_.template take<std::int32_t>(drawn);
-  slot.touched.places_of(
-      host, {slot.negative_ids[index].template view<std::int64_t, 1>().data, {drawn}}, places);
-  const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
-  if (options_.negatives.shared) {
-    fed.candidates.shared_negatives = negatives;
-  } else {
-    fed.candidates.negatives = {negatives.data, {n, options_.negatives.count}};
-  }
-  if (options_.negatives.sharing != ops::NegativeSharing::kNone) {
-    const View<std::int32_t, 1> order = feed_.template take<std::int32_t>(n);
-    token_order_.shuffle({options_.seed, static_cast<std::uint64_t>(step)},
-                         data::view_of(batch.row_keys), order);
-    fed.candidates.order = feed_.send(ctx, order);
-  }
-
-  // The inputs' gradients join those of the candidates, duplicates in order.
-  const View<std::int64_t, 1> input_places = feed_.template take<std::int64_t>(n);
-  slot.touched.places_of(host, data::view_of(batch.items), input_places);
-  const ops::DedupOutput groups = {
-      feed_.template take<std::int64_t>(n), feed_.template take<std::int64_t>(n + 1),
-      feed_.template take<std::int32_t>(n), feed_.template take<std::int32_t>(n)};
-  const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
-  if (!inputs_from_table()) fed.places = feed_.send(ctx, input_places);
-  fed.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
-                feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
-                feed_.send(ctx, groups.positions)};
-  return fed;
 }
 
 template <class T>
@@ -525,25 +310,6 @@ StepResult RetrievalTrainer<T>::finish() {
   result.finite = scale.finite != 0;
   if (!result.finite) result.rate = 0;
   return result;
-}
-
-template <class T>
-void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, Rows<T> out) {
-  const std::int64_t n = batch.num_tokens();
-  TGR_CHECK(n <= options_.memory.capacity, "an evaluation batch of ", n, " tokens where ",
-            options_.memory.capacity, " were planned for; lower eval.batch");
-  feed_.begin();
-  const model::StepInput input = input_of(ctx, batch, steps_done_, /*training=*/false);
-  const View<std::int64_t, 1> last = feed_.template take<std::int64_t>(batch.num_sequences());
-  for (std::int64_t b = 0; b < last.shape[0]; ++b) {
-    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
-  }
-  const View<const std::int64_t, 1> last_rows = feed_.send(ctx, last);
-  const View<const std::int64_t, 1> items = feed_.put(ctx, data::view_of(batch.items));
-  feed_.end(ctx);
-  const Rows<T> rows = first_rows<T>(rows_, n);
-  ops::gather_rows<float, T>(ctx, table_.weights(), items, rows);
-  ops::gather_rows<T>(ctx, model_.forward(ctx, input, rows), last_rows, out);
 }
 
 template class RetrievalTrainer<float>;

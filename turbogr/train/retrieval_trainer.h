@@ -9,6 +9,9 @@
 //
 //   trainer.submit(ctx, batches);
 //   if (trainer.pending() == trainer.queue_length()) result = trainer.finish();
+//
+// The step is in retrieval_trainer.cc; retrieval_rows.cc has the item rows it reads,
+// retrieval_feed.cc how a batch gets to the device, retrieval_state.cc what is saved and planned.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +35,7 @@
 #include "turbogr/train/device_spans.h"
 #include "turbogr/train/named_tensor.h"
 #include "turbogr/train/negative_sampler.h"
+#include "turbogr/train/planned_bytes.h"
 #include "turbogr/train/row_prefetch.h"
 #include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_feed.h"
@@ -60,6 +64,8 @@ struct RetrievalOptions {
   bool holds_table = true;  // false: the rows live on many ranks (rank_pipeline.h)
   std::uint64_t seed = 1;
 };
+
+Device table_device(const Context& ctx, const RetrievalOptions& options);
 
 struct StepResult {
   std::int64_t step = 0;     // counted from 1
@@ -138,7 +144,8 @@ class RetrievalTrainer {
   // Gradients and weights by falling magnitude, for the message when numbers blow up.
   std::vector<LargestTensor> largest_tensors(const Context& ctx) const;
 
-  std::size_t planned_bytes(const Context& ctx) const;
+  // All that training takes, the copies of weights that initialise makes included.
+  PlannedBytes planned_bytes(const Context& ctx) const;
   // What a table in host memory has sent over the link since the beginning, and got back.
   struct LinkBytes {
     double to_device = 0, to_host = 0;

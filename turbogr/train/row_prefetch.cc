@@ -128,13 +128,18 @@ const Context& RowPrefetch<T>::beside(const Context& ctx) {
 }
 
 template <class T>
-std::size_t RowPrefetch<T>::device_bytes() const {
-  return 2 * (segments_[0].rows.bytes() + segments_[0].places.bytes());
-}
-
-template <class T>
-std::size_t RowPrefetch<T>::host_bytes() const {
-  return 2 * (segments_[0].host_rows.bytes() + segments_[0].host_places.bytes());
+PlannedBytes RowPrefetch<T>::bytes() const {
+  PlannedBytes bytes;
+  for (const Segment& segment : segments_) {
+    for (const Tensor* tensor :
+         {&segment.host_rows, &segment.host_places, &segment.rows, &segment.places}) {
+      bytes.add(*tensor);
+    }
+  }
+  const std::size_t items = soon_.size();
+  bytes.host += TouchedRows::bytes_of(static_cast<std::int64_t>(items)) +
+                items * (sizeof(std::int64_t) + sizeof(std::int32_t) + sizeof(std::uint8_t));
+  return bytes;
 }
 
 template class RowPrefetch<float>;

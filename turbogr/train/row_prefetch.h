@@ -26,6 +26,7 @@
 #include "turbogr/core/view.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/train/device_spans.h"
+#include "turbogr/train/planned_bytes.h"
 #include "turbogr/train/touched_rows.h"
 
 namespace turbogr::train {
@@ -57,8 +58,7 @@ class RowPrefetch {
   DeviceSpans& spans() { return spans_; }
 
   std::int64_t rows_sent() const { return rows_sent_; }  // since the beginning
-  std::size_t device_bytes() const;
-  std::size_t host_bytes() const;
+  PlannedBytes bytes() const;
 
  private:
   struct Segment {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "turbogr/core/log.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/timeline.h"
@@ -23,7 +24,14 @@ double TrainingRun<T>::epochs_done() const {
 template <class T>
 void TrainingRun<T>::log_window(const StepResult& result) {
   const double seconds = std::max(window_.seconds, 1e-9);
-  const double peak = peak_tflops_ * 1e12 * seconds;
+  const double was = roof_.tflops();
+  if (leads() && roof_.reached(window_.flops.causal / seconds * 1e-12)) {
+    log::warn(
+        "steps do more than the {:.3g} TFLOP/s that were measured as the roof of MFU: the machine "
+        "was busy then; the roof is {:.3g} from here on (train.peak_tflops sets one)",
+        was, roof_.tflops());
+  }
+  const double peak = roof_.tflops() * 1e12 * seconds;
   MetricRecord record;
   record.step = result.step;
   record.epoch = epochs_done();
@@ -36,7 +44,7 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"tokens_per_s", rate},
                    {"mfu_causal", window_.flops.causal / peak},
                    {"mfu_paper", window_.flops.paper / peak},
-                   {"roof_tflops", peak_tflops_},
+                   {"roof_tflops", roof_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
   if (pipeline_) {
     const StageTimes& times = pipeline_->times();

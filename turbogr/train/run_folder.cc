@@ -13,16 +13,22 @@ namespace turbogr::train {
 
 namespace fs = std::filesystem;
 
-RunFolder open_run_folder(const Config& config) {
+void check_run_folder(const Config& config) {
   TGR_CHECK(!config.run.dir.empty(),
             "run.dir is not set; name a folder for this run, e.g. --run.dir=runs/first");
+  const std::string& path = config.run.dir;
+  std::error_code error;
+  TGR_CHECK(!fs::exists(path, error) || fs::is_directory(path, error), "run.dir '", path,
+            "' is not a folder; name another one");
+  const bool occupied = fs::exists(path, error) && !fs::is_empty(path, error);
+  TGR_CHECK(config.run.resume || !occupied, "run.dir '", path,
+            "' is not empty; go on with --run.resume=true, or name another folder");
+}
+
+RunFolder open_run_folder(const Config& config) {
+  check_run_folder(config);
   RunFolder folder{config.run.dir, {}};
   std::error_code error;
-  TGR_CHECK(!fs::exists(folder.path, error) || fs::is_directory(folder.path, error), "run.dir '",
-            folder.path, "' is not a folder; name another one");
-  const bool occupied = fs::exists(folder.path, error) && !fs::is_empty(folder.path, error);
-  TGR_CHECK(config.run.resume || !occupied, "run.dir '", folder.path,
-            "' is not empty; go on with --run.resume=true, or name another folder");
   fs::create_directories(folder.path, error);
   TGR_CHECK(!error, "cannot make the run folder '", folder.path, "': ", error.message());
   folder.lock = FileHandle(folder.path, O_RDONLY | O_DIRECTORY);

@@ -21,6 +21,10 @@ struct RunFolder {
   std::string tensorboard() const { return path + "/tensorboard"; }
 };
 
+// Throws what open_run_folder would about run.dir, and makes nothing: for before the memory of a
+// large model is taken.
+void check_run_folder(const Config& config);
+
 // Makes the folder. A new run wants it absent or empty; a resumed one wants a checkpoint in it.
 // Throws when another process is at work in it.
 RunFolder open_run_folder(const Config& config);

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "turbogr/balance/balancer.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/target_counts.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
 #include "turbogr/model/flops.h"
 #include "turbogr/train/evaluate.h"
@@ -55,6 +58,23 @@ auto reallocation(const model::ModelOptions& model, int world) {
 
 Device device_of(const Config& config) {
   return config.train.device == "cuda" ? Device::kCuda : Device::kCpu;
+}
+
+Device device_for_rank(const Config& config, const dist::Communicator& world) {
+  const Device device = device_of(config);
+  if (device == Device::kCuda && num_gpus() > 0) {
+    use_gpu(dist::gpu_of_rank(world, num_gpus()));
+  }
+  return device;
+}
+
+int threads_for_rank(std::int64_t asked, const dist::Communicator& world) {
+  if (asked > 0) return static_cast<int>(asked);
+  const std::vector<int>& nodes = world.nodes();
+  const auto here =
+      std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
+  return std::max(1,
+                  static_cast<int>(std::thread::hardware_concurrency()) / static_cast<int>(here));
 }
 
 std::int64_t num_signals(const data::Store& store) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "turbogr/data/loader.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/rank_pipeline.h"
 #include "turbogr/train/retrieval_trainer.h"
@@ -14,6 +15,10 @@
 namespace turbogr::train {
 
 Device device_of(const Config& config);
+// The same; ranks of a machine take its GPUs in turn.
+Device device_for_rank(const Config& config, const dist::Communicator& world);
+// `asked` 0: the machine's cores divided by its ranks.
+int threads_for_rank(std::int64_t asked, const dist::Communicator& world);
 
 std::int64_t num_signals(const data::Store& store);  // kinds of action
 model::ModelOptions model_options(const Config& config, std::int64_t num_signals);

@@ -6,6 +6,7 @@
 
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/dist/topology.h"
 #include "turbogr/train/step_count.h"
 #include "turbogr/train/training_run_class.h"
 
@@ -45,15 +46,18 @@ void TrainingRun<T>::print_plan() const {
       config_.model.bias, grouped_text(parameters.count()),
       grouped_text(store_.num_items() * config_.model.width));
   if (trainer_->options().holds_table) {
-    const std::size_t planned = trainer_->planned_bytes(ctx_);
+    const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
+    const std::size_t planned = bytes.on(ctx_.device());
     const std::size_t activations = trainer_->model().activation_bytes();
     const std::size_t workspace = ctx_.workspace().capacity();
-    const std::size_t table = trainer_->table().bytes();
+    const bool table_here = ctx_.device() == table_device(ctx_, trainer_->options());
+    const std::size_t table = table_here ? trainer_->table().bytes() : 0;
     fmt::print(
         "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
         "and its state, {:.1f} a step's negatives and rows, dense weights\n",
         mib(planned), mib(activations), mib(workspace), mib(table),
         mib(planned - activations - workspace - table));
+    print_host_memory(bytes.host);
   } else {
     print_ranks();
   }
@@ -77,17 +81,35 @@ void TrainingRun<T>::print_ranks() const {
              share_.world, options.topology.num_groups(), options.topology.group_size,
              config_.dist.replicas, config_.dist.placement, schedule_of(config_, share_.world),
              config_.dist.balance ? "balanced by cost" : "not balanced");
+  const std::string remark =
+      dist::uneven_machines(dist::play_nodes(nodes_, static_cast<int>(config_.dist.ranks_per_node)),
+                            static_cast<int>(config_.dist.group));
+  if (!remark.empty()) log::warn("{}", remark);
   if (pipeline_ && ctx_.device() == Device::kCuda) {
     fmt::print("link     between GPUs {} ({})\n",
                link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
                link_.reason);
   }
+  const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
+  const std::size_t own = bytes.on(ctx_.device());
+  const std::size_t activations = trainer_->model().activation_bytes();
+  const std::size_t workspace = ctx_.workspace().capacity();
   fmt::print(
       "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
-      "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs\n",
-      mib(trainer_->planned_bytes(ctx_) + memory.table + memory.slots + memory.buckets),
-      mib(trainer_->model().activation_bytes()), mib(ctx_.workspace().capacity()),
-      mib(memory.table), mib(memory.slots), mib(memory.buckets));
+      "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs, {:.1f} "
+      "inputs and dense weights\n",
+      mib(own + memory.table + memory.slots + memory.buckets), mib(activations), mib(workspace),
+      mib(memory.table), mib(memory.slots), mib(memory.buckets),
+      mib(own - activations - workspace));
+  print_host_memory(bytes.host + memory.host);
+}
+
+template <class T>
+void TrainingRun<T>::print_host_memory(std::size_t bytes) const {
+  if (ctx_.device() != Device::kCuda) return;  // all of it, and printed
+  fmt::print("         and {:.1f} MiB of the host's: negatives drawn, rows by number, inputs{}\n",
+             mib(bytes),
+             config_.embedding.memory == "host" ? ", the item table and its state" : "");
 }
 
 template <class T>

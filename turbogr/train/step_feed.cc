@@ -46,8 +46,13 @@ const std::byte* StepFeed::send_bytes(const Context& ctx, const void* host, std:
   return to;
 }
 
-std::size_t StepFeed::device_bytes() const {
-  return slots_[0].device.bytes() + slots_[1].device.bytes();
+PlannedBytes StepFeed::bytes() const {
+  PlannedBytes bytes;
+  for (const Slot& slot : slots_) {
+    bytes.add(slot.host);
+    bytes.add(slot.device);
+  }
+  return bytes;
 }
 
 }  // namespace turbogr::train

@@ -19,6 +19,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
+#include "turbogr/train/planned_bytes.h"
 
 namespace turbogr::train {
 
@@ -47,7 +48,7 @@ class StepFeed {
     return send(ctx, room);
   }
 
-  std::size_t device_bytes() const;
+  PlannedBytes bytes() const;
 
  private:
   struct Slot {

@@ -16,6 +16,14 @@ std::int64_t touched_capacity(const RetrievalOptions& options, std::int64_t num_
                   options.accumulate * (2 * options.memory.capacity + negatives_a_batch(options)));
 }
 
+namespace {
+
+std::int64_t positives_capacity(const RetrievalOptions& options, std::int64_t num_items) {
+  return std::min(num_items, options.accumulate * options.memory.capacity);
+}
+
+}  // namespace
+
 template <class T>
 StepSlot<T>::StepSlot(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items)
     : touched(num_items) {
@@ -28,8 +36,8 @@ StepSlot<T>::StepSlot(const Context& ctx, const RetrievalOptions& options, std::
     num_negatives.push_back(0);
   }
   corrections = Tensor(DType::kF32, {rows});
-  const std::int64_t positives = std::min(num_items, options.accumulate * options.memory.capacity);
-  compact = Tensor(dtype_of<T>(), {half ? positives : rows, width}, device);
+  compact =
+      Tensor(dtype_of<T>(), {half ? positives_capacity(options, num_items) : rows, width}, device);
   if (half) {
     half_rows = Tensor(DType::kF16, {rows, width}, device);
     half_scale = Tensor(DType::kF32, {rows}, device);
@@ -38,19 +46,21 @@ StepSlot<T>::StepSlot(const Context& ctx, const RetrievalOptions& options, std::
 }
 
 template <class T>
-std::size_t StepSlot<T>::bytes() const {
-  std::size_t total = compact.bytes() + half_rows.bytes() + half_scale.bytes() + gradient.bytes();
-  for (const Tensor& ids : negative_ids) total += ids.bytes();
-  return total;
-}
-
-template <class T>
-std::size_t StepSlot<T>::bytes_of(const RetrievalOptions& options, std::int64_t num_items) {
-  const auto elements = static_cast<std::size_t>(touched_capacity(options, num_items)) *
-                        static_cast<std::size_t>(options.model.width);
-  return elements * (sizeof(T) + sizeof(float)) +
-         static_cast<std::size_t>(options.accumulate * negatives_a_batch(options)) *
-             sizeof(std::int64_t);
+PlannedBytes StepSlot<T>::bytes_of(Device device, const RetrievalOptions& options,
+                                   std::int64_t num_items) {
+  const auto rows = static_cast<std::size_t>(touched_capacity(options, num_items));
+  const auto width = static_cast<std::size_t>(options.model.width);
+  const auto drawn = static_cast<std::size_t>(options.accumulate * negatives_a_batch(options));
+  std::size_t full = rows;
+  PlannedBytes bytes;
+  if (options.negatives.half) {
+    full = static_cast<std::size_t>(positives_capacity(options, num_items));
+    bytes.add(device, rows * (width * sizeof(f16) + sizeof(float)));
+  }
+  bytes.add(device, full * width * sizeof(T) + rows * width * sizeof(float));
+  bytes.host += TouchedRows::bytes_of(num_items) + drawn * sizeof(std::int64_t) +
+                rows * sizeof(float);  // ids of negatives, corrections
+  return bytes;
 }
 
 template struct StepSlot<float>;

@@ -8,6 +8,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
+#include "turbogr/train/planned_bytes.h"
 #include "turbogr/train/touched_rows.h"
 
 namespace turbogr::train {
@@ -25,9 +26,9 @@ struct StepSlot {
   Tensor gradient;               // [U, D], f32
 
   StepSlot(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items);
-  std::size_t bytes() const;
-  // What one would take, without making it.
-  static std::size_t bytes_of(const RetrievalOptions& options, std::int64_t num_items);
+  // What one takes, without making it.
+  static PlannedBytes bytes_of(Device device, const RetrievalOptions& options,
+                               std::int64_t num_items);
 };
 
 // Of one batch of a step.

@@ -3,6 +3,7 @@
 // token stands in the batch and how many threads there are change nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace turbogr::train {
 class TokenOrder {
  public:
   void reserve(std::int64_t tokens);
+  std::size_t bytes() const { return places_.capacity() * sizeof(Place); }
   // order [N]: a permutation of the tokens. row_keys [N], distinct; equal keys keep their order.
   void shuffle(const ops::NegativeKey& key, View<const std::uint64_t, 1> row_keys,
                View<std::int32_t, 1> order);

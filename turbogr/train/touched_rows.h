@@ -8,6 +8,7 @@
 //   touched.places_of(ctx, negatives, places); // rows of a compact matrix
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,11 @@ namespace turbogr::train {
 class TouchedRows {
  public:
   explicit TouchedRows(std::int64_t rows);
+  // Of host memory, for a table of so many rows.
+  static std::size_t bytes_of(std::int64_t rows) {
+    return static_cast<std::size_t>(rows) *
+           (sizeof(std::uint8_t) + sizeof(std::int32_t) + sizeof(std::int64_t));
+  }
 
   void clear();
   // Throws on an id outside the table, naming it and its position.

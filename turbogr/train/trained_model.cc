@@ -14,9 +14,7 @@
 #include "turbogr/ops/l2_normalize.h"
 #include "turbogr/ops/top_k.h"
 #include "turbogr/train/device_tensors.h"
-#include "turbogr/train/evaluate.h"
 #include "turbogr/train/item_names.h"
-#include "turbogr/train/run_options.h"
 
 namespace turbogr::train {
 namespace {
@@ -210,10 +208,11 @@ std::vector<std::vector<Recommendation>> TrainedModel::recommend(const Batch& ba
   return scorer_->recommend(batch, k);
 }
 
-std::vector<std::pair<std::string, double>> TrainedModel::evaluate(
-    data::Split split, const std::vector<std::int64_t>& cutoffs) {
-  data::Loader loader(store_, eval_loader_options(config_, store_, split, scorer_->capacity));
-  return scorer_->evaluate(loader, cutoffs).figures();
+RankingMetrics TrainedModel::evaluate(data::Split split, const std::vector<std::int64_t>& cutoffs,
+                                      const Share& share) {
+  data::Loader loader(store_,
+                      eval_loader_options(config_, store_, split, scorer_->capacity, share));
+  return scorer_->evaluate(loader, cutoffs);
 }
 
 Tensor TrainedModel::user_vectors(const Batch& batch) { return scorer_->user_vectors(batch); }

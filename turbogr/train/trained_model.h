@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "turbogr/core/context.h"
@@ -12,6 +11,8 @@
 #include "turbogr/data/store.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/config.h"
+#include "turbogr/train/evaluate.h"
+#include "turbogr/train/run_options.h"
 
 namespace turbogr::train {
 
@@ -41,9 +42,9 @@ class TrainedModel {
   // The k best items for each sequence of the batch, best first. Seen items (batch.seen_items) are
   // left out.
   std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k);
-  // hr@K, ndcg@K, mrr over the users of a split.
-  std::vector<std::pair<std::string, double>> evaluate(data::Split split,
-                                                       const std::vector<std::int64_t>& cutoffs);
+  // Over a rank's share of the users of a split; by default over all of them.
+  RankingMetrics evaluate(data::Split split, const std::vector<std::int64_t>& cutoffs,
+                          const Share& share = {});
   // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items.
   Tensor user_vectors(const data::Batch& batch);
   Tensor item_vectors();

@@ -1,14 +1,13 @@
 #include "turbogr/train/training_run.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/train/device_tensors.h"
+#include "turbogr/train/idle_keys.h"
 #include "turbogr/train/lengths.h"
-#include "turbogr/train/roof.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/training_run_class.h"
 
@@ -46,37 +45,45 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
       share_(share_of(config, world)),
       nodes_(nodes_of(config, world)),
       store_(config.data.store),
-      ctx_({.device = (check_run(config, store_), device_for(config, world)),
-            .threads = threads_of(config, world),
+      ctx_({.device = (check_run(config, store_), device_for_rank(config, world)),
+            .threads = threads_for_rank(config.train.threads, world),
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       loader_(store_, train_loader_options(config, store_, share_)) {
-  TGR_CHECK(share_.world > 1 || config.dist.group <= 1, "dist.group = ", config.dist.group,
-            " and one rank; start more of them with mpirun or srun, or leave dist.group out");
+  const bool pipelined = wants_pipeline(config, share_.world);
+  const std::string idle = check_idle_keys(
+      config, {.world = share_.world,
+               .groups = pipelined ? pipeline_options(config, nodes_).topology.num_groups() : 1,
+               .pipeline = pipelined});
+  if (leads() && !idle.empty()) log::warn("{}", idle);
   for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
   plan_steps();
   const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
   RetrievalOptions options = retrieval_options(config, num_signals(store_), total_steps_, capacity);
-  options.holds_table = !wants_pipeline(config, share_.world);
+  options.holds_table = !pipelined;
   try {
-    trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
-                                                     training_counts(config, store_));
+    make_trainer(options);
   } catch (const OutOfMemory& error) {
     detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                         config.negatives.count, " negatives, ", store_.num_items(), " items of ",
-                        config.model.width,
-                        " numbers): lower train.tokens, train.batch or negatives.count, set "
-                        "train.recompute = true, or raise train.accumulate");
-  }
-  if (!options.holds_table && !config.run.dry_run) {
-    PipelineOptions pipeline = pipeline_options(config, nodes_);
-    if (ctx_.device() == Device::kCuda) {
-      link_ = dist::choose_link(world_, config.dist.link, device_id());
-      pipeline.link = link_.link;
-    }
-    pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_, pipeline);
+                        config.model.width, " numbers, ", config.model.layers,
+                        " layers): lower train.tokens, train.batch or negatives.count, set "
+                        "train.recompute = true, raise train.accumulate, or take a smaller model");
   }
   capacity_ = capacity;
+}
+
+template <class T>
+void TrainingRun<T>::make_trainer(const RetrievalOptions& options) {
+  trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
+                                                   training_counts(config_, store_));
+  if (options.holds_table || config_.run.dry_run) return;
+  PipelineOptions pipeline = pipeline_options(config_, nodes_);
+  if (ctx_.device() == Device::kCuda) {
+    link_ = dist::choose_link(world_, config_.dist.link, device_id());
+    pipeline.link = link_.link;
+  }
+  pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_, pipeline);
 }
 
 template <class T>
@@ -97,7 +104,7 @@ void TrainingRun<T>::run() {
   if (config_.run.resume) resumed = resume();
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(resumed);
-  peak_tflops_ = config_.train.peak_tflops > 0 ? config_.train.peak_tflops : peak_tflops<T>(ctx_);
+  roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
   train();
   if (config_.run.trace) write_trace();
 }
@@ -114,25 +121,6 @@ template <class T>
 std::vector<int> TrainingRun<T>::nodes_of(const Config& config, const dist::Communicator& world) {
   if (config.dist.world == 0) return world.nodes();
   return std::vector<int>(static_cast<std::size_t>(config.dist.world), 0);
-}
-
-template <class T>
-Device TrainingRun<T>::device_for(const Config& config, const dist::Communicator& world) {
-  const Device device = device_of(config);
-  if (device == Device::kCuda && num_gpus() > 0) {
-    use_gpu(dist::gpu_of_rank(world, num_gpus()));
-  }
-  return device;
-}
-
-template <class T>
-int TrainingRun<T>::threads_of(const Config& config, const dist::Communicator& world) {
-  if (config.train.threads > 0) return static_cast<int>(config.train.threads);
-  const std::vector<int>& nodes = world.nodes();
-  const auto here =
-      std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
-  return std::max(1,
-                  static_cast<int>(std::thread::hardware_concurrency()) / static_cast<int>(here));
 }
 
 template <class T>
@@ -323,6 +311,7 @@ void run_training(const Config& config, const std::string& command, dist::Commun
   check_same_config(config, world);
   TGR_CHECK(!config.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
+  if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
   if (config.train.dtype == "bf16") {
     TrainingRun<bf16>(config, command, world).run();
   } else {

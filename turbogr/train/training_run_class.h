@@ -25,6 +25,7 @@
 #include "turbogr/train/progress.h"
 #include "turbogr/train/rank_pipeline.h"
 #include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
 
@@ -58,12 +59,9 @@ class TrainingRun {
   // A dry run for other ranks than there are plays machines, or has all on one.
   static std::vector<int> nodes_of(const Config& config, const dist::Communicator& world);
 
-  // Ranks of a machine take its GPUs in turn.
-  static Device device_for(const Config& config, const dist::Communicator& world);
-
-  static int threads_of(const Config& config, const dist::Communicator& world);
-
   bool leads() const { return world_.rank() == 0; }
+
+  void make_trainer(const RetrievalOptions& options);
 
   void open_files(std::optional<std::int64_t> resumed);
 
@@ -80,6 +78,8 @@ class TrainingRun {
   void print_plan() const;
 
   void print_ranks() const;
+
+  void print_host_memory(std::size_t bytes) const;
 
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -160,7 +160,7 @@ class TrainingRun {
   std::unique_ptr<CheckpointWriter> writer_;
   ItemNames names_;
   Progress* progress_ = nullptr;
-  double peak_tflops_ = 1;
+  Roof roof_;
   Window window_;
   StepResult last_;
   std::int64_t epoch_ = 0;

@@ -1,0 +1,113 @@
+#include "turbogr/train/idle_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "turbogr/train/config_keys.h"
+
+namespace turbogr::train {
+namespace {
+
+using test::message_of;
+
+Config with(const std::vector<Override>& overrides) {
+  return parse_config("", "test.toml", overrides);
+}
+
+TEST(IdleKeys, DefaultsAreNeverIdle) {
+  EXPECT_EQ(check_idle_keys(with({}), {}), "");
+  EXPECT_EQ(check_idle_keys(with({}), {.world = 4, .groups = 2, .pipeline = true}), "");
+}
+
+TEST(IdleKeys, WhatAnotherKeySwitchesOffIsRefused) {
+  const RunLayout many = {.world = 4, .groups = 2, .pipeline = true};
+  const struct {
+    std::vector<Override> set, reads;
+    std::string message;
+  } cases[] = {
+      {{{"train.delay", "0"}},
+       {{"train.schedule", "semi_async"}},
+       "train.delay = 0 is for train.schedule = \"semi_async\"; use that, or leave train.delay"},
+      {{{"train.sync_steps", "5"}},
+       {{"train.schedule", "semi_async"}},
+       "train.sync_steps = 5 is for train.schedule = \"semi_async\" with train.delay = 1"},
+      {{{"train.sync_steps", "5"}, {"train.schedule", "semi_async"}, {"train.delay", "0"}},
+       {{"train.delay", "1"}},
+       "train.sync_steps = 5 is for"},
+      {{{"dist.average_every", "3"}},
+       {{"dist.replicas", "average"}},
+       "dist.average_every = 3 is for dist.replicas = \"average\""},
+  };
+  for (const auto& each : cases) {
+    const std::string message = message_of([&] { check_idle_keys(with(each.set), many); });
+    EXPECT_NE(message.find(each.message), std::string::npos) << message;
+    std::vector<Override> both = each.set;
+    both.insert(both.end(), each.reads.begin(), each.reads.end());
+    EXPECT_EQ(check_idle_keys(with(both), many), "") << each.message;
+  }
+  const Config grouped = with({{"dist.group", "2"}});
+  EXPECT_NE(message_of([&] { check_idle_keys(grouped, {}); }).find("started with mpirun or srun"),
+            std::string::npos);
+  EXPECT_EQ(check_idle_keys(grouped, many), "");
+  EXPECT_EQ(check_idle_keys(with({{"dist.group", "1"}}), {}), "");
+}
+
+TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
+  const std::vector<Override> set = {
+      {"dist.ranks_per_node", "2"}, {"dist.placement", "hash"}, {"dist.replicas", "average"},
+      {"dist.rows", "bf16"},        {"dist.gradients", "bf16"}, {"dist.bucket", "7"},
+      {"dist.balance", "false"},    {"dist.timeout", "5.0"},    {"dist.average_every", "2"}};
+  const Config config = with(set);
+  const std::string alone = check_idle_keys(config, {});
+  for (const Override& each : set) {
+    if (each.key == "dist.average_every") continue;  // read by replicas, which is named
+    EXPECT_NE(alone.find(each.key + " = "), std::string::npos) << each.key << ": " << alone;
+  }
+  const std::string one_pipeline = check_idle_keys(config, {.pipeline = true});
+  EXPECT_EQ(one_pipeline.find("dist.rows"), std::string::npos) << one_pipeline;
+  EXPECT_NE(one_pipeline.find("dist.balance"), std::string::npos) << one_pipeline;
+  const std::string one_group = check_idle_keys(config, {.world = 4, .pipeline = true});
+  EXPECT_EQ(one_group,
+            "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks)");
+  EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .pipeline = true}), "");
+}
+
+TEST(IdleKeys, EveryKeyOfDistIsLookedAfter) {
+  for (const ConfigKey& key : config_keys()) {
+    // Of GPUs and of dry runs: checked where those are.
+    if (!key.name.starts_with("dist.") || key.name == "dist.link" || key.name == "dist.world") {
+      continue;
+    }
+    Config config;
+    const Config defaults;
+    const ConfigValue value = key.get(defaults);
+    if (const bool* flag = std::get_if<bool>(&value)) key.set(config, !*flag);
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) key.set(config, *whole + 2);
+    if (const double* real = std::get_if<double>(&value)) key.set(config, *real + 1);
+    if (std::holds_alternative<std::string>(value)) {
+      key.set(config, std::string(key.name == "dist.placement"  ? "hash"
+                                  : key.name == "dist.replicas" ? "average"
+                                                                : "bf16"));
+    }
+    std::string said;
+    try {
+      said = check_idle_keys(config, {});
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find(key.name), std::string::npos) << key.name;
+  }
+}
+
+TEST(IdleKeys, AConstantRateHasNoEnd) {
+  EXPECT_NE(check_idle_keys(with({{"optim.final_lr", "0.1"}}), {}).find("optim.final_lr = 0.1"),
+            std::string::npos);
+  EXPECT_EQ(check_idle_keys(with({{"optim.final_lr", "0.1"}, {"optim.schedule", "linear"}}), {}),
+            "");
+}
+
+}  // namespace
+}  // namespace turbogr::train

@@ -1,0 +1,93 @@
+#include "turbogr/core/host_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+namespace turbogr {
+namespace {
+
+constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
+// Asking takes a few files' reading: after so much was taken, not each time.
+constexpr std::size_t kBetweenLooks = std::size_t{64} << 20;
+constexpr std::size_t kLeftForOthers = std::size_t{256} << 20;
+
+// The number behind `name` in a file of lines "name number ...".
+std::optional<std::size_t> named_number(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::size_t number = 0;
+    if (words >> word >> number && word == name) return number;
+  }
+  return std::nullopt;
+}
+
+// The number a file consists of; nothing for "max".
+std::optional<std::size_t> whole_number(const std::string& path) {
+  std::ifstream file(path);
+  std::size_t number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+// What a limit leaves, pages of files that can be dropped not counted as used.
+std::size_t room(const std::string& folder, const char* limit_name, const char* used_name,
+                 const char* files_name) {
+  const auto limit = whole_number(folder + "/" + limit_name);
+  const auto used = whole_number(folder + "/" + used_name);
+  if (!limit || !used) return kUnknown;
+  const std::size_t files = named_number(folder + "/memory.stat", files_name).value_or(0);
+  const std::size_t kept = *used > files ? *used - files : 0;
+  return *limit > kept ? *limit - kept : 0;
+}
+
+}  // namespace
+
+std::size_t detail::available_host_memory(const std::string& proc, const std::string& groups) {
+  std::size_t available = kUnknown;
+  if (const auto kib = named_number(proc + "/meminfo", "MemAvailable:")) available = *kib << 10;
+  std::ifstream own(proc + "/self/cgroup");
+  for (std::string line; std::getline(own, line);) {
+    // "0::/path" of the one hierarchy there is now, "4:memory:/path" of the older many.
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first == std::string::npos ? first : first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    // A container may see its own group as the root. Limits hold from any group upwards.
+    for (bool root = false; !root;) {
+      root = path.empty() || path == "/";
+      const std::string below = root ? "" : path;
+      if (controllers.empty()) {
+        available = std::min(available,
+                             room(groups + below, "memory.max", "memory.current", "inactive_file"));
+      } else if (controllers == "memory") {
+        available = std::min(available, room(groups + "/memory" + below, "memory.limit_in_bytes",
+                                             "memory.usage_in_bytes", "total_inactive_file"));
+      }
+      path.erase(root ? 0 : std::min(path.rfind('/'), path.size()));
+    }
+  }
+  return available;
+}
+
+std::size_t available_host_memory() {
+  return detail::available_host_memory("/proc", "/sys/fs/cgroup");
+}
+
+bool detail::host_has(std::size_t bytes) {
+  static std::atomic<std::size_t> taken_since_look{0};
+  if (bytes < kBetweenLooks && taken_since_look.fetch_add(bytes) + bytes < kBetweenLooks) {
+    return true;
+  }
+  taken_since_look = 0;
+  const std::size_t available = turbogr::available_host_memory();
+  return available == kUnknown ||
+         (available >= kLeftForOthers && bytes <= available - kLeftForOthers);
+}
+
+}  // namespace turbogr

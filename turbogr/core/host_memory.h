@@ -1,0 +1,21 @@
+// How much memory this process may still take. A host that promises more than it has ends the
+// process that uses it, without a word: tensors ask first (tensor.h), so that the word can be said.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace turbogr {
+
+// Of the machine, or of the control group (a container, a job) where that has less; the largest
+// number where the system does not say.
+std::size_t available_host_memory();
+
+namespace detail {
+// The same from the folders /proc and /sys/fs/cgroup stand for.
+std::size_t available_host_memory(const std::string& proc, const std::string& groups);
+// False when it is known that so much is not there.
+bool host_has(std::size_t bytes);
+}  // namespace detail
+
+}  // namespace turbogr
