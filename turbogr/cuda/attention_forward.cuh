@@ -28,10 +28,13 @@ struct ForwardConfig {
   static constexpr int kKeyUnits = kKeys / kUnit;
   static constexpr int kBiasStageBytes = kConsumers * kKeyUnits * kUnitBytes;
   static constexpr int kBiasBytes = kStages * kBiasStageBytes;
+  // Whether a second warp brings the bias: where there is one.
+  static constexpr bool kBiasWarp = kMoveRegisters;
 };
 
 // Barriers by number; those of a ring have one a stage.
 enum ForwardBarrier : int {
+  kTaskFull,
   kQueriesFull,
   kQueriesEmpty,
   kKeysFull,
@@ -58,27 +61,63 @@ struct ForwardPlaces {
   __device__ static constexpr SharedAddress barrier(int number) { return kBarriers + 8 * number; }
 };
 
-// Brings the bias of one block of keys, a row of units for each warpgroup; those past the diagonal
-// or the last query are not there.
+// The rows of bias units of a tile of queries, one for each warpgroup.
 template <class Config>
-__device__ __forceinline__ void load_bias(const AttentionArgs& args, const AttentionItem& item,
-                                          int first_query, int first_key, SharedAddress to,
-                                          SharedAddress barrier) {
-  const int key_tile = first_key / kUnit;
-  const auto units = [&](int group) {
-    const int query_tile = first_query / kUnit + group;
-    if (query_tile * kUnit >= item.length) return 0;
-    return max(0, min(Config::kKeyUnits, query_tile - key_tile + 1));
-  };
-  int all = 0;
-  for (int group = 0; group < Config::kConsumers; ++group) all += units(group);
-  barrier_expect(barrier, all * kUnitBytes);
-  for (int group = 0; group < Config::kConsumers; ++group) {
-    if (units(group) == 0) continue;
-    load_bytes(to + group * Config::kKeyUnits * kUnitBytes,
-               args.pairs.bias +
-                   unit_offset(args.pairs, item.sequence, first_query / kUnit + group, key_tile),
-               units(group) * kUnitBytes, barrier);
+struct BiasRows {
+  const char* rows[Config::kConsumers];  // the units of key 0
+  int query_tile;
+  int tiles;  // of queries in the sequence
+
+  __device__ BiasRows(const PairArgs& pairs, const AttentionItem& item)
+      : query_tile(item.block * Config::kConsumers), tiles((item.length + kUnit - 1) / kUnit) {
+    for (int group = 0; group < Config::kConsumers; ++group) {
+      rows[group] = pairs.bias + unit_offset(pairs, item.sequence, query_tile + group, 0);
+    }
+  }
+  // How many units of a block of keys there are: none past the diagonal or the last query.
+  __device__ __forceinline__ int units(int group, int key_tile) const {
+    if (query_tile + group >= tiles) return 0;
+    return max(0, min(Config::kKeyUnits, query_tile + group - key_tile + 1));
+  }
+  __device__ __forceinline__ void load(int key_tile, SharedAddress to,
+                                       SharedAddress barrier) const {
+    int all = 0;
+    for (int group = 0; group < Config::kConsumers; ++group) all += units(group, key_tile);
+    barrier_expect(barrier, all * kUnitBytes);
+    for (int group = 0; group < Config::kConsumers; ++group) {
+      if (units(group, key_tile) == 0) continue;
+      load_bytes(to + group * Config::kKeyUnits * kUnitBytes, rows[group] + key_tile * kUnitBytes,
+                 units(group, key_tile) * kUnitBytes, barrier);
+    }
+  }
+};
+
+// The last block of keys that a tile of queries sees.
+template <class Config>
+__device__ __forceinline__ int last_block(const AttentionItem& item) {
+  return (min((item.block + 1) * Config::kQueries, item.length) - 1) / Config::kKeys;
+}
+
+template <class Config, class Places>
+__device__ __forceinline__ void produce_units(const AttentionArgs& args,
+                                              const AttentionItem& shared_item) {
+  RingPlace<Config::kStages> place;
+  int phase = 0;
+  for (;;) {
+    barrier_wait(Places::barrier(kTaskFull), phase);
+    phase ^= 1;
+    const AttentionItem item = shared_item;
+    barrier_arrive(Places::barrier(kQueriesEmpty));
+    if (item.length < 0) break;
+    const BiasRows<Config> rows(args.pairs, item);
+#pragma unroll 1
+    for (int block = last_block<Config>(item); block >= 0; --block) {
+      barrier_wait(Places::barrier(kUnitsEmpty + place.index()), place.phase() ^ 1);
+      rows.load(block * Config::kKeyUnits,
+                Places::kBiases + place.index() * Config::kBiasStageBytes,
+                Places::barrier(kUnitsFull + place.index()));
+      place.advance();
+    }
   }
 }
 
@@ -96,6 +135,7 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args,
     barrier_wait(Places::barrier(kQueriesEmpty), q_phase ^ 1);
     if (!more) item.length = -1;
     shared_item = item;
+    if constexpr (kBias && Config::kBiasWarp) barrier_arrive(Places::barrier(kTaskFull));
     if (!more) {
       barrier_arrive(Places::barrier(kQueriesFull));
       break;
@@ -108,8 +148,8 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args,
                Places::barrier(kQueriesFull), p * Shape::kColumns, item.head,
                item.first_row + first_query);
     }
-    const int end = min(first_query + Config::kQueries, item.length);
-    for (int block = (end - 1) / Config::kKeys; block >= 0; --block) {
+#pragma unroll 1
+    for (int block = last_block<Config>(item); block >= 0; --block) {
       const int row = item.first_row + block * Config::kKeys;
       const SharedAddress k_tile = Places::kKeys + place.index() * Config::kKeyBytes;
       const SharedAddress v_tile = Places::kValues + place.index() * Config::kKeyBytes;
@@ -119,11 +159,12 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args,
         load_box(k_tile + p * Config::kKeys * Shape::kLineBytes, &args.k_map,
                  Places::barrier(kKeysFull + place.index()), p * Shape::kColumns, item.head, row);
       }
-      if constexpr (kBias) {
+      if constexpr (kBias && !Config::kBiasWarp) {
         barrier_wait(Places::barrier(kUnitsEmpty + place.index()), place.phase() ^ 1);
-        load_bias<Config>(args, item, first_query, block * Config::kKeys,
-                          Places::kBiases + place.index() * Config::kBiasStageBytes,
-                          Places::barrier(kUnitsFull + place.index()));
+        BiasRows<Config>(args.pairs, item)
+            .load(block * Config::kKeyUnits,
+                  Places::kBiases + place.index() * Config::kBiasStageBytes,
+                  Places::barrier(kUnitsFull + place.index()));
       }
       barrier_wait(Places::barrier(kValuesEmpty + place.index()), place.phase() ^ 1);
       barrier_expect(Places::barrier(kValuesFull + place.index()), Config::kKeyBytes);
@@ -305,7 +346,9 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   if (threadIdx.x == 0) {
     check_shared_start(shared);
     barrier_init(Places::barrier(kQueriesFull), 1);
-    barrier_init(Places::barrier(kQueriesEmpty), Config::kConsumers);
+    barrier_init(Places::barrier(kTaskFull), 1);
+    barrier_init(Places::barrier(kQueriesEmpty),
+                 Config::kConsumers + (kBias && Config::kBiasWarp ? 1 : 0));
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(Places::barrier(kKeysFull + i), 1);
       barrier_init(Places::barrier(kValuesFull + i), 1);
@@ -321,6 +364,9 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     if constexpr (Config::kMoveRegisters) give_registers<24>();
     if (threadIdx.x == 128 * Config::kConsumers) {
       forward_produce<D, Config, kBias>(args, item);
+    }
+    if constexpr (kBias && Config::kBiasWarp) {
+      if (threadIdx.x == 128 * Config::kConsumers + 32) produce_units<Config, Places>(args, item);
     }
   } else {
     if constexpr (Config::kMoveRegisters) take_registers<240>();
