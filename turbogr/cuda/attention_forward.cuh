@@ -68,6 +68,7 @@ struct BiasRows {
   int query_tile;
   int tiles;  // of queries in the sequence
 
+  BiasRows() = default;
   __device__ BiasRows(const PairArgs& pairs, const AttentionItem& item)
       : query_tile(item.block * Config::kConsumers), tiles((item.length + kUnit - 1) / kUnit) {
     for (int group = 0; group < Config::kConsumers; ++group) {
@@ -148,6 +149,8 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args,
                Places::barrier(kQueriesFull), p * Shape::kColumns, item.head,
                item.first_row + first_query);
     }
+    [[maybe_unused]] BiasRows<Config> rows;
+    if constexpr (kBias && !Config::kBiasWarp) rows = BiasRows<Config>(args.pairs, item);
 #pragma unroll 1
     for (int block = last_block<Config>(item); block >= 0; --block) {
       const int row = item.first_row + block * Config::kKeys;
@@ -161,8 +164,7 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args,
       }
       if constexpr (kBias && !Config::kBiasWarp) {
         barrier_wait(Places::barrier(kUnitsEmpty + place.index()), place.phase() ^ 1);
-        BiasRows<Config>(args.pairs, item)
-            .load(block * Config::kKeyUnits,
+        rows.load(block * Config::kKeyUnits,
                   Places::kBiases + place.index() * Config::kBiasStageBytes,
                   Places::barrier(kUnitsFull + place.index()));
       }
