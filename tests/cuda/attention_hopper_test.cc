@@ -173,6 +173,32 @@ TEST_P(GpuHopperAttention, BringsInTheDerivativeOfSilu) {
   }
 }
 
+TEST_P(GpuHopperAttention, KeepsTheBiasForTheBackwardCall) {
+  if (GetParam()) GTEST_SKIP() << "HSTU's only";
+  for (const std::int64_t width : {32, 64, 128, 256}) {
+    SCOPED_TRACE(width);
+    const AttentionInputs<bf16> in = attention_inputs<bf16>(
+        {.lengths = {150, 0, 1, 65}, .heads = 2, .dq = width, .dv = width, .norm_length = 100});
+    const Context ctx({.device = Device::kCuda});
+    const Cuda cuda{ctx.stream(), ctx.workspace()};
+    const auto run = [&](std::int64_t bytes) {
+      GpuAttention<bf16> gpu(ctx, in, {.aligned = true});
+      ops::AttentionProblem<bf16> p = gpu.problem();
+      Tensor kept(DType::kU8, {bytes}, Device::kCuda);
+      p.kept = {kept.data(), {bytes}};
+      EXPECT_TRUE(ops::hopper_attention(cuda, kind(), p, gpu.out()));
+      EXPECT_TRUE(ops::hopper_attention_backward(cuda, kind(), p, gpu.dout(), gpu.gradients()));
+      return gpu.results(ctx);
+    };
+    // Room for all units of 216 tokens, or too little.
+    const AttentionResults with = run(1 << 20);
+    const AttentionResults without = run(1 << 10);
+    EXPECT_EQ(max_error(without.out, with.out), 0);
+    EXPECT_EQ(max_error(without.dk, with.dk), 0);
+    EXPECT_EQ(max_error(without.dv, with.dv), 0);
+  }
+}
+
 TEST_P(GpuHopperAttention, GivesTheSameBitsWhenAskedTo) {
   for (const std::int64_t width : {32, 64, 128, 256}) {
     SCOPED_TRACE(width);

@@ -183,7 +183,8 @@ AttentionArgs common_args(const AttentionParams& p, const Layout& layout) {
   std::memset(&args, 0, sizeof(args));
   if (has_pairs(p)) {
     args.pairs.starts = at<int>(p, layout.pair_starts);
-    args.pairs.bias = at<char>(p, layout.pair_bias);
+    args.pairs.bias =
+        p.pair_bias != nullptr ? static_cast<char*>(p.pair_bias) : at<char>(p, layout.pair_bias);
   }
   args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
   args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
@@ -207,6 +208,10 @@ std::size_t attention_forward_workspace_bytes(const AttentionParams& params) {
 }
 std::size_t attention_backward_workspace_bytes(const AttentionParams& params) {
   return Layout(params, pick_kernels(params), true).bytes;
+}
+
+std::size_t attention_pair_bias_bytes(const AttentionParams& params) {
+  return static_cast<std::size_t>(most_units(params)) * kUnitBytes;
 }
 
 void plan_attention(const AttentionParams& p) {
@@ -302,8 +307,10 @@ void attention_backward(const AttentionParams& p) {
   const BiasArgs bias = bias_args(p, layout);
   const bool gradients = bias.dposition != nullptr || bias.dtime != nullptr;
   if (gradients) args.pairs.gradients = at<char>(p, layout.pair_gradients);
-  launch_zero(args.dq_sums, layout.dq_bytes / 16, stream);
-  if (has_pairs(p)) {
+  // The sums over heads lie right before those of dq.
+  const std::size_t zeros_at = gradients ? layout.pair_gradients : layout.dq_sums;
+  launch_zero(at<char>(p, zeros_at), (layout.dq_sums + layout.dq_bytes - zeros_at) / 16, stream);
+  if (has_pairs(p) && p.pair_bias == nullptr) {
     launch_pair_bias(args.pairs, bias, pair_tiles(p, args), stream);
   }
   kernels.backward(args, has_pairs(p), stream);

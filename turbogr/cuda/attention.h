@@ -52,6 +52,9 @@ struct AttentionParams {
   // No sequence is longer. Wanted with a bias or a mask, for which every pair of tokens takes two
   // bytes of scratch (four in the backward call), whatever the number of heads.
   std::int64_t max_length = 0;
+  // Where the forward call leaves the bias of all pairs and the backward call of the same inputs
+  // finds it: attention_pair_bias_bytes, aligned to 256. Null: each makes it, in the workspace.
+  void* pair_bias = nullptr;
 
   // Backward: dq, dk, dv are overwritten, the table gradients (null: not wanted) added to.
   const void* dout = nullptr;
@@ -77,6 +80,7 @@ struct AttentionParams {
 
 std::size_t attention_forward_workspace_bytes(const AttentionParams& params);
 std::size_t attention_backward_workspace_bytes(const AttentionParams& params);
+std::size_t attention_pair_bias_bytes(const AttentionParams& params);
 
 // Each checks its arguments (turbogr::Error), launches on the stream and returns.
 void plan_attention(const AttentionParams& params);

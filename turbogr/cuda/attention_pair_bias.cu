@@ -66,7 +66,6 @@ __global__ void __launch_bounds__(kThreads)
   // Half the weight of query - key = 64 diagonal - 63 and on, from each of four alignments.
   __shared__ alignas(16) float position[4][kRow];
   __shared__ ShortGapTables tables;
-  __shared__ alignas(128) char zeros[kHalfBytes];
   __shared__ WarpSpace spaces[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -84,12 +83,6 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (bias.time != nullptr) tables.fill(bias.time, 0.5f, thread, kThreads);
-  if (pairs.gradients != nullptr) {
-    for (int i = thread; i < kHalfBytes / 16; i += kThreads) {
-      reinterpret_cast<uint4*>(zeros)[i] = make_uint4(0, 0, 0, 0);
-    }
-    fence_async_proxy();
-  }
   const bool usable = bias.time != nullptr && __ldg(bias.usable + tile.sequence) != 0;
   const int history_end =
       tile.length -
@@ -170,10 +163,6 @@ __global__ void __launch_bounds__(kThreads)
       if (lane == 0) {
         store_bytes(pairs.bias + offset + half * kHalfBytes, shared_address(space.lines[half]),
                     kHalfBytes);
-        if (pairs.gradients != nullptr) {
-          store_bytes(pairs.gradients + offset + half * kHalfBytes, shared_address(zeros),
-                      kHalfBytes);
-        }
         commit_stores();
       }
     }

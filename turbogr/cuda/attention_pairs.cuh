@@ -118,7 +118,7 @@ struct PairTiles {
   int batch;
 };
 
-// Fills every unit of a batch with its bias; zeroes the gradients where `pairs.gradients` is set.
+// Fills every unit of a batch with its bias.
 void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
                       cudaStream_t stream);
 

@@ -50,7 +50,8 @@ std::string layer_name(int layer, const char* part) {
 }  // namespace
 
 template <class T>
-AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, Device device)
+AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, Device device,
+                                  std::size_t kept_bytes)
     : normed(dtype_of<T>(), {capacity, o.width}, device),
       linear(dtype_of<T>(), {capacity, o.projection_width()}, device),
       activated(dtype_of<T>(),
@@ -60,13 +61,14 @@ AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, 
       input_mean(dtype_of<Accum<T>>(), {capacity}, device),
       input_rstd(dtype_of<Accum<T>>(), {capacity}, device),
       attended_mean(dtype_of<Accum<T>>(), {capacity}, device),
-      attended_rstd(dtype_of<Accum<T>>(), {capacity}, device) {}
+      attended_rstd(dtype_of<Accum<T>>(), {capacity}, device),
+      kept(DType::kU8, {static_cast<std::int64_t>(kept_bytes)}, device) {}
 
 template <class T>
 std::size_t AttentionSaved<T>::bytes() const {
   return sum_of_bytes(std::initializer_list<const Tensor*>{&normed, &linear, &activated, &attended,
                                                            &mixed, &input_mean, &input_rstd,
-                                                           &attended_mean, &attended_rstd});
+                                                           &attended_mean, &attended_rstd, &kept});
 }
 
 template <class T>
@@ -201,6 +203,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
                             .norm_length = options_.norm_length,
                             .mask = mask(step),
                             .plan = step.plan,
+                            .kept = {saved.kept.data(), {saved.kept.size()}},
                             .deterministic = step.deterministic},
                            attended);
   } else {
@@ -228,10 +231,10 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
 
 template <class T>
 void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
-                                 const StepInput& step, Rows<const T> x,
-                                 const AttentionSaved<T>& saved, Rows<const T> dy,
-                                 AttentionScratch<T>& scratch, Rows<T> dx) const {
+                                 const StepInput& step, Rows<const T> x, AttentionSaved<T>& memory,
+                                 Rows<const T> dy, AttentionScratch<T>& scratch, Rows<T> dx) const {
   using A = Accum<T>;
+  const AttentionSaved<T>& saved = memory;
   const std::int64_t n = x.rows;
   const auto vector_gradient = [&](int index) {
     return index < 0 ? View<A, 1>{} : parameters.gradient(index).template view<A, 1>();
@@ -276,6 +279,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                      .norm_length = options_.norm_length,
                                      .mask = mask(step),
                                      .plan = step.plan,
+                                     .kept = {memory.kept.data(), {memory.kept.size()}},
                                      .deterministic = step.deterministic},
                                     dattended, dparts.q, dparts.k, dparts.v, dbias, before);
   } else {

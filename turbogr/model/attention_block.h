@@ -24,7 +24,9 @@ namespace turbogr::model {
 // What forward keeps for backward, room for `capacity` tokens.
 template <class T>
 struct AttentionSaved {
-  AttentionSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu);
+  // `kept` bytes for what attention can use again.
+  AttentionSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu,
+                 std::size_t kept = 0);
 
   Tensor normed;     // [N, D]
   Tensor linear;     // [N, P], before SiLU: [U | V | Q | K]
@@ -32,6 +34,7 @@ struct AttentionSaved {
   Tensor attended;   // [N, G]
   Tensor mixed;      // [N, M]
   Tensor input_mean, input_rstd, attended_mean, attended_rstd;  // [N]
+  Tensor kept;                                                  // see HstuAttentionOptions
 
   std::size_t bytes() const;
 };
@@ -61,7 +64,7 @@ class AttentionBlock {
 
   // Overwrites dx, which must not be dy; adds to the parameters' gradients.
   void backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
-                Rows<const T> x, const AttentionSaved<T>& saved, Rows<const T> dy,
+                Rows<const T> x, AttentionSaved<T>& saved, Rows<const T> dy,
                 AttentionScratch<T>& scratch, Rows<T> dx) const;
 
   // Of the workspace, for steps of up to this shape.

@@ -42,6 +42,11 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
   if (options_.actions > 0) {
     actions_ = std::make_unique<ActionEmbedding<T>>(options_, memory.capacity, parameters_);
   }
+  ops::AttentionShape planned = attention_shape(ctx);
+  if (memory.sequences == 0) {
+    planned.batch = std::min(planned.batch, std::max(kFewSequences, planned.batch / kShortLength));
+  }
+  const std::size_t kept_bytes = ops::attention_kept_bytes<T>(attention_kind(), planned);
   const bool fuxi = options_.kind == ModelKind::kFuxi;
   for (int layer = 0; layer < options_.layers; ++layer) {
     const int first = parameters_.size();
@@ -52,7 +57,7 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
     inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
     if (layer == 0 || !memory.recompute) {
       saved_.push_back(
-          {AttentionSaved<T>(options_, memory.capacity, device),
+          {AttentionSaved<T>(options_, memory.capacity, device, kept_bytes),
            fuxi ? std::make_unique<FeedForwardSaved<T>>(options_, memory.capacity, device)
                 : nullptr,
            fuxi ? Tensor(dtype_of<T>(), {memory.capacity, width}, device) : Tensor()});
@@ -62,10 +67,6 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
   if (fuxi) {
     feed_forward_scratch_ =
         std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity, device);
-  }
-  ops::AttentionShape planned = attention_shape(ctx);
-  if (memory.sequences == 0) {
-    planned.batch = std::min(planned.batch, std::max(kFewSequences, planned.batch / kShortLength));
   }
   const std::size_t plan_bytes = ops::attention_plan_bytes<T>(attention_kind(), planned);
   plan_memory_ = Tensor(DType::kU8, {static_cast<std::int64_t>(plan_bytes)}, device);
@@ -206,7 +207,7 @@ void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T
     // The output of a layer is the next one's input and stays as it was: only what is saved is made
     // again.
     if (memory_.recompute) forward_layer(ctx, step, layer, first_rows<T>(inputs_[layer + 1], n));
-    const Saved& saved = saved_[memory_.recompute ? 0 : layer];
+    Saved& saved = saved_[memory_.recompute ? 0 : layer];
     const Rows<const T> x = first_rows<T>(std::as_const(inputs_[layer]), n);
     if (layers_[layer].feed_forward) {
       layers_[layer].feed_forward->backward(ctx, parameters_, step, first_rows<T>(saved.middle, n),

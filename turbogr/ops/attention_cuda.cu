@@ -47,6 +47,11 @@ std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape
   return hopper_serves<T>(kind, shape) ? hopper_bytes(kind, shape, /*backward=*/true) : 0;
 }
 
+template <class T>
+std::size_t attention_kept_bytes(AttentionKind kind, const AttentionShape& shape) {
+  return hopper_serves<T>(kind, shape) ? hopper_kept_bytes(kind, shape) : 0;
+}
+
 void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {
   make_hopper_plan(cuda, batch, plan);
 }
@@ -59,7 +64,8 @@ void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const Attention
   template void fuxi_attention_backward<T>(Cuda, const AttentionProblem<T>&, Rows<const T>,      \
                                            const AttentionGradients<T>&);                        \
   template std::size_t attention_workspace_bytes<T>(AttentionKind, const AttentionShape&, bool); \
-  template std::size_t attention_plan_bytes<T>(AttentionKind, const AttentionShape&);
+  template std::size_t attention_plan_bytes<T>(AttentionKind, const AttentionShape&);            \
+  template std::size_t attention_kept_bytes<T>(AttentionKind, const AttentionShape&);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -129,6 +129,9 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bo
   if constexpr (std::is_same_v<Params, HstuParams>) {
     params.window = p.mask.window;
     params.num_targets = p.mask.num_targets.data;
+    if (static_cast<std::size_t>(p.kept.shape[0]) >= hopper_kept_bytes(kind, shape)) {
+      params.pair_bias = p.kept.data;
+    }
   }
   params.key_times = p.bias.key_times.data;
   params.query_times = p.bias.query_times.data;
@@ -158,6 +161,11 @@ std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape, bool b
   const auto params = params_of<FuxiParams>(shape);
   return backward ? cuda::fuxi_backward_workspace_bytes(params)
                   : cuda::fuxi_forward_workspace_bytes(params);
+}
+
+std::size_t hopper_kept_bytes(AttentionKind kind, const AttentionShape& shape) {
+  if (kind == AttentionKind::kFuxi) return 0;
+  return cuda::attention_pair_bias_bytes(params_of<HstuParams>(shape));
 }
 
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan) {

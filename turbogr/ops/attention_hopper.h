@@ -15,6 +15,8 @@ bool hopper_serves(AttentionKind kind, const AttentionShape& shape);
 
 // Scratch with the plan at its beginning; what backward needs serves forward too.
 std::size_t hopper_bytes(AttentionKind kind, const AttentionShape& shape, bool backward);
+// What HSTU's forward call can leave for its backward call.
+std::size_t hopper_kept_bytes(AttentionKind kind, const AttentionShape& shape);
 void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan);
 
 // False where this call is not for them: strides, alignment, masks, an empty plan. `problem.plan`

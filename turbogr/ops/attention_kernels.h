@@ -22,6 +22,7 @@ struct AttentionProblem {
   AttentionMask mask;
   std::int64_t max_length = 0;  // 0: not known
   const AttentionPlan* plan = nullptr;
+  View<std::byte, 1> kept;  // see HstuAttentionOptions
   bool deterministic = false;
 };
 
@@ -68,6 +69,8 @@ std::size_t attention_workspace_bytes(AttentionKind kind, const AttentionShape& 
                                       bool backward);
 template <class T>
 std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape);
+template <class T>
+std::size_t attention_kept_bytes(AttentionKind kind, const AttentionShape& shape);
 void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan);
 
 }  // namespace kernels

@@ -13,6 +13,14 @@ std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape
 }
 
 template <class T>
+std::size_t attention_kept_bytes(AttentionKind kind, const AttentionShape& shape) {
+  if constexpr (kWithCuda) {
+    if (shape.device == Device::kCuda) return kernels::attention_kept_bytes<T>(kind, shape);
+  }
+  return 0;
+}
+
+template <class T>
 AttentionPlan make_attention_plan(const Context& ctx, AttentionKind kind,
                                   const AttentionBatch& batch, const AttentionShape& shape,
                                   Tensor& memory) {
@@ -28,6 +36,7 @@ AttentionPlan make_attention_plan(const Context& ctx, AttentionKind kind,
 
 #define TGR_INSTANTIATE(T)                                                            \
   template std::size_t attention_plan_bytes<T>(AttentionKind, const AttentionShape&); \
+  template std::size_t attention_kept_bytes<T>(AttentionKind, const AttentionShape&); \
   template AttentionPlan make_attention_plan<T>(                                      \
       const Context&, AttentionKind, const AttentionBatch&, const AttentionShape&, Tensor&);
 TGR_INSTANTIATE(double)

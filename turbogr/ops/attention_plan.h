@@ -36,6 +36,10 @@ struct AttentionBatch {
 template <class T>
 std::size_t attention_plan_bytes(AttentionKind kind, const AttentionShape& shape);
 
+// Of what attention may keep for its backward pass (HstuAttentionOptions::kept); 0: nothing.
+template <class T>
+std::size_t attention_kept_bytes(AttentionKind kind, const AttentionShape& shape);
+
 // `shape` is the batch's own. Where `memory` does not hold attention_plan_bytes of it, the plan is
 // empty: calls that are given an empty plan take the kernels that need none.
 template <class T>

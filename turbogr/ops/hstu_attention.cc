@@ -23,6 +23,7 @@ AttentionProblem<T> problem_of(Jagged<const T> q, Rows<const T> k, Rows<const T>
           .mask = options.mask,
           .max_length = options.max_length,
           .plan = options.plan,
+          .kept = options.kept,
           .deterministic = options.deterministic};
 }
 

@@ -25,6 +25,9 @@ struct HstuAttentionOptions {
   // there is neither a plan nor a position table, which know it.
   std::int64_t max_length = 0;
   const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
+  // Where a forward call may leave for the backward call of the same inputs what that would have to
+  // make again: attention_kept_bytes; with less, or none, it does.
+  View<std::byte, 1> kept;
   // The same bits from every backward call on a GPU, at a price; a CPU gives them anyway.
   bool deterministic = false;
 };
