@@ -26,19 +26,21 @@ std::size_t padded(std::int64_t size, std::int64_t multiple) {
 
 // What a CPU's products take beside their operands, from measurements with oneDNN 2.6 and some
 // room: code for each shape of a matrix, and descriptions of the products of each matrix.
-constexpr std::size_t kProductCodeBytes = 640 << 10;
-constexpr std::size_t kProductBytes = 128 << 10;
+constexpr bool kWithOneDnn = TGR_WITH_ONEDNN;
+constexpr std::size_t kProductCodeBytes = kWithOneDnn ? 640 << 10 : 0;
+constexpr std::size_t kProductBytes = kWithOneDnn ? 128 << 10 : 16 << 10;
 
-// What products make of a matrix (model/weight_matrix.h), at most: in T, and for a CPU's products
-// in two layouts of padded blocks.
+// What products make of a matrix (model/weight_matrix.h), at most: a GPU's its values in T, a CPU's
+// these and two layouts of padded blocks.
 template <class T>
 std::size_t weight_copies(const Context& ctx, const model::ParameterSpec& spec) {
   if (!spec.decay || spec.shape.size() != 2) return 0;
   const std::int64_t inputs = spec.shape[0], outputs = spec.shape[1];
   const std::size_t plain = static_cast<std::size_t>(inputs * outputs) * sizeof(T);
   const std::size_t rounded = std::is_same_v<T, float> ? 0 : plain;
-  if (ctx.device() == Device::kCuda) return rounded + plain;
-  const bool widened = std::is_same_v<T, bf16> && ctx.simd() < SimdLevel::kAvx512Bf16;
+  if (ctx.device() == Device::kCuda) return plain;
+  const bool widened =
+      std::is_same_v<T, bf16> && (!kWithOneDnn || ctx.simd() < SimdLevel::kAvx512Bf16);
   const std::size_t element = widened ? sizeof(float) : sizeof(T);
   return kProductBytes + rounded +
          element *
