@@ -55,11 +55,29 @@ TEST_F(HostMemory, IsWhatTheTightestGroupLeaves) {
   EXPECT_EQ(available(), 0u);
 }
 
+// A store that was read again and again: its pages are "active", and dropped all the same.
+TEST_F(HostMemory, CountsNoPagesOfFiles) {
+  write("proc/self/cgroup", "0::/\n");
+  write("groups/memory.max", "50000\n");
+  write("groups/memory.current", "49000\n");
+  write("groups/memory.stat", "anon 8000\ninactive_file 1000\nactive_file 40000\n");
+  EXPECT_EQ(available(), 42000u);
+}
+
+TEST(HostMemoryThatFits, LeavesSomethingForOthers) {
+  constexpr std::size_t kMiB = 1 << 20;
+  EXPECT_TRUE(detail::fits(7936 * kMiB, 8192 * kMiB));
+  EXPECT_FALSE(detail::fits(7937 * kMiB, 8192 * kMiB));
+  EXPECT_TRUE(detail::fits(70 * kMiB, 80 * kMiB));  // a small container still runs
+  EXPECT_FALSE(detail::fits(71 * kMiB, 80 * kMiB));
+  EXPECT_TRUE(detail::fits(kUnknown, kUnknown));
+}
+
 TEST_F(HostMemory, KnowsTheOlderHierarchies) {
-  write("proc/self/cgroup", "7:cpu:/x\nnonsense\n4:memory:/x\n0::/\n");
+  write("proc/self/cgroup", "7:cpu:/x\nnonsense\n4:memory:/x\n5:memory:no-slash\n0::/\n");
   write("groups/memory/x/memory.limit_in_bytes", "3000\n");
   write("groups/memory/x/memory.usage_in_bytes", "1000\n");
-  write("groups/memory/x/memory.stat", "total_inactive_file 100\n");
+  write("groups/memory/x/memory.stat", "total_inactive_file 60\ntotal_active_file 40\n");
   EXPECT_EQ(available(), 2100u);
 }
 

@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
 // Asking takes a few files' reading: after so much was taken, not each time.
 constexpr std::size_t kBetweenLooks = std::size_t{64} << 20;
+// Of what is there, or an eighth where there is little.
 constexpr std::size_t kLeftForOthers = std::size_t{256} << 20;
 
 // The number behind `name` in a file of lines "name number ...".
@@ -34,13 +35,18 @@ std::optional<std::size_t> whole_number(const std::string& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// What a limit leaves, pages of files that can be dropped not counted as used.
+// What a limit leaves, pages of files not counted as used: they are dropped before a group runs
+// out, those in frequent use last. `of_all` begins the names of figures that count groups below,
+// too.
 std::size_t room(const std::string& folder, const char* limit_name, const char* used_name,
-                 const char* files_name) {
+                 const std::string& of_all) {
   const auto limit = whole_number(folder + "/" + limit_name);
   const auto used = whole_number(folder + "/" + used_name);
   if (!limit || !used) return kUnknown;
-  const std::size_t files = named_number(folder + "/memory.stat", files_name).value_or(0);
+  std::size_t files = 0;
+  for (const char* name : {"inactive_file", "active_file"}) {
+    files += named_number(folder + "/memory.stat", of_all + name).value_or(0);
+  }
   const std::size_t kept = *used > files ? *used - files : 0;
   return *limit > kept ? *limit - kept : 0;
 }
@@ -63,13 +69,13 @@ std::size_t detail::available_host_memory(const std::string& proc, const std::st
       root = path.empty() || path == "/";
       const std::string below = root ? "" : path;
       if (controllers.empty()) {
-        available = std::min(available,
-                             room(groups + below, "memory.max", "memory.current", "inactive_file"));
+        available = std::min(available, room(groups + below, "memory.max", "memory.current", ""));
       } else if (controllers == "memory") {
         available = std::min(available, room(groups + "/memory" + below, "memory.limit_in_bytes",
-                                             "memory.usage_in_bytes", "total_inactive_file"));
+                                             "memory.usage_in_bytes", "total_"));
       }
-      path.erase(root ? 0 : std::min(path.rfind('/'), path.size()));
+      const std::size_t last = path.rfind('/');
+      path.erase(last == std::string::npos ? 0 : last);
     }
   }
   return available;
@@ -79,15 +85,17 @@ std::size_t available_host_memory() {
   return detail::available_host_memory("/proc", "/sys/fs/cgroup");
 }
 
+bool detail::fits(std::size_t bytes, std::size_t available) {
+  return available == kUnknown || bytes <= available - std::min(kLeftForOthers, available / 8);
+}
+
 bool detail::host_has(std::size_t bytes) {
   static std::atomic<std::size_t> taken_since_look{0};
   if (bytes < kBetweenLooks && taken_since_look.fetch_add(bytes) + bytes < kBetweenLooks) {
     return true;
   }
   taken_since_look = 0;
-  const std::size_t available = turbogr::available_host_memory();
-  return available == kUnknown ||
-         (available >= kLeftForOthers && bytes <= available - kLeftForOthers);
+  return fits(bytes, turbogr::available_host_memory());
 }
 
 }  // namespace turbogr

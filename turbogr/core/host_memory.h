@@ -14,6 +14,8 @@ std::size_t available_host_memory();
 namespace detail {
 // The same from the folders /proc and /sys/fs/cgroup stand for.
 std::size_t available_host_memory(const std::string& proc, const std::string& groups);
+// Whether so much can be taken of `available` with something left for others.
+bool fits(std::size_t bytes, std::size_t available);
 // False when it is known that so much is not there.
 bool host_has(std::size_t bytes);
 }  // namespace detail

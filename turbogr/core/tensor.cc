@@ -1,5 +1,6 @@
 #include "turbogr/core/tensor.h"
 
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -34,8 +35,9 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
     std::ostringstream text;
     text << "out of memory on " << name_of(device) << ": a " << name_of(dtype)
          << " tensor of shape " << shape_text(shape_) << " needs " << bytes() << " bytes";
-    text << ", and " << (device == Device::kCuda ? device_memory().free : available_host_memory())
-         << " are free";
+    const std::size_t free =
+        device == Device::kCuda ? device_memory().free : available_host_memory();
+    if (free != std::numeric_limits<std::size_t>::max()) text << ", and " << free << " are free";
     throw OutOfMemory(text.str());
   }
   detail::clear_bytes(device, data_.get(), bytes());
