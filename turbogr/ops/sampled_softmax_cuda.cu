@@ -240,7 +240,7 @@ std::size_t softmax_workspace_bytes(Cuda, std::int64_t tokens, std::int64_t item
   if (own_negatives > 0) {
     return norms + cuda_own_workspace_bytes(tokens, width, own_negatives, options);
   }
-  return norms + cuda_shared_workspace_bytes(tokens, items, width);
+  return norms + cuda_shared_workspace_bytes(tokens, width);
 }
 
 #define TGR_INSTANTIATE(T)                                                                         \

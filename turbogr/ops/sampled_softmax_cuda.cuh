@@ -83,7 +83,6 @@ std::size_t cuda_shared_logits_workspace_bytes(std::int64_t tokens, std::int64_t
                                                std::int64_t num_sharers);
 std::size_t cuda_own_workspace_bytes(std::int64_t tokens, std::int64_t width,
                                      std::int64_t num_negatives, const SoftmaxOptions& options);
-std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,
-                                        std::int64_t width);
+std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t width);
 
 }  // namespace turbogr::ops::kernels

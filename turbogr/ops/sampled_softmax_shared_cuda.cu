@@ -426,8 +426,7 @@ bool softmax_shared_with_gradients(Cuda cuda, const SoftmaxProblem<T>& problem,
   return true;
 }
 
-std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,
-                                        std::int64_t width) {
+std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t width) {
   constexpr std::int64_t kRoom = kSet<float>;
   const std::int64_t stride = padded(width);
   const std::int64_t tile = tile_tokens<float>(tokens);
@@ -437,8 +436,9 @@ std::size_t cuda_shared_workspace_bytes(std::int64_t tokens, std::int64_t items,
          workspace_bytes_of<float>(kRoom * width) +               // set_sums
          2 * workspace_bytes_of<double>(tokens) +                 // positives' weights
          2 * workspace_bytes_of<std::uint32_t>(tokens + kRoom) +  // terms
-         std::max(workspace_bytes_of<float>((items > kRoom ? tokens : tile) * width),
-                  workspace_bytes_of<double>(tile_tokens<double>(tokens) * width)) +  // sums
+         // sums: negatives may repeat, so that few items can need several sets, too
+         std::max(workspace_bytes_of<float>(tokens * width),
+                  workspace_bytes_of<double>(tile_tokens<double>(tokens) * width)) +
          std::max(workspace_bytes_of<unsigned char>(kGemmScratchBytes),
                   item_terms_workspace_bytes(tokens + kRoom, width));
 }
