@@ -188,7 +188,14 @@ void make_hopper_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPla
 template <class T>
 bool hopper_attention(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& problem,
                       Rows<T> out) {
-  if (!takes(kind, problem) || !aligned(out)) return false;
+  if (!takes(kind, problem)) return false;
+  if (!aligned(out)) {
+    // The backward call, which does not see `out`, would read what nobody wrote.
+    TGR_CHECK(problem.kept.empty(),
+              "attention: `kept` needs `out` aligned to 16 bytes, rows too; leave `kept` out, here "
+              "and in the backward call");
+    return false;
+  }
   WorkspaceScope scratch(cuda.workspace);
   const auto filled = [&](auto params) {
     params.out = out.data;
