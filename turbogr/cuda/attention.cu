@@ -54,6 +54,9 @@ KernelSet pick_kernels(const AttentionParams& p) {
 // the backward pass and the gradients of tables.
 constexpr std::size_t kCounters = 8;
 
+// The backward kernel counts them in pieces of 16 bytes, in 32 bits.
+constexpr std::size_t kMostDqBytes = std::size_t{16} << 32;
+
 // Where things lie in the workspace; the plan first, sums of dq last.
 struct Layout {
   std::size_t bytes = 0;
@@ -278,6 +281,10 @@ void attention_backward(const AttentionParams& p) {
   const KernelSet kernels = pick_kernels(p);
   const Layout layout(p, kernels, true);
   check_workspace(p, layout.bytes);
+  TGR_CHECK(layout.dq_bytes <= kMostDqBytes, "attention: sums of dq of ", layout.num_dq_tiles,
+            " tiles of 64 queries x ", p.heads, " heads x ", kernels.width, " take ",
+            layout.dq_bytes, " bytes, more than the ", kMostDqBytes,
+            " that the kernels can count; give fewer sequences at once");
   const auto stream = static_cast<cudaStream_t>(p.stream);
   AttentionArgs args = common_args(p, layout);
   const BackwardShape shape = kernels.backward_shape;
