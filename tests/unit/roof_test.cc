@@ -18,6 +18,12 @@ TEST(Roof, IsMeasuredAgainWhenStepsGetAboveIt) {
   EXPECT_EQ(measured, 2);
 }
 
+TEST(Roof, NeedsNoMemoryToRise) {
+  Roof roof(0.1, []() -> double { throw OutOfMemory("out of memory on cpu"); });
+  EXPECT_TRUE(roof.reached(0.2));
+  EXPECT_EQ(roof.tflops(), 0.2);
+}
+
 TEST(Roof, OfTheConfigStays) {
   const Context ctx({.threads = 1});
   Roof roof = make_roof<float>(ctx, 0.5);

@@ -66,7 +66,12 @@ double measured_tflops(const Context& ctx) {
 
 bool Roof::reached(double tflops) {
   if (!again_ || tflops <= tflops_) return false;
-  tflops_ = std::max(tflops, again_());
+  tflops_ = tflops;
+  try {
+    tflops_ = std::max(tflops, again_());
+  } catch (const OutOfMemory&) {
+    // Training goes on without a better figure.
+  }
   return true;
 }
 
