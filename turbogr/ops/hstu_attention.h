@@ -26,7 +26,8 @@ struct HstuAttentionOptions {
   std::int64_t max_length = 0;
   const AttentionPlan* plan = nullptr;  // of this batch; null: made anew, in the workspace
   // Where a forward call may leave for the backward call of the same inputs what that would have to
-  // make again: attention_kept_bytes; with less, or none, it does.
+  // make again: attention_kept_bytes; with less, or none, it does. On a GPU `out` must then be
+  // aligned to 16 bytes, rows too.
   View<std::byte, 1> kept;
   // The same bits from every backward call on a GPU, at a price; a CPU gives them anyway.
   bool deterministic = false;
