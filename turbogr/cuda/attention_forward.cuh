@@ -151,7 +151,8 @@ __device__ __forceinline__ void forward_produce(const AttentionArgs& args,
     }
     [[maybe_unused]] BiasRows<Config> rows;
     if constexpr (kBias && !Config::kBiasWarp) rows = BiasRows<Config>(args.pairs, item);
-#pragma unroll 1
+// One after the other where the producer has few registers.
+#pragma unroll(Config::kMoveRegisters ? 1 : 4)
     for (int block = last_block<Config>(item); block >= 0; --block) {
       const int row = item.first_row + block * Config::kKeys;
       const SharedAddress k_tile = Places::kKeys + place.index() * Config::kKeyBytes;
