@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -187,6 +188,10 @@ TEST_P(GpuHopperAttention, KeepsTheBiasForTheBackwardCall) {
       Tensor kept(DType::kU8, {bytes}, Device::kCuda);
       p.kept = {kept.data(), {bytes}};
       EXPECT_TRUE(ops::hopper_attention(cuda, kind(), p, gpu.out()));
+      const Tensor host = to_host(ctx, kept);
+      const bool written = std::any_of(host.data(), host.data() + host.bytes(),
+                                       [](std::byte byte) { return byte != std::byte{0}; });
+      EXPECT_EQ(written, bytes >= 1 << 20);
       EXPECT_TRUE(ops::hopper_attention_backward(cuda, kind(), p, gpu.dout(), gpu.gradients()));
       return gpu.results(ctx);
     };

@@ -313,7 +313,7 @@ __device__ __forceinline__ void backward_consume(const AttentionArgs& args, Back
         fence_async_proxy();
       }
       // The other buffer is free to be written after the barrier.
-      if (kBias && leader) wait_added_read();
+      if (kBias && leader) wait_stores_read<0>();
       named_barrier(1, 256);
 
       float share[kShare / 2];

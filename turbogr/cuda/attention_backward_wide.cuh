@@ -144,7 +144,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       }
       fence_async_proxy();
       // The other buffer is free to be written after the barrier.
-      if (kBias && threadIdx.x == 0) wait_added_read();
+      if (kBias && threadIdx.x == 0) wait_stores_read<0>();
       named_barrier(1, 256);
 
       float share[kShare / 2];

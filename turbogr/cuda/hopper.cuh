@@ -89,13 +89,10 @@ template <int kGroups>
 __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
-__device__ __forceinline__ void wait_added_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
 __device__ __forceinline__ void wait_added() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
-// The same by pointer, for kernels that keep a struct in shared memory.
+// Barriers and loads by pointer, for kernels that keep a struct in shared memory.
 __device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
   barrier_init(shared_address(barrier), arrivals);
 }
@@ -115,10 +112,6 @@ __device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, std::
 __device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes,
                                            std::uint64_t* barrier) {
   load_bytes(shared_address(to), from, bytes, shared_address(barrier));
-}
-
-__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Makes ordinary writes to shared memory visible to the tensor cores and the copy engine.
