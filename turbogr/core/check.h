@@ -42,7 +42,7 @@ template <class... Parts>
   } while (false)
 
 // The file's name alone: with its path, two builds of one commit would differ.
-#define TGR_ASSERT(condition)                                                              \
-  do {                                                                                     \
+#define TGR_ASSERT(condition)                                                                   \
+  do {                                                                                          \
     if (!(condition)) ::turbogr::detail::assertion_failed(#condition, __FILE_NAME__, __LINE__); \
   } while (false)
