@@ -103,7 +103,30 @@ TEST_F(BadInput, QuotesCrlfAndAByteOrderMarkAreNoTrouble) {
 
 TEST_F(BadInput, AnUnclosedQuoteIsTold) {
   expect_error(options_for("user_id,item_id,title\n1,2,a\n1,3,\"b\n1,4,c\n"),
-               {"line 3", "quote never closed"});
+               {"line 3", "quote never closed", "swallows 2 lines, up to line 4"});
+}
+
+TEST_F(BadInput, RowsSwallowedByAnUnclosedQuoteAllCount) {
+  std::string log = "user_id\titem_id\ttitle\n";
+  for (int row = 0; row < 200; ++row) {
+    log +=
+        std::to_string(row % 7) + "\t" + std::to_string(row) + (row == 10 ? "\t\"Up\n" : "\tUp\n");
+  }
+  PrepareOptions options = options_for(log);
+  options.bad_rows = {.skip = true, .max_bad = 189};
+  expect_error(options,
+               {"more than 189 bad rows", "line 12", "swallows 190 lines, up to line 201"});
+  options.bad_rows.max_bad = 190;
+  const PrepareReport report = prepare(options);
+  EXPECT_EQ(report.rows, 200);
+  EXPECT_EQ(report.bad_rows, 190);
+  EXPECT_EQ(report.events, 10);
+}
+
+TEST_F(BadInput, AQuoteClosedByThatOfALaterTitleIsTold) {
+  // Read by the letter, the first record has three columns and 3 and 4 would be lost unseen.
+  expect_error(options_for("user_id,item_id,title\n1,2,\"Up\n1,3,b\n1,4,\"Heat\n1,5,c\n"),
+               {"line 2", "quote never closed", "swallows 3 lines, up to line 4"});
 }
 
 TEST_F(BadInput, NumbersTooLargeAreTold) {

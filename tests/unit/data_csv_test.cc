@@ -116,6 +116,39 @@ TEST(CsvReader, TellsAnUnclosedQuote) {
   EXPECT_FALSE(reader.next());
 }
 
+TEST(CsvReader, QuotesSeenBeforeTheDialectIsKnownAreTextWhereItKnowsNone) {
+  MemorySource source("1::\"Up::x\n2::Heat::y\n3::\"It\"::z\n");
+  CsvReader reader(source, "test", {});
+  EXPECT_FALSE(reader.peek().empty());
+  reader.set_dialect({.delimiter = "::", .quotes = false});
+  std::vector<Record> records;
+  while (reader.next()) records.emplace_back(reader.fields().begin(), reader.fields().end());
+  EXPECT_EQ(records,
+            (std::vector<Record>{{"1", "\"Up", "x"}, {"2", "Heat", "y"}, {"3", "\"It\"", "z"}}));
+}
+
+TEST(CsvReader, CountsTheLinesAnUnclosedQuoteSwallows) {
+  // To the end of the file, with and without a line break there; and up to the quote that opens
+  // another field.
+  for (const char* text :
+       {"a\n1,\"x\n2,y\n3,z\n", "a\n1,\"x\n2,y\n3,z", "a\n1,\"x\n2,y\n3,\"z\n"}) {
+    MemorySource source(text);
+    CsvReader reader(source, "test", {});
+    ASSERT_TRUE(reader.next());
+    EXPECT_EQ(reader.num_lines(), 1);
+    ASSERT_TRUE(reader.next());
+    EXPECT_TRUE(reader.unclosed_quote()) << text;
+    EXPECT_EQ(reader.line(), 2);
+    EXPECT_EQ(reader.num_lines(), 3) << text;
+    EXPECT_FALSE(reader.next());
+  }
+  MemorySource source("1,\"two\nlines\"\n");
+  CsvReader reader(source, "test", {});
+  ASSERT_TRUE(reader.next());
+  EXPECT_FALSE(reader.unclosed_quote());
+  EXPECT_EQ(reader.num_lines(), 2);
+}
+
 TEST(CsvReader, RefusesUtf16) {
   EXPECT_TRUE(has(message_of([] {
                     records_of(

@@ -32,6 +32,11 @@ void CsvReader::set_dialect(CsvDialect dialect) {
   TGR_CHECK(dialect.delimiter.size() == 1 || dialect.delimiter.size() == 2,
             "a delimiter has one or two characters, not '", dialect.delimiter, "'");
   dialect_ = std::move(dialect);
+  look_for_quotes();  // what peek() has read was looked at with the dialect before
+}
+
+void CsvReader::look_for_quotes() {
+  has_quotes_ = dialect_.quotes && std::memchr(buffer_.data(), '"', end_) != nullptr;
 }
 
 std::string_view CsvReader::peek() {
@@ -65,7 +70,7 @@ bool CsvReader::refill() {
   const std::size_t count = source_.read({buffer_.data() + end_, buffer_.size() - end_});
   source_ended_ = count < buffer_.size() - end_;
   end_ += count;
-  has_quotes_ = dialect_.quotes && std::memchr(buffer_.data(), '"', end_) != nullptr;
+  look_for_quotes();
   return count > 0;
 }
 
@@ -122,8 +127,10 @@ bool CsvReader::next() {
     if (end > begin_ && buffer_[end - 1] == '\r') --end;
     text_ = {buffer_.data() + begin_, end - begin_};
     line_ = next_line_;
-    next_line_ += 1;
-    if (has_quotes_) next_line_ += std::count(text_.begin(), text_.end(), '\n');
+    num_lines_ = 1;
+    if (has_quotes_) num_lines_ += std::count(text_.begin(), text_.end(), '\n');
+    if (text_.ends_with('\n')) --num_lines_;  // an open quote took the last line break, too
+    next_line_ += num_lines_;
     begin_ = past;
     if (!text_.empty()) break;
   }
@@ -179,6 +186,7 @@ void CsvReader::split_quoted() {
   while (true) {
     if (at < text_.size() && text_[at] == '"') {
       const std::size_t start = unquoted_.size();
+      const std::size_t opened = at;
       ++at;
       while (at < text_.size()) {
         if (text_[at] != '"') {
@@ -193,6 +201,9 @@ void CsvReader::split_quoted() {
       }
       // What stands between a closing quote and the delimiter belongs to the field.
       const std::size_t stop = std::min(text_.find(delimiter, at), text_.size());
+      if (stop > at && text_.substr(opened, at - opened).find('\n') != std::string_view::npos) {
+        unclosed_quote_ = true;
+      }
       unquoted_.append(text_.substr(at, stop - at));
       fields_.emplace_back(unquoted_.data() + start, unquoted_.size() - start);
       at = stop;

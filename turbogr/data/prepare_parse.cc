@@ -45,9 +45,12 @@ class Parser {
   void guess_times(const LogLayout& layout, std::string_view first_bytes);
   void check_same(const LogLayout& layout, const std::string& file) const;
   void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
+  void leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
+                 std::string_view column, std::string_view text,
+                 const BadRows::Remark& remark = {});
   void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
               const std::string& file);
-  std::string_view time_remark(std::string_view text) const;
+  std::string time_remark(std::string_view text) const;
   void settle_time(ParsedLog& log);
   ParsedLog finish();
 
@@ -191,7 +194,7 @@ void Parser::read_file(const fs::path& path) {
 }
 
 // A date among numbers, or a number among dates, is a time and yet the wrong thing here.
-std::string_view Parser::time_remark(std::string_view text) const {
+std::string Parser::time_remark(std::string_view text) const {
   std::int64_t time = 0;
   const TimeSpelling spelling = guess_time_spelling(text);
   if (!spelling_ || parse_time(text, spelling, time) != FieldError::kNone) return "";
@@ -199,39 +202,48 @@ std::string_view Parser::time_remark(std::string_view text) const {
                                           : "the other times are numbers";
 }
 
+void Parser::leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
+                       std::string_view column, std::string_view text,
+                       const BadRows::Remark& remark) {
+  report_.rows += reader.num_lines() - 1;  // the record itself is counted already
+  bad_.add(kind,
+           {.file = file,
+            .line = reader.line(),
+            .num_lines = reader.num_lines(),
+            .column = column,
+            .text = text},
+           remark);
+}
+
 void Parser::reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
                     const std::string& file) {
-  ++report_.bad_rows;
   const auto at = static_cast<std::size_t>(column);
   const std::string_view text = reader.fields()[at];
   const std::string_view name = layout.names[at];
   if (error == FieldError::kEmpty) {
-    bad_.add(BadRow::kEmptyId, file, reader.line(), name, reader.text());
+    leave_out(BadRow::kEmptyId, reader, file, name, reader.text());
   } else if (error == FieldError::kTooLarge) {
-    bad_.add(BadRow::kTooLarge, file, reader.line(), name, text,
-             column == layout.time ? "times are seconds or milliseconds" : "");
+    leave_out(BadRow::kTooLarge, reader, file, name, text,
+              [&] { return column == layout.time ? "times are seconds or milliseconds" : ""; });
   } else if (error == FieldError::kBadTime || column == layout.time) {
-    bad_.add(BadRow::kBadTime, file, reader.line(), name, text, time_remark(text));
+    leave_out(BadRow::kBadTime, reader, file, name, text, [&] { return time_remark(text); });
   } else {
     const bool id = column == layout.user || column == layout.item;
-    bad_.add(BadRow::kNotANumber, file, reader.line(), name, text,
-             id ? "ids before it were numbers; --ids string takes any text" : "");
+    leave_out(BadRow::kNotANumber, reader, file, name, text,
+              [&] { return id ? "ids before it were numbers; --ids string takes any text" : ""; });
   }
 }
 
 void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file) {
   const std::vector<std::string_view>& fields = reader.fields();
   if (reader.unclosed_quote()) {
-    ++report_.bad_rows;
-    bad_.add(BadRow::kOpenQuote, file, reader.line(), "", reader.text());
-    return;
+    return leave_out(BadRow::kOpenQuote, reader, file, "", reader.text());
   }
   if (fields.size() != layout.num_columns) {
-    ++report_.bad_rows;
-    bad_.add(BadRow::kColumns, file, reader.line(), "", reader.text(),
-             fmt::format("{} columns, not {}{}", fields.size(), layout.num_columns,
-                         reader.ends_without_newline() ? "; the file seems cut short" : ""));
-    return;
+    return leave_out(BadRow::kColumns, reader, file, "", reader.text(), [&] {
+      return fmt::format("{} columns, not {}{}", fields.size(), layout.num_columns,
+                         reader.ends_without_newline() ? "; the file seems cut short" : "");
+    });
   }
   const auto field = [&](int column) { return fields[static_cast<std::size_t>(column)]; };
 
@@ -333,6 +345,7 @@ void Parser::settle_time(ParsedLog& log) {
 
 ParsedLog Parser::finish() {
   TGR_CHECK(layout_.has_value(), "the inputs hold feature tables only; give a log as well");
+  report_.bad_rows = bad_.count();
   for (const std::string& line : bad_.summary()) report_.remarks.push_back(line);
   TGR_CHECK(rows_->size() > 0, "no usable row in the input: ", report_.rows, " rows read, ",
             report_.bad_rows, " bad, ", report_.without_signal, " without the signal asked for");
