@@ -164,6 +164,23 @@ TEST(DataProgram, StaysWithinAHardLimitAndMakesTheSameStore) {
   EXPECT_TRUE(has(tight.output, "give a smaller one")) << tight.output;
 }
 
+TEST(DataProgram, AbsurdLinesAreToldWithinTheMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "no limit on address space under a sanitizer";
+#endif
+  TemporaryFolder folder;
+  const std::string commas(20'000'000, ',');
+  for (const std::string& text :
+       {"user_id,item_id" + commas + "\n1,2\n", "user_id,item_id\n1,2" + commas + "\n"}) {
+    const auto log = write_file(folder / "log.csv", text);
+    const Outcome outcome = run_program(
+        "data prepare " + log.string() + " --memory 64MB --out " + (folder / "s").string(),
+        "ulimit -v 300000;");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(has(outcome.output, "a record of more than 4 MB")) << outcome.output;
+  }
+}
+
 TEST(DataProgram, AFullDiskIsAClearErrorAndLeavesNothing) {
   TemporaryFolder folder;
   const auto log = write_file(folder / "log.csv", random_log(100000));

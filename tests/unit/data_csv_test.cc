@@ -149,6 +149,33 @@ TEST(CsvReader, CountsTheLinesAnUnclosedQuoteSwallows) {
   EXPECT_EQ(reader.num_lines(), 2);
 }
 
+TEST(CsvReader, BoundsTheFieldsOfARecord) {
+  for (const char* delimiter : {",", "::"}) {
+    for (const bool quotes : {false, true}) {
+      std::string many = quotes ? "\"a\"" : "a";
+      for (std::size_t i = 0; i + 1 < kMostFields; ++i) many += delimiter;
+      MemorySource source(many + "\n" + many + delimiter + "b" + delimiter + "c\nd\n");
+      CsvReader reader(source, "test", {.delimiter = delimiter, .quotes = quotes});
+      ASSERT_TRUE(reader.next());
+      EXPECT_EQ(reader.fields().size(), kMostFields);
+      EXPECT_EQ(reader.fields()[0], "a");
+      ASSERT_TRUE(reader.next());
+      ASSERT_EQ(reader.fields().size(), kMostFields + 1);
+      EXPECT_EQ(reader.fields()[kMostFields], std::string("b") + delimiter + "c");
+      ASSERT_TRUE(reader.next());
+      EXPECT_EQ(reader.fields().size(), 1u);
+    }
+  }
+}
+
+TEST(CsvReader, RefusesARecordWithoutEnd) {
+  for (const std::string start : {"a\nb", "a\n\"b\n"}) {
+    const std::string message =
+        message_of([&] { records_of(start + std::string(kLongestRecord, 'x')); });
+    EXPECT_TRUE(has(message, "line 2: a record of more than 4 MB")) << message;
+  }
+}
+
 TEST(CsvReader, RefusesUtf16) {
   EXPECT_TRUE(has(message_of([] {
                     records_of(

@@ -20,6 +20,8 @@ std::string_view name_of(BadRow kind) {
       return "not a time";
     case BadRow::kOpenQuote:
       return "quote never closed";
+    case BadRow::kLongId:
+      return "id too long";
   }
   return "bad row";
 }

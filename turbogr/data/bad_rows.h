@@ -18,8 +18,9 @@ enum class BadRow : std::uint8_t {
   kTooLarge,
   kBadTime,
   kOpenQuote,
+  kLongId,
 };
-inline constexpr int kNumBadRowKinds = 6;
+inline constexpr int kNumBadRowKinds = 7;
 std::string_view name_of(BadRow kind);
 
 struct BadRowPolicy {

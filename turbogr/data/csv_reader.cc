@@ -12,7 +12,6 @@ namespace turbogr::data {
 namespace {
 
 constexpr std::size_t kBlock = 1 << 20;
-constexpr std::size_t kLargestRecord = std::size_t{1} << 26;
 
 // The high bit of every byte of `word` that equals the byte `pattern` repeats; exact for all bytes.
 std::uint64_t equal_bytes(std::uint64_t word, std::uint64_t pattern) {
@@ -62,10 +61,10 @@ bool CsvReader::refill() {
     begin_ = 0;
   }
   if (end_ == buffer_.size()) {
-    TGR_CHECK(buffer_.size() < kLargestRecord, "'", name_, "', line ", next_line_,
-              ": a record of more than ", kLargestRecord,
-              " bytes; is a quote left open, or is this not delimited text?");
-    buffer_.resize(2 * buffer_.size());
+    TGR_CHECK(buffer_.size() < kLongestRecord, "'", name_, "', line ", next_line_,
+              ": a record of more than ", kLongestRecord >> 20,
+              " MB; is a quote left open, or is this not delimited text?");
+    buffer_.resize(std::min(2 * buffer_.size(), kLongestRecord));
   }
   const std::size_t count = source_.read({buffer_.data() + end_, buffer_.size() - end_});
   source_ended_ = count < buffer_.size() - end_;
@@ -83,7 +82,7 @@ std::size_t CsvReader::find_record_end(std::size_t from) {
     if (at == nullptr) return std::string_view::npos;
     return static_cast<std::size_t>(static_cast<const char*>(at) - data) + 1;
   }
-  // A quote opens only at the start of a field, as split_quoted reads it.
+  // A quote opens only at the start of a field, as split_carefully reads it.
   const char delimiter = dialect_.delimiter.back();
   bool inside = false;
   bool field_start = true;
@@ -136,7 +135,9 @@ bool CsvReader::next() {
   }
   fields_.clear();
   if (has_quotes_ && std::memchr(text_.data(), '"', text_.size()) != nullptr) {
-    split_quoted();
+    split_carefully(/*quotes=*/true);
+  } else if (text_.size() > kMostFields) {  // shorter ones cannot have too many
+    split_carefully(/*quotes=*/false);
   } else {
     split_plain();
   }
@@ -177,14 +178,15 @@ void CsvReader::split_plain() {
   fields_.emplace_back(start, static_cast<std::size_t>(end - start));
 }
 
-void CsvReader::split_quoted() {
+void CsvReader::split_carefully(bool quotes) {
   // Room for all of it at once: views into this string must not move.
   unquoted_.clear();
-  unquoted_.reserve(text_.size());
+  if (quotes) unquoted_.reserve(text_.size());
   const std::string_view delimiter = dialect_.delimiter;
   std::size_t at = 0;
   while (true) {
-    if (at < text_.size() && text_[at] == '"') {
+    if (fields_.size() == kMostFields) return fields_.push_back(text_.substr(at));
+    if (quotes && at < text_.size() && text_[at] == '"') {
       const std::size_t start = unquoted_.size();
       const std::size_t opened = at;
       ++at;

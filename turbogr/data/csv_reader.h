@@ -17,6 +17,10 @@
 
 namespace turbogr::data {
 
+// More than any log has, and little enough that a file of another kind cannot eat up the memory.
+inline constexpr std::size_t kLongestRecord = std::size_t{4} << 20;
+inline constexpr std::size_t kMostFields = std::size_t{1} << 16;
+
 struct CsvDialect {
   std::string delimiter = ",";
   bool quotes = true;  // a field that starts with " runs to the closing one; "" inside is one "
@@ -26,9 +30,10 @@ class CsvReader {
  public:
   CsvReader(ByteSource& source, std::string name, CsvDialect dialect);
 
-  // To the next record; false at the end. Throws when a record does not fit in memory.
+  // To the next record; false at the end. Throws when a record is longer than kLongestRecord.
   bool next();
 
+  // A record of more than kMostFields has kMostFields + 1 here, the last with all that follows.
   const std::vector<std::string_view>& fields() const { return fields_; }
   std::string_view text() const { return text_; }  // the whole record as it stands in the file
   std::int64_t line() const { return line_; }      // of the record's start, from 1
@@ -49,7 +54,7 @@ class CsvReader {
   void look_for_quotes();
   std::size_t find_record_end(std::size_t from);
   void split_plain();
-  void split_quoted();
+  void split_carefully(bool quotes);  // slower; bounds the number of fields
 
   ByteSource& source_;
   std::string name_;

@@ -74,7 +74,7 @@ namespace {
 int find_name(const std::vector<std::string>& header, const Names& wanted) {
   for (const std::string_view name : wanted) {
     for (std::size_t i = 0; i < header.size(); ++i) {
-      if (lower(header[i]) == name) return static_cast<int>(i);
+      if (header[i].size() == name.size() && lower(header[i]) == name) return static_cast<int>(i);
     }
   }
   return -1;
@@ -162,22 +162,38 @@ void check_kuairand(const LogLayout& layout, const ColumnMap& map, const std::st
             ". Read it with --format csv or movielens, or name its columns");
 }
 
-template <class Pick>
-void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const Names& usual,
-               const std::string& file, std::vector<int>& columns, std::vector<std::string>& names,
-               Pick&& also) {
+// One kind of columns to keep.
+struct Kept {
+  const char* what;  // as in --signal-columns
+  std::size_t most;
+  const Names& usual;
+  std::string_view usual_start;  // names that begin so are usual as well; empty: none
+};
+const Kept kKeptSignals = {"signal", kMostSignals, kSignalNames, "is_"};
+const Kept kKeptNumbers = {"number", kMostNumbers, kNumberNames, ""};
+
+void pick_list(const LogLayout& layout, const std::vector<std::string>& asked, const Kept& kept,
+               const std::string& file, std::vector<int>& columns,
+               std::vector<std::string>& names) {
   if (asked.size() == 1 && asked[0] == "none") return;
   const auto taken = [&](int i) {
     return i == layout.user || i == layout.item || i == layout.time;
   };
+  // Before any look at them one by one: a header may have tens of thousands.
+  const auto check_count = [&](std::size_t count) {
+    TGR_CHECK(count <= kept.most, "'", file, "': ", count, " ", kept.what,
+              " columns; a store keeps ", kept.most, " at most: name those wanted with --",
+              kept.what, "-columns");
+  };
+  check_count(asked.size());
   for (const std::string& name : asked) columns.push_back(find_asked(layout, name, file));
   for (std::size_t i = 0; asked.empty() && layout.header && i < layout.names.size(); ++i) {
     const std::string name = lower(layout.names[i]);
-    const bool known = std::find(usual.begin(), usual.end(), name) != usual.end();
-    if ((known || also(name)) && !taken(static_cast<int>(i))) {
-      columns.push_back(static_cast<int>(i));
-    }
+    const bool known = std::find(kept.usual.begin(), kept.usual.end(), name) != kept.usual.end() ||
+                       (!kept.usual_start.empty() && name.starts_with(kept.usual_start));
+    if (known && !taken(static_cast<int>(i))) columns.push_back(static_cast<int>(i));
   }
+  check_count(columns.size());
   for (const int column : columns) {
     const std::string& name = layout.names[static_cast<std::size_t>(column)];
     TGR_CHECK(std::find(names.begin(), names.end(), name) == names.end(), "'", file, "': column '",
@@ -223,6 +239,9 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
   reader.next();
   for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
   layout.num_columns = layout.names.size();
+  TGR_CHECK(layout.num_columns <= kMostFields, "'", file, "': split at '", layout.dialect.delimiter,
+            "' the first line has more than ", kMostFields,
+            " columns; is --delimiter wrong, or is this not delimited text?");
   layout.header =
       map.header == "auto" ? header_guess(format, map, layout.names) : map.header == "yes";
 
@@ -272,11 +291,9 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
       layout.number_names = {"rating"};
     }
   }
-  pick_list(layout, map.signals, kSignalNames, file, layout.signals, layout.signal_names,
-            [](const std::string& name) { return name.starts_with("is_"); });
+  pick_list(layout, map.signals, kKeptSignals, file, layout.signals, layout.signal_names);
   if (!positional || !map.numbers.empty()) {
-    pick_list(layout, map.numbers, kNumberNames, file, layout.numbers, layout.number_names,
-              [](const std::string&) { return false; });
+    pick_list(layout, map.numbers, kKeptNumbers, file, layout.numbers, layout.number_names);
   }
   return layout;
 }

@@ -11,6 +11,10 @@
 
 namespace turbogr::data {
 
+// What a store keeps of each event beside user, item and time.
+inline constexpr std::size_t kMostSignals = 32;
+inline constexpr std::size_t kMostNumbers = 64;
+
 enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv };
 LogFormat log_format_from_name(std::string_view name);  // throws, listing those known
 

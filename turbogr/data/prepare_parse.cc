@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostNumbers = 64;
-
 class Parser {
  public:
   Parser(const PrepareOptions& options, const MemoryPlan& plan, const fs::path& folder,
@@ -131,10 +129,6 @@ void Parser::guess_times(const LogLayout& layout, std::string_view first_bytes) 
 void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
                         const std::string& file) {
   layout_ = layout;
-  TGR_CHECK(layout.signals.size() <= 32, "'", file, "': ", layout.signals.size(),
-            " signal columns; a store keeps 32 at most: name those wanted with --signal-columns");
-  TGR_CHECK(layout.numbers.size() <= kMostNumbers, "'", file, "': more than ", kMostNumbers,
-            " columns of numbers");
   TGR_CHECK(options_.ids == "auto" || options_.ids == "integer" || options_.ids == "string",
             "--ids is auto, integer or string, not '", options_.ids, "'");
   integer_users_ = guess_integers(layout, first_bytes, layout.user);
@@ -162,7 +156,7 @@ void Parser::check_same(const LogLayout& layout, const std::string& file) const 
                 layout.number_names == layout_->number_names &&
                 (layout.time >= 0) == (layout_->time >= 0),
             "'", file, "' does not have the columns of the first file (",
-            fmt::format("{}", fmt::join(layout_->names, ", ")),
+            printable(fmt::format("{}", fmt::join(layout_->names, ", ")), 600),
             "); prepare it apart or name the columns to keep");
 }
 
@@ -222,6 +216,10 @@ void Parser::reject(FieldError error, const CsvReader& reader, const LogLayout& 
   const std::string_view name = layout.names[at];
   if (error == FieldError::kEmpty) {
     leave_out(BadRow::kEmptyId, reader, file, name, reader.text());
+  } else if (error == FieldError::kTooLong) {
+    leave_out(BadRow::kLongId, reader, file, name, text, [&] {
+      return fmt::format("it has {} bytes; {} are the most", text.size(), kLongestId);
+    });
   } else if (error == FieldError::kTooLarge) {
     leave_out(BadRow::kTooLarge, reader, file, name, text,
               [&] { return column == layout.time ? "times are seconds or milliseconds" : ""; });
@@ -241,7 +239,10 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   }
   if (fields.size() != layout.num_columns) {
     return leave_out(BadRow::kColumns, reader, file, "", reader.text(), [&] {
-      return fmt::format("{} columns, not {}{}", fields.size(), layout.num_columns,
+      const std::string found = fields.size() > kMostFields
+                                    ? fmt::format("more than {}", kMostFields)
+                                    : std::to_string(fields.size());
+      return fmt::format("{} columns, not {}{}", found, layout.num_columns,
                          reader.ends_without_newline() ? "; the file seems cut short" : "");
     });
   }
@@ -276,8 +277,9 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   std::int64_t item = 0;
   const auto check_id = [&](bool integer, int column, std::int64_t& id) {
     const std::string_view text = field(column);
-    return integer ? parse_integer(text, id)
-                   : (text.empty() ? FieldError::kEmpty : FieldError::kNone);
+    if (integer) return parse_integer(text, id);
+    if (text.size() > kLongestId) return FieldError::kTooLong;
+    return text.empty() ? FieldError::kEmpty : FieldError::kNone;
   };
   FieldError error = check_id(integer_users_, layout.user, user);
   if (error != FieldError::kNone) return reject(error, reader, layout, layout.user, file);
