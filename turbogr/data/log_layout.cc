@@ -9,6 +9,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/field.h"
+#include "turbogr/data/file_kind.h"
 
 namespace turbogr::data {
 namespace {
@@ -23,9 +24,7 @@ const Names kItemNames = {"item_id",    "itemid",   "item",       "iid",        
                           "article_id", "track_id", "song_id",    "book_id"};
 const Names kTimeNames = {"time_ms",    "timestamp",      "time",     "ts",         "unixtime",
                           "event_time", "unixreviewtime", "datetime", "created_at", "date"};
-const Names kSignalNames = {"is_click",   "is_like", "is_follow", "is_comment",
-                            "is_forward", "is_hate", "long_view", "is_profile_enter",
-                            "is_rand",    "click",   "like"};
+const Names kSignalNames = {"long_view", "click", "like"};  // and all that begin with is_
 const Names kNumberNames = {"rating", "play_time_ms", "duration_ms", "play_time"};
 
 std::string lower(std::string_view text) {
@@ -224,6 +223,31 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
   for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
     const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
     first_line = first_bytes.substr(at, stop - at);
+bool strip_recbole_types(std::vector<std::string>& header) {
+  std::vector<std::string> names;
+  for (const std::string& name : header) {
+    const std::size_t colon = name.rfind(':');
+    if (colon == std::string::npos) return false;
+    const std::string_view type = std::string_view(name).substr(colon + 1);
+    if (type != "token" && type != "token_seq" && type != "float" && type != "float_seq") {
+      return false;
+    }
+    names.push_back(name.substr(0, colon));
+  }
+  header = std::move(names);
+  return true;
+}
+
+std::vector<UsualNames> usual_names() {
+  Names signals = kSignalNames;
+  signals.insert(signals.begin(), "is_*");
+  return {{"user", kUserNames},
+          {"item", kItemNames},
+          {"time", kTimeNames},
+          {"signals", std::move(signals)},
+          {"numbers", kNumberNames}};
+}
+
     if (first_line.ends_with('\r')) first_line.remove_suffix(1);
     at = stop + 1;
   }
@@ -239,11 +263,14 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
   reader.next();
   for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
   layout.num_columns = layout.names.size();
+  check_delimited_text(first_bytes, file);
   TGR_CHECK(layout.num_columns <= kMostFields, "'", file, "': split at '", layout.dialect.delimiter,
             "' the first line has more than ", kMostFields,
             " columns; is --delimiter wrong, or is this not delimited text?");
-  layout.header =
-      map.header == "auto" ? header_guess(format, map, layout.names) : map.header == "yes";
+  const bool recbole = map.header != "no" && strip_recbole_types(layout.names);
+  if (recbole && layout.dialect.delimiter == "\t") layout.dialect.quotes = false;  // as it writes
+  layout.header = map.header == "auto" ? recbole || header_guess(format, map, layout.names)
+                                       : map.header == "yes";
 
   const auto find = [&](const std::string& name, const Names& usual) {
     if (!name.empty()) return find_asked(layout, name, file);

@@ -59,3 +59,14 @@ std::string guess_delimiter(std::string_view line, const std::string& file);
 int find_item_column(const std::vector<std::string>& header);  // by its usual names; -1: none
 
 }  // namespace turbogr::data
+// RecBole's headers have a type behind every name: user_id:token, rating:float. True when this is
+// one, and the types are gone.
+bool strip_recbole_types(std::vector<std::string>& header);
+
+// The names a column is known by, upper or lower case; for the help.
+struct UsualNames {
+  std::string_view what;  // user, item, time, signals, numbers
+  std::vector<std::string_view> names;
+};
+std::vector<UsualNames> usual_names();
+

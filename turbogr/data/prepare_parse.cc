@@ -9,12 +9,22 @@
 #include "turbogr/core/check.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
+#include "turbogr/data/file_kind.h"
 #include "turbogr/data/log_inputs.h"
+#include "turbogr/data/log_sample.h"
 
 namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Before hours of work: a table is text, too. What comes through a pipe can be read only once.
+void check_table(const fs::path& path) {
+  if (path == "-" || (fs::exists(path) && fs::is_other(path))) return;
+  Input input = open_input(path);
+  CsvReader reader(*input.bytes, input.name, {});
+  check_delimited_text(reader.peek(), input.name);
+}
 
 class Parser {
  public:
@@ -30,7 +40,13 @@ class Parser {
   ParsedLog run() {
     LogInputs inputs = log_inputs(options_);
     const std::vector<fs::path>& files = inputs.logs;
+    user_tables_ = std::move(inputs.user_tables);
     item_tables_ = std::move(inputs.item_tables);
+    report_.remarks = std::move(inputs.remarks);
+    for (const auto& tables :
+         {user_tables_, item_tables_, options_.user_tables, options_.item_tables}) {
+      for (const fs::path& table : tables) check_table(table);
+    }
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
     return finish();
@@ -39,8 +55,7 @@ class Parser {
  private:
   void read_file(const fs::path& path);
   void begin_logs(const LogLayout& layout, std::string_view first_bytes, const std::string& file);
-  bool guess_integers(const LogLayout& layout, std::string_view first_bytes, int column) const;
-  void guess_times(const LogLayout& layout, std::string_view first_bytes);
+  bool integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const;
   void check_same(const LogLayout& layout, const std::string& file) const;
   void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
   void leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
@@ -77,53 +92,9 @@ class Parser {
   std::vector<fs::path> item_tables_;
 };
 
-// Calls visit(field) for one column of the first thousand whole rows. The last line may be cut and
-// does not count.
-template <class Visit>
-void sample_column(const LogLayout& layout, std::string_view first_bytes, int column,
-                   Visit&& visit) {
-  const std::size_t end = first_bytes.rfind('\n');
-  if (end != std::string_view::npos) first_bytes = first_bytes.substr(0, end);
-  MemorySource source(first_bytes);
-  CsvReader reader(source, "", layout.dialect);
-  if (layout.header) reader.next();
-  for (int row = 0; row < 1000 && reader.next(); ++row) {
-    if (reader.fields().size() != layout.num_columns) continue;
-    const std::string_view text = reader.fields()[static_cast<std::size_t>(column)];
-    if (!text.empty()) visit(text);
-  }
-}
-
-bool Parser::guess_integers(const LogLayout& layout, std::string_view first_bytes,
-                            int column) const {
-  if (options_.format != LogFormat::kCsv && options_.ids == "auto") return true;
+bool Parser::integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const {
   if (options_.ids != "auto") return options_.ids == "integer";
-  // Nine in ten decide: a few broken rows must not turn numbers into strings.
-  int ids = 0;
-  int numbers = 0;
-  sample_column(layout, first_bytes, column, [&](std::string_view text) {
-    std::int64_t number = 0;
-    ++ids;
-    numbers += parse_integer(text, number) == FieldError::kNone ? 1 : 0;
-  });
-  return 10 * numbers >= 9 * ids;
-}
-
-// The spelling most of the times have; whole and decimal seconds may be mixed and are decimal then.
-void Parser::guess_times(const LogLayout& layout, std::string_view first_bytes) {
-  if (layout.time < 0) return;
-  int count[3] = {};
-  sample_column(layout, first_bytes, layout.time, [&](std::string_view text) {
-    const TimeSpelling spelling = guess_time_spelling(text);
-    std::int64_t time = 0;
-    if (parse_time(text, spelling, time) == FieldError::kNone) ++count[static_cast<int>(spelling)];
-  });
-  const auto [whole, decimal, iso] = count;
-  if (iso > whole + decimal) {
-    spelling_ = TimeSpelling::kIso;
-  } else if (whole + decimal > 0) {
-    spelling_ = decimal > 0 ? TimeSpelling::kDecimalSeconds : TimeSpelling::kInteger;
-  }
+  return options_.format != LogFormat::kCsv || mostly_integers(layout, first_bytes, column);
 }
 
 void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
@@ -131,9 +102,9 @@ void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
   layout_ = layout;
   TGR_CHECK(options_.ids == "auto" || options_.ids == "integer" || options_.ids == "string",
             "--ids is auto, integer or string, not '", options_.ids, "'");
-  integer_users_ = guess_integers(layout, first_bytes, layout.user);
-  integer_items_ = guess_integers(layout, first_bytes, layout.item);
-  guess_times(layout, first_bytes);
+  integer_users_ = integer_ids(layout, first_bytes, layout.user);
+  integer_items_ = integer_ids(layout, first_bytes, layout.item);
+  spelling_ = usual_time_spelling(layout, first_bytes);
   const auto kind = [](bool integer) { return integer ? IdKind::kInt64 : IdKind::kString; };
   users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
   items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
