@@ -16,6 +16,7 @@
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/data/log_layout.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr::data {
@@ -126,6 +127,50 @@ TEST(DataProgram, TakesOptionsBeforeInputs) {
   EXPECT_EQ(store.manifest().numbers, (std::vector<std::string>{"timestamp", "is_click"}));
   EXPECT_EQ(read_file(store.side_table("user_features")), read_file(table));
   EXPECT_EQ(read_file(store.side_table("user_features_2")), read_file(table));
+}
+
+TEST(DataProgram, TakesLabelsAndLeavesRepeatsOut) {
+  TemporaryFolder folder;
+  const auto log = write_file(
+      folder / "log.csv", "user,item,time,rating\n1,1,1,5\n1,1,1,5\n1,2,2,2\n1,1,3,4\n2,1,1,5\n");
+  const std::string base =
+      "data prepare " + log.string() + " --overwrite --out " + (folder / "s").string();
+  Outcome outcome = run_program(base + " --deduplicate --label 'rating>=4' --label 'rating<3'");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "2 users, 2 items, 4 events")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "1 repeated")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "1 of 2 users have fewer than 3 events")) << outcome.output;
+  EXPECT_EQ(Store(folder / "s").manifest().signals,
+            (std::vector<std::string>{"rating>=4", "rating<3"}));
+  outcome =
+      run_program(base + " --deduplicate=items --label 'rating>=4' --keep-signal 'rating>=4'");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "2 users, 1 items, 2 events")) << outcome.output;
+  outcome = run_program(base + " --deduplicate=users");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.output, "--deduplicate is events")) << outcome.output;
+}
+
+TEST(DataProgram, SaysThatColumnsAreJoinedWithCommas) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(10));
+  const Outcome outcome =
+      run_program("data prepare " + log.string() + " --out " + (folder / "s").string() +
+                  " --number-columns is_click timestamp");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(
+      has(outcome.output, "no input 'timestamp'; if it is a column, join columns with commas"))
+      << outcome.output;
+}
+
+TEST(DataProgram, ListsTheUsualNamesInItsHelp) {
+  const Outcome outcome = run_program("data prepare --help");
+  EXPECT_EQ(outcome.status, 0);
+  for (const UsualNames& usual : usual_names()) {
+    for (const std::string_view name : usual.names) {
+      EXPECT_TRUE(has(outcome.output, std::string(name))) << name;
+    }
+  }
 }
 
 TEST(DataProgram, RefusesAmountsThatAreNone) {

@@ -202,27 +202,27 @@ void pick_list(const LogLayout& layout, const std::vector<std::string>& asked, c
   }
 }
 
+// The columns of labels, once all columns have their names.
+void find_labels(LogLayout& layout, const std::vector<std::string>& asked,
+                 const std::string& file) {
+  for (const std::string& text : asked) {
+    Label label = parse_label(text);
+    const auto at = std::find(layout.names.begin(), layout.names.end(), label.column);
+    const int column = at != layout.names.end() ? static_cast<int>(at - layout.names.begin())
+                                                : find_asked(layout, label.column, file);
+    std::vector<std::string>& names = layout.signal_names;
+    TGR_CHECK(std::find(names.begin(), names.end(), label.name) == names.end(), "--label ",
+              label.name, " is there already; give it once");
+    TGR_CHECK(names.size() < kMostSignals, "--label ", label.name, ": there are ", names.size(),
+              " signals, and a store keeps ", kMostSignals,
+              " at most: name those wanted with --signal-columns");
+    names.push_back(label.name);
+    layout.labels.emplace_back(column, std::move(label));
+  }
+}
+
 }  // namespace
 
-int find_item_column(const std::vector<std::string>& header) {
-  return find_name(header, kItemNames);
-}
-
-LogFormat log_format_from_name(std::string_view name) {
-  if (name == "kuairand") return LogFormat::kKuaiRand;
-  if (name == "movielens") return LogFormat::kMovieLens;
-  if (name == "csv") return LogFormat::kCsv;
-  detail::throw_error("unknown --format '", name, "'; there are kuairand, movielens and csv");
-}
-
-LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
-                      const std::string& file) {
-  TGR_CHECK(map.header == "auto" || map.header == "yes" || map.header == "no",
-            "--header is auto, yes or no, not '", map.header, "'");
-  std::string_view first_line;
-  for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
-    const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
-    first_line = first_bytes.substr(at, stop - at);
 bool strip_recbole_types(std::vector<std::string>& header) {
   std::vector<std::string> names;
   for (const std::string& name : header) {
@@ -248,6 +248,26 @@ std::vector<UsualNames> usual_names() {
           {"numbers", kNumberNames}};
 }
 
+int find_item_column(const std::vector<std::string>& header) {
+  return find_name(header, kItemNames);
+}
+
+LogFormat log_format_from_name(std::string_view name) {
+  if (name == "kuairand") return LogFormat::kKuaiRand;
+  if (name == "movielens") return LogFormat::kMovieLens;
+  if (name == "csv") return LogFormat::kCsv;
+  detail::throw_error("unknown --format '", name, "'; there are kuairand, movielens and csv");
+}
+
+LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
+                      const std::string& file) {
+  TGR_CHECK(map.header == "auto" || map.header == "yes" || map.header == "no",
+            "--header is auto, yes or no, not '", map.header, "'");
+  check_delimited_text(first_bytes, file);
+  std::string_view first_line;
+  for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
+    const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
+    first_line = first_bytes.substr(at, stop - at);
     if (first_line.ends_with('\r')) first_line.remove_suffix(1);
     at = stop + 1;
   }
@@ -263,7 +283,6 @@ std::vector<UsualNames> usual_names() {
   reader.next();
   for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
   layout.num_columns = layout.names.size();
-  check_delimited_text(first_bytes, file);
   TGR_CHECK(layout.num_columns <= kMostFields, "'", file, "': split at '", layout.dialect.delimiter,
             "' the first line has more than ", kMostFields,
             " columns; is --delimiter wrong, or is this not delimited text?");
@@ -322,6 +341,7 @@ std::vector<UsualNames> usual_names() {
   if (!positional || !map.numbers.empty()) {
     pick_list(layout, map.numbers, kKeptNumbers, file, layout.numbers, layout.number_names);
   }
+  find_labels(layout, map.labels, file);
   return layout;
 }
 

@@ -108,15 +108,16 @@ void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
   const auto kind = [](bool integer) { return integer ? IdKind::kInt64 : IdKind::kString; };
   users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
   items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
-  const RowLayout rows{.signals = !layout.signals.empty(), .num_numbers = layout.numbers.size()};
+  const RowLayout rows{.signals = !layout.signal_names.empty(),
+                       .num_numbers = layout.numbers.size()};
   rows_ =
       std::make_unique<EventRows>(rows, plan_.row_capacity(rows.stride()), folder_ / "rows.tmp");
-  empty_signals_.assign(layout.signals.size(), 0);
+  empty_signals_.assign(layout.signal_names.size(), 0);
   if (options_.keep_signal.empty()) return;
   const auto& names = layout.signal_names;
   const auto at = std::find(names.begin(), names.end(), options_.keep_signal);
   TGR_CHECK(!names.empty(), "--keep-signal ", options_.keep_signal, ": '", file,
-            "' has no signal columns; name them with --signal-columns");
+            "' has no signal columns; name them with --signal-columns, or make one with --label");
   TGR_CHECK(at != names.end(), "--keep-signal ", options_.keep_signal,
             " is not among the signals: ", fmt::format("{}", fmt::join(names, ", ")));
   keep_mask_ = std::uint32_t{1} << (at - names.begin());
@@ -238,6 +239,15 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     bits |= static_cast<std::uint32_t>(set) << i;
     empty_signals_[i] += text.empty() ? 1 : 0;
   }
+  for (std::size_t i = 0; i < layout.labels.size(); ++i) {
+    const auto& [column, label] = layout.labels[i];
+    float number = 0;
+    const FieldError error = parse_float(field(column), number);
+    if (error != FieldError::kNone) return reject(error, reader, layout, column, file);
+    const std::size_t bit = layout.signals.size() + i;
+    bits |= static_cast<std::uint32_t>(label.holds(number)) << bit;
+    empty_signals_[bit] += field(column).empty() ? 1 : 0;
+  }
   float numbers[kMostNumbers];
   for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
     const FieldError error = parse_float(field(layout.numbers[i]), numbers[i]);
@@ -281,7 +291,7 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   store_field(row, RowLayout::kUser, user);
   store_field(row, RowLayout::kItem, item);
   store_field(row, RowLayout::kTime, time);
-  if (!layout.signals.empty()) store_field(row, RowLayout::kSignals, bits);
+  if (rows_->layout().signals) store_field(row, RowLayout::kSignals, bits);
   if (!layout.numbers.empty()) {
     std::memcpy(row + rows_->layout().number(0), numbers, 4 * layout.numbers.size());
   }
