@@ -11,8 +11,6 @@
 namespace turbogr::data {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 20;
-
 // The high bit of every byte of `word` that equals the byte `pattern` repeats; exact for all bytes.
 std::uint64_t equal_bytes(std::uint64_t word, std::uint64_t pattern) {
   constexpr std::uint64_t kLow7 = 0x7f7f7f7f7f7f7f7fu;
@@ -22,8 +20,10 @@ std::uint64_t equal_bytes(std::uint64_t word, std::uint64_t pattern) {
 
 }  // namespace
 
-CsvReader::CsvReader(ByteSource& source, std::string name, CsvDialect dialect)
-    : source_(source), name_(std::move(name)), buffer_(kBlock) {
+CsvReader::CsvReader(ByteSource& source, std::string name, CsvDialect dialect, std::size_t block)
+    : source_(source),
+      name_(std::move(name)),
+      buffer_(std::clamp<std::size_t>(block, 1, kLongestRecord)) {
   set_dialect(std::move(dialect));
 }
 

@@ -28,7 +28,9 @@ struct CsvDialect {
 
 class CsvReader {
  public:
-  CsvReader(ByteSource& source, std::string name, CsvDialect dialect);
+  // Reads `block` bytes at a time.
+  CsvReader(ByteSource& source, std::string name, CsvDialect dialect,
+            std::size_t block = std::size_t{1} << 20);
 
   // To the next record; false at the end. Throws when a record is longer than kLongestRecord.
   bool next();

@@ -279,7 +279,7 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
   layout.dialect.quotes = layout.dialect.delimiter == "," || layout.dialect.delimiter == ";" ||
                           (format == LogFormat::kCsv && layout.dialect.delimiter.size() == 1);
   MemorySource source(first_bytes);
-  CsvReader reader(source, file, layout.dialect);
+  CsvReader reader(source, file, layout.dialect, first_bytes.size() + 1);
   reader.next();
   for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
   layout.num_columns = layout.names.size();

@@ -16,7 +16,7 @@ void sample_column(const LogLayout& layout, std::string_view first_bytes, int co
   const std::size_t end = first_bytes.rfind('\n');
   if (end != std::string_view::npos) first_bytes = first_bytes.substr(0, end);
   MemorySource source(first_bytes);
-  CsvReader reader(source, "", layout.dialect);
+  CsvReader reader(source, "", layout.dialect, first_bytes.size() + 1);
   if (layout.header) reader.next();
   for (int row = 0; row < 1000 && reader.next(); ++row) {
     if (reader.fields().size() != layout.num_columns) continue;
