@@ -4,12 +4,12 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -26,6 +26,8 @@ struct Flags {
   std::string format = "csv";
   std::string memory = "2GB";
   std::string on_error = "stop";
+  bool drop_repeated_events = false;
+  bool drop_repeated_items = false;
 };
 
 // "256MB", "2 GB", "1.5GiB" or plain bytes; decimal and binary prefixes alike mean powers of 1024.
@@ -85,6 +87,9 @@ void run(Flags& flags) {
   TGR_CHECK(flags.on_error == "stop" || flags.on_error == "skip",
             "--on-error is stop or skip, not '", flags.on_error, "'");
   options.bad_rows.skip = flags.on_error == "skip";
+  options.repeats = flags.drop_repeated_items    ? data::Repeats::kDropItems
+                    : flags.drop_repeated_events ? data::Repeats::kDropEvents
+                                                 : data::Repeats::kKeep;
   options.show_progress = isatty(STDERR_FILENO) != 0;
   // So that --memory bounds the process too: freed blocks go back to the system, and one arena
   // keeps the address space small.
@@ -115,7 +120,7 @@ void run(Flags& flags) {
 
 }  // namespace
 
-void add_data_prepare(CLI::App& app) {
+void add_data_prepare(Command& app) {
   auto* command = app.add_subcommand("prepare", "Turn raw logs into a sequence store");
   auto flags = std::make_shared<Flags>();
   data::PrepareOptions& options = flags->options;
@@ -140,9 +145,10 @@ void add_data_prepare(CLI::App& app) {
                    "make a signal of a column of numbers: \"rating>=4\" (also >, <=, <, ==, !=), "
                    "which is then its name; may be given several times")
       ->allow_extra_args(false);
-  command->add_flag("--deduplicate{events}", options.deduplicate,
-                    "of rows with the same user, item and time keep the first; =items: a user's "
-                    "first event with each item");
+  command->add_flag("--deduplicate", flags->drop_repeated_events,
+                    "of rows with the same user, item and time keep the first");
+  command->add_flag("--deduplicate-items", flags->drop_repeated_items,
+                    "of a user's events with the same item keep the first");
   command->add_option("--user-column", options.columns.user, "name, or number from 1");
   command->add_option("--item-column", options.columns.item, "name, or number from 1");
   command->add_option("--time-column", options.columns.time,

@@ -143,12 +143,9 @@ TEST(DataProgram, TakesLabelsAndLeavesRepeatsOut) {
   EXPECT_EQ(Store(folder / "s").manifest().signals,
             (std::vector<std::string>{"rating>=4", "rating<3"}));
   outcome =
-      run_program(base + " --deduplicate=items --label 'rating>=4' --keep-signal 'rating>=4'");
+      run_program(base + " --deduplicate-items --label 'rating>=4' --keep-signal 'rating>=4'");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_TRUE(has(outcome.output, "2 users, 1 items, 2 events")) << outcome.output;
-  outcome = run_program(base + " --deduplicate=users");
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_TRUE(has(outcome.output, "--deduplicate is events")) << outcome.output;
 }
 
 TEST(DataProgram, SaysThatColumnsAreJoinedWithCommas) {

@@ -97,27 +97,25 @@ TEST(Deduplicate, KeepsTheFirstOfRowsThatSayTheSame) {
                               "user,item,time,is_click\n"
                               "2,7,5,1\n1,7,5,0\n1,8,5,0\n1,7,5,1\n1,7,9,0\n2,7,5,0\n1,8,5,0\n");
   PrepareOptions options{
-      .inputs = {log}, .out = folder / "s", .overwrite = true, .deduplicate = "events"};
+      .inputs = {log}, .out = folder / "s", .overwrite = true, .repeats = Repeats::kDropEvents};
   EXPECT_EQ(prepare(options).repeated, 3);
   const Store store(folder / "s");
   EXPECT_EQ(histories_of(store), (Lines{"1: 7@5 8@5 7@9", "2: 7@5"}));
   std::vector<std::uint32_t> bits(4);
   store.read_signals(0, bits);
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{0, 0, 0, 1}));
-  options.deduplicate = "items";
+  options.repeats = Repeats::kDropItems;
   EXPECT_EQ(prepare(options).repeated, 4);
   EXPECT_EQ(histories_of(Store(folder / "s")), (Lines{"1: 7@5 8@5", "2: 7@5"}));
-  options.deduplicate = "users";
-  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "--deduplicate is events"));
 }
 
 TEST(Deduplicate, NeedsTimesToTellARepeatedEvent) {
   TemporaryFolder folder;
   // A row without a time leaves only the order of the file.
   const auto log = write_file(folder / "log.csv", "user,item,time\n1,7,5\n1,8,\n1,7,1\n1,7,5\n");
-  PrepareOptions options{.inputs = {log}, .out = folder / "s", .deduplicate = "events"};
-  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "--deduplicate=items"));
-  options.deduplicate = "items";
+  PrepareOptions options{.inputs = {log}, .out = folder / "s", .repeats = Repeats::kDropEvents};
+  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "--deduplicate-items"));
+  options.repeats = Repeats::kDropItems;
   EXPECT_EQ(prepare(options).repeated, 2);
   EXPECT_EQ(histories_of(Store(folder / "s")), (Lines{"1: 7 8"}));
 }
@@ -140,12 +138,13 @@ TEST(Deduplicate, ComesBeforeTheCoreAndAgreesWithAPlainSetInAnyMemory) {
   }
   const auto log = write_file(folder / "log.csv", text);
   std::sort(events.begin(), events.end());
-  for (const std::string repeats : {"events", "items"}) {
-    for (const std::int64_t minimum : {0, repeats == "items" ? 24 : 30}) {
+  for (const Repeats repeats : {Repeats::kDropEvents, Repeats::kDropItems}) {
+    const bool by_item = repeats == Repeats::kDropItems;
+    for (const std::int64_t minimum : {0, by_item ? 24 : 30}) {
       std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
       std::vector<Event> kept;
       for (const Event& event : events) {
-        if (seen.emplace(event.user, event.item, repeats == "items" ? 0 : event.time).second) {
+        if (seen.emplace(event.user, event.item, by_item ? 0 : event.time).second) {
           kept.push_back(event);
         }
       }
@@ -167,11 +166,11 @@ TEST(Deduplicate, ComesBeforeTheCoreAndAgreesWithAPlainSetInAnyMemory) {
       ASSERT_FALSE(wanted.empty());
       ASSERT_EQ(minimum > 0, kept.size() < unique);
       for (const std::size_t memory : {std::size_t{2} << 30, std::size_t{100'000}}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", repeats, minimum, memory));
+        SCOPED_TRACE(fmt::format("{} {} {}", by_item, minimum, memory));
         const PrepareReport report = prepare({.inputs = {log},
                                               .out = folder / "s",
                                               .overwrite = true,
-                                              .deduplicate = repeats,
+                                              .repeats = repeats,
                                               .min_user = minimum,
                                               .min_item = minimum,
                                               .memory_bytes = memory});

@@ -92,20 +92,12 @@ void drop_on_disk(RepeatFinder& finder, RowNumbering& numbering, ParsedLog& log,
 
 }  // namespace
 
-Repeats repeats_from_name(std::string_view name) {
-  if (name.empty()) return Repeats::kKeep;
-  if (name == "events") return Repeats::kDropEvents;
-  if (name == "items") return Repeats::kDropItems;
-  detail::throw_error("--deduplicate is events (the same user, item and time) or items (the same ",
-                      "user and item), not '", name, "'");
-}
-
 std::int64_t drop_repeats(Repeats repeats, RowNumbering& numbering, ParsedLog& log,
                           const MemoryPlan& plan, const std::filesystem::path& folder) {
   if (repeats == Repeats::kKeep) return 0;
   TGR_CHECK(repeats != Repeats::kDropEvents || log.time_unit != TimeUnit::kNone,
             "--deduplicate tells a repeated event by its time, and this log has none; give ",
-            "--deduplicate=items to keep the first event of a user with each item");
+            "--deduplicate-items to keep the first event of a user with each item");
   const std::int64_t before = log.rows->size();
   RepeatFinder finder(repeats, log.items.count);
   if (log.rows->in_memory()) {

@@ -4,20 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string_view>
 
 #include "turbogr/data/prepare_parse.h"
 #include "turbogr/data/row_numbering.h"
 
 namespace turbogr::data {
-
-enum class Repeats : std::uint8_t {
-  kKeep,
-  kDropEvents,  // the same user, item and time
-  kDropItems,   // the same user and item, whenever
-};
-Repeats repeats_from_name(
-    std::string_view name);  // "": keep; throws on others, listing those known
 
 // After the rows are numbered; returns how many went. Takes a bit an item beside what sorting does.
 // Rows on the disk come out sorted, numbered and in a file of their own.

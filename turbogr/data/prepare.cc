@@ -172,7 +172,6 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
             "--min-user and --min-item cannot be negative");
   TGR_CHECK(options.bad_rows.max_bad >= 0, "--max-bad is ", options.bad_rows.max_bad,
             "; give 0 or more");
-  const Repeats repeats = repeats_from_name(options.deduplicate);
   const std::int64_t begin_ns = Trace::now_ns();
   const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
   PrepareReport report;
@@ -187,7 +186,7 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
 
   RowNumbering numbering(options, plan, log, work);
   numbering.number();
-  report.repeated = drop_repeats(repeats, numbering, log, plan, work);
+  report.repeated = drop_repeats(options.repeats, numbering, log, plan, work);
   numbering.find_core();
   const CoreFilter* core = numbering.core() ? &*numbering.core() : nullptr;
   const std::int64_t num_users = core != nullptr ? core->users.count() : log.users.count;

@@ -17,6 +17,13 @@
 
 namespace turbogr::data {
 
+// What becomes of rows that say the same thing twice; the first stays.
+enum class Repeats : std::uint8_t {
+  kKeep,
+  kDropEvents,  // the same user, item and time
+  kDropItems,   // the same user and item, whenever
+};
+
 struct PrepareOptions {
   LogFormat format = LogFormat::kCsv;
   std::vector<std::filesystem::path> inputs;  // "-": standard input
@@ -26,8 +33,8 @@ struct PrepareOptions {
   std::string time_unit = "auto";  // auto, s or ms: of integer times
   std::string ids = "auto";        // auto, integer or string
   std::string keep_signal;         // keep only rows that carry it
-  std::string deduplicate;         // "events", "items"; empty: repeats stay
-  std::int64_t min_user = 0;       // k-core: events a user, events an item
+  Repeats repeats = Repeats::kKeep;
+  std::int64_t min_user = 0;  // k-core: events a user, events an item
   std::int64_t min_item = 0;
   BadRowPolicy bad_rows;
   std::size_t memory_bytes = std::size_t{2} << 30;
@@ -41,7 +48,7 @@ struct PrepareReport {
   std::int64_t rows = 0;         // read; of a record with an open quote every line
   std::int64_t bad_rows = 0;
   std::int64_t without_signal = 0;  // left out by keep_signal
-  std::int64_t repeated = 0;        // left out by deduplicate
+  std::int64_t repeated = 0;        // left out as repeats
   std::int64_t filtered = 0;        // left out by the k-core
   std::int64_t users = 0;
   std::int64_t short_users = 0;  // of them with too few events to train on or to evaluate

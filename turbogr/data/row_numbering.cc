@@ -109,7 +109,7 @@ void RowNumbering::number() {
   }
   // The filter reads the indices again and again, unless dropping repeats leaves rows that have
   // them.
-  const bool read_often = filtering() && options_.deduplicate.empty();
+  const bool read_often = filtering() && options_.repeats == Repeats::kKeep;
   const auto fits = [&](const SortedIds& ids) {
     return !read_often && IdLookup::windows_for(ids, plan_.lookup) == 1;
   };
