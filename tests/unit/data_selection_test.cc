@@ -140,7 +140,7 @@ TEST(Deduplicate, ComesBeforeTheCoreAndAgreesWithAPlainSetInAnyMemory) {
   std::sort(events.begin(), events.end());
   for (const Repeats repeats : {Repeats::kDropEvents, Repeats::kDropItems}) {
     const bool by_item = repeats == Repeats::kDropItems;
-    for (const std::int64_t minimum : {0, by_item ? 24 : 30}) {
+    for (const std::int64_t minimum : {0, by_item ? 20 : 25}) {
       std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
       std::vector<Event> kept;
       for (const Event& event : events) {
