@@ -1,8 +1,10 @@
 // `turbogr data prepare`: raw logs to a sequence store.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +13,9 @@
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
+#include "turbogr/data/log_layout.h"
 #include "turbogr/data/prepare.h"
 
 namespace turbogr::apps {
@@ -22,6 +26,8 @@ struct Flags {
   std::string format = "csv";
   std::string memory = "2GB";
   std::string on_error = "stop";
+  bool drop_repeated_events = false;
+  bool drop_repeated_items = false;
 };
 
 // "256MB", "2 GB", "1.5GiB" or plain bytes; decimal and binary prefixes alike mean powers of 1024.
@@ -54,13 +60,36 @@ std::size_t parse_bytes(const std::string& text) {
   return bytes;
 }
 
+// The lists stand in the code that looks for them, so the help cannot fall behind.
+std::string usual_names_help() {
+  std::string text =
+      "Columns are found by these names, upper or lower case, unless options name them:\n";
+  for (const data::UsualNames& usual : data::usual_names()) {
+    text += fmt::format("  {:<8} {}\n", usual.what, fmt::join(usual.names, ", "));
+  }
+  return text + "A header of RecBole's (user_id:token, rating:float) is known as well.";
+}
+
+// `--signal-columns a b` makes b an input.
+void check_inputs_are_there(const data::PrepareOptions& options) {
+  if (options.columns.signals.empty() && options.columns.numbers.empty()) return;
+  for (const std::filesystem::path& input : options.inputs) {
+    TGR_CHECK(input == "-" || std::filesystem::exists(input), "there is no input '", input.string(),
+              "'; if it is a column, join columns with commas: --signal-columns a,b");
+  }
+}
+
 void run(Flags& flags) {
   data::PrepareOptions& options = flags.options;
+  check_inputs_are_there(options);
   options.format = data::log_format_from_name(flags.format);
   options.memory_bytes = parse_bytes(flags.memory);
   TGR_CHECK(flags.on_error == "stop" || flags.on_error == "skip",
             "--on-error is stop or skip, not '", flags.on_error, "'");
   options.bad_rows.skip = flags.on_error == "skip";
+  options.repeats = flags.drop_repeated_items    ? data::Repeats::kDropItems
+                    : flags.drop_repeated_events ? data::Repeats::kDropEvents
+                                                 : data::Repeats::kKeep;
   options.show_progress = isatty(STDERR_FILENO) != 0;
   // So that --memory bounds the process too: freed blocks go back to the system, and one arena
   // keeps the address space small.
@@ -76,10 +105,17 @@ void run(Flags& flags) {
              static_cast<double>(report.input_bytes) * 1e-6 / report.seconds,
              report.sorted_runs == 0 ? std::string("in memory")
                                      : fmt::format("{} sorted runs", report.sorted_runs));
-  if (report.bad_rows + report.without_signal + report.filtered == 0) return;
-  fmt::print("left out: {} bad, {} without {}, {} by the k-core\n", report.bad_rows,
+  if (report.short_users > 0) {
+    fmt::print(
+        "{} of {} users have fewer than {} events, the least that training and evaluation need: "
+        "they take no part (--min-user {} leaves them out)\n",
+        report.short_users, report.users, data::kMinHistory, data::kMinHistory);
+  }
+  if (report.bad_rows + report.without_signal + report.repeated + report.filtered == 0) return;
+  fmt::print("left out: {} bad, {} without {}, {} repeated, {} by the k-core\n", report.bad_rows,
              report.without_signal,
-             options.keep_signal.empty() ? "the signal" : options.keep_signal, report.filtered);
+             options.keep_signal.empty() ? "the signal" : options.keep_signal, report.repeated,
+             report.filtered);
 }
 
 }  // namespace
@@ -91,8 +127,9 @@ void add_data_prepare(Command& app) {
   command
       ->add_option(
           "INPUT", options.inputs,
-          "log files, plain, .gz or .zst; '-' is standard input; with kuairand and movielens "
-          "a folder of the published files, feature tables and titles included")
+          "log files, plain, .gz or .zst; '-' is standard input; a folder stands for the files in "
+          "it (with kuairand and movielens the published ones, with RecBole's .inter also .item "
+          "and .user)")
       ->required();
   command->add_option("--out", options.out, "the store to make")->required();
   command->add_option("--format", flags->format, "kuairand, movielens or csv")
@@ -103,18 +140,27 @@ void add_data_prepare(Command& app) {
   command->add_option("--min-user", options.min_user, "k-core: keep users with so many events");
   command->add_option("--min-item", options.min_item, "k-core: keep items with so many events");
   command->add_option("--keep-signal", options.keep_signal, "keep only rows with this signal");
+  command
+      ->add_option("--label", options.columns.labels,
+                   "make a signal of a column of numbers: \"rating>=4\" (also >, <=, <, ==, !=), "
+                   "which is then its name; may be given several times")
+      ->allow_extra_args(false);
+  command->add_flag("--deduplicate", flags->drop_repeated_events,
+                    "of rows with the same user, item and time keep the first");
+  command->add_flag("--deduplicate-items", flags->drop_repeated_items,
+                    "of a user's events with the same item keep the first");
   command->add_option("--user-column", options.columns.user, "name, or number from 1");
   command->add_option("--item-column", options.columns.item, "name, or number from 1");
   command->add_option("--time-column", options.columns.time,
                       "name, number from 1, or none: the order of the file");
   command
       ->add_option("--signal-columns", options.columns.signals,
-                   "columns to keep as signal bits, or none")
+                   "columns to keep as signal bits, joined with commas (a,b), or none")
       ->delimiter(',')
       ->allow_extra_args(false);  // what follows may be an input
   command
       ->add_option("--number-columns", options.columns.numbers,
-                   "columns to keep as numbers, or none")
+                   "columns to keep as numbers, joined with commas (a,b), or none")
       ->delimiter(',')
       ->allow_extra_args(false);  // what follows may be an input
   command->add_option("--delimiter", options.columns.delimiter,
@@ -133,6 +179,7 @@ void add_data_prepare(Command& app) {
       ->add_option("--item-table", options.item_tables,
                    "CSV about items to copy along; `recommend` shows its titles")
       ->allow_extra_args(false);
+  command->footer(usual_names_help());
   command->callback([flags] { run(*flags); });
 }
 

@@ -16,6 +16,7 @@
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/data/log_layout.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr::data {
@@ -128,6 +129,47 @@ TEST(DataProgram, TakesOptionsBeforeInputs) {
   EXPECT_EQ(read_file(store.side_table("user_features_2")), read_file(table));
 }
 
+TEST(DataProgram, TakesLabelsAndLeavesRepeatsOut) {
+  TemporaryFolder folder;
+  const auto log = write_file(
+      folder / "log.csv", "user,item,time,rating\n1,1,1,5\n1,1,1,5\n1,2,2,2\n1,1,3,4\n2,1,1,5\n");
+  const std::string base =
+      "data prepare " + log.string() + " --overwrite --out " + (folder / "s").string();
+  Outcome outcome = run_program(base + " --deduplicate --label 'rating>=4' --label 'rating<3'");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "2 users, 2 items, 4 events")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "1 repeated")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "1 of 2 users have fewer than 3 events")) << outcome.output;
+  EXPECT_EQ(Store(folder / "s").manifest().signals,
+            (std::vector<std::string>{"rating>=4", "rating<3"}));
+  outcome =
+      run_program(base + " --deduplicate-items --label 'rating>=4' --keep-signal 'rating>=4'");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "2 users, 1 items, 2 events")) << outcome.output;
+}
+
+TEST(DataProgram, SaysThatColumnsAreJoinedWithCommas) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(10));
+  const Outcome outcome =
+      run_program("data prepare " + log.string() + " --out " + (folder / "s").string() +
+                  " --number-columns is_click timestamp");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(
+      has(outcome.output, "no input 'timestamp'; if it is a column, join columns with commas"))
+      << outcome.output;
+}
+
+TEST(DataProgram, ListsTheUsualNamesInItsHelp) {
+  const Outcome outcome = run_program("data prepare --help");
+  EXPECT_EQ(outcome.status, 0);
+  for (const UsualNames& usual : usual_names()) {
+    for (const std::string_view name : usual.names) {
+      EXPECT_TRUE(has(outcome.output, std::string(name))) << name;
+    }
+  }
+}
+
 TEST(DataProgram, RefusesAmountsThatAreNone) {
   TemporaryFolder folder;
   const auto log = write_file(folder / "log.csv", random_log(10));
@@ -162,6 +204,23 @@ TEST(DataProgram, StaysWithinAHardLimitAndMakesTheSameStore) {
       run_program(base + (folder / "tight").string() + " --memory 8GB", "ulimit -v 300000;");
   EXPECT_EQ(tight.status, 1);
   EXPECT_TRUE(has(tight.output, "give a smaller one")) << tight.output;
+}
+
+TEST(DataProgram, AbsurdLinesAreToldWithinTheMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "no limit on address space under a sanitizer";
+#endif
+  TemporaryFolder folder;
+  const std::string commas(20'000'000, ',');
+  for (const std::string& text :
+       {"user_id,item_id" + commas + "\n1,2\n", "user_id,item_id\n1,2" + commas + "\n"}) {
+    const auto log = write_file(folder / "log.csv", text);
+    const Outcome outcome = run_program(
+        "data prepare " + log.string() + " --memory 64MB --out " + (folder / "s").string(),
+        "ulimit -v 300000;");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(has(outcome.output, "a record of more than 4 MB")) << outcome.output;
+  }
 }
 
 TEST(DataProgram, AFullDiskIsAClearErrorAndLeavesNothing) {

@@ -95,6 +95,10 @@ TEST(Config, EveryKindOfRuleRefusesWhatIsOutOfRange) {
   EXPECT_NE(parse_message("[data]\nholdout = \"time:\"\n").find("time:T"), std::string::npos);
   EXPECT_NE(parse_message("[data]\nholdout = \"time:12x\"\n").find("time:T"), std::string::npos);
   EXPECT_EQ(parse_message("[data]\nholdout = \"time:1650000000\"\n"), "");
+  EXPECT_EQ(parse_message("[data]\nholdout = \"time:2022-04-30\"\n"), "");
+  EXPECT_EQ(parse_message("[data]\nholdout = \"time:2022-04-30T12:00:00\"\n"), "");
+  EXPECT_NE(parse_message("[data]\nholdout = \"time:2022-04-31\"\n").find("time:T, T a date"),
+            std::string::npos);
   EXPECT_NE(parse_message("[eval]\nmetric = \"hr@\"\n").find("ndcg@K"), std::string::npos);
   EXPECT_NE(parse_message("[eval]\nmetric = \"auc@10\"\n").find("ndcg@K"), std::string::npos);
   EXPECT_EQ(parse_message("[eval]\nmetric = \"mrr\"\n"), "");

@@ -6,6 +6,8 @@
 #include "tests/support/compress.h"
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/data/bad_rows.h"
+#include "turbogr/data/field.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
 
@@ -103,7 +105,68 @@ TEST_F(BadInput, QuotesCrlfAndAByteOrderMarkAreNoTrouble) {
 
 TEST_F(BadInput, AnUnclosedQuoteIsTold) {
   expect_error(options_for("user_id,item_id,title\n1,2,a\n1,3,\"b\n1,4,c\n"),
-               {"line 3", "quote never closed"});
+               {"line 3", "quote never closed", "swallows 2 lines, up to line 4"});
+}
+
+TEST_F(BadInput, RowsSwallowedByAnUnclosedQuoteAllCount) {
+  std::string log = "user_id\titem_id\ttitle\n";
+  for (int row = 0; row < 200; ++row) {
+    log +=
+        std::to_string(row % 7) + "\t" + std::to_string(row) + (row == 10 ? "\t\"Up\n" : "\tUp\n");
+  }
+  PrepareOptions options = options_for(log);
+  options.bad_rows = {.skip = true, .max_bad = 189};
+  expect_error(options,
+               {"more than 189 bad rows", "line 12", "swallows 190 lines, up to line 201"});
+  options.bad_rows.max_bad = 190;
+  const PrepareReport report = prepare(options);
+  EXPECT_EQ(report.rows, 200);
+  EXPECT_EQ(report.bad_rows, 190);
+  EXPECT_EQ(report.events, 10);
+}
+
+TEST_F(BadInput, MoreColumnsThanAnyLogHasAreTold) {
+  const std::string commas(70'000, ',');
+  expect_error(options_for("user_id,item_id" + commas + "\n1,2\n"),
+               {"the first line has more than 65536 columns", "is --delimiter wrong"});
+  expect_error(options_for("user_id,item_id\n1,2\n1,3" + commas + "\n"),
+               {"line 3", "more than 65536 columns, not 2"});
+}
+
+TEST_F(BadInput, ManyMoreSignalsThanAStoreKeepsAreToldBeforeEachIsLookedAt) {
+  std::string header = "user_id,item_id";
+  for (int i = 0; i < 60'000; ++i) header += ",is_" + std::to_string(i);
+  // One name twice: it would be found, late, by comparing each with all before it.
+  expect_error(options_for(header + ",is_59999\n"),
+               {"60001 signal columns; a store keeps 32 at most", "--signal-columns"});
+}
+
+TEST_F(BadInput, IdsTooLongForAnyMemoryAreTold) {
+  const std::string longest(kLongestId, 'x');
+  PrepareOptions options = options_for("user,item\na,b\na," + longest + "\na," + longest + "y\n");
+  expect_error(options,
+               {"line 4, column item", "id too long", "it has 4097 bytes; 4096 are the most"});
+  options.bad_rows.skip = true;
+  EXPECT_EQ(prepare(options).events, 2);
+}
+
+TEST(BadRows, AreDescribedOnlyWhenShown) {
+  BadRows bad({.skip = true, .max_bad = 1000});
+  int described = 0;
+  for (int i = 0; i < 1000; ++i) {
+    bad.add(BadRow::kColumns, {.file = "log.csv", .line = i + 1, .text = "x"}, [&] {
+      ++described;
+      return std::string("2 columns");
+    });
+  }
+  EXPECT_EQ(bad.count(), 1000);
+  EXPECT_EQ(described, 3);
+}
+
+TEST_F(BadInput, AQuoteClosedByThatOfALaterTitleIsTold) {
+  // Read by the letter, the first record has three columns and 3 and 4 would be lost unseen.
+  expect_error(options_for("user_id,item_id,title\n1,2,\"Up\n1,3,b\n1,4,\"Heat\n1,5,c\n"),
+               {"line 2", "quote never closed", "swallows 3 lines, up to line 4"});
 }
 
 TEST_F(BadInput, NumbersTooLargeAreTold) {

@@ -116,6 +116,67 @@ TEST(CsvReader, TellsAnUnclosedQuote) {
   EXPECT_FALSE(reader.next());
 }
 
+TEST(CsvReader, QuotesSeenBeforeTheDialectIsKnownAreTextWhereItKnowsNone) {
+  MemorySource source("1::\"Up::x\n2::Heat::y\n3::\"It\"::z\n");
+  CsvReader reader(source, "test", {});
+  EXPECT_FALSE(reader.peek().empty());
+  reader.set_dialect({.delimiter = "::", .quotes = false});
+  std::vector<Record> records;
+  while (reader.next()) records.emplace_back(reader.fields().begin(), reader.fields().end());
+  EXPECT_EQ(records,
+            (std::vector<Record>{{"1", "\"Up", "x"}, {"2", "Heat", "y"}, {"3", "\"It\"", "z"}}));
+}
+
+TEST(CsvReader, CountsTheLinesAnUnclosedQuoteSwallows) {
+  // To the end of the file, with and without a line break there; and up to the quote that opens
+  // another field.
+  for (const char* text :
+       {"a\n1,\"x\n2,y\n3,z\n", "a\n1,\"x\n2,y\n3,z", "a\n1,\"x\n2,y\n3,\"z\n"}) {
+    MemorySource source(text);
+    CsvReader reader(source, "test", {});
+    ASSERT_TRUE(reader.next());
+    EXPECT_EQ(reader.num_lines(), 1);
+    ASSERT_TRUE(reader.next());
+    EXPECT_TRUE(reader.unclosed_quote()) << text;
+    EXPECT_EQ(reader.line(), 2);
+    EXPECT_EQ(reader.num_lines(), 3) << text;
+    EXPECT_FALSE(reader.next());
+  }
+  MemorySource source("1,\"two\nlines\"\n");
+  CsvReader reader(source, "test", {});
+  ASSERT_TRUE(reader.next());
+  EXPECT_FALSE(reader.unclosed_quote());
+  EXPECT_EQ(reader.num_lines(), 2);
+}
+
+TEST(CsvReader, BoundsTheFieldsOfARecord) {
+  for (const char* delimiter : {",", "::"}) {
+    for (const bool quotes : {false, true}) {
+      std::string many = quotes ? "\"a\"" : "a";
+      for (std::size_t i = 0; i + 1 < kMostFields; ++i) many += delimiter;
+      const std::string text = many + "\n" + many + delimiter + "b" + delimiter + "c\nd\n";
+      MemorySource source(text);
+      CsvReader reader(source, "test", {.delimiter = delimiter, .quotes = quotes});
+      ASSERT_TRUE(reader.next());
+      EXPECT_EQ(reader.fields().size(), kMostFields);
+      EXPECT_TRUE(reader.fields()[0] == "a");
+      ASSERT_TRUE(reader.next());
+      ASSERT_EQ(reader.fields().size(), kMostFields + 1);
+      EXPECT_EQ(reader.fields()[kMostFields], std::string("b") + delimiter + "c");
+      ASSERT_TRUE(reader.next());
+      EXPECT_EQ(reader.fields().size(), 1u);
+    }
+  }
+}
+
+TEST(CsvReader, RefusesARecordWithoutEnd) {
+  for (const std::string start : {"a\nb", "a\n\"b\n"}) {
+    const std::string message =
+        message_of([&] { records_of(start + std::string(kLongestRecord, 'x')); });
+    EXPECT_TRUE(has(message, "line 2: a record of more than 4 MB")) << message;
+  }
+}
+
 TEST(CsvReader, RefusesUtf16) {
   EXPECT_TRUE(has(message_of([] {
                     records_of(

@@ -199,6 +199,18 @@ TEST(Store, RefusesWhatIsNotAStore) {
   EXPECT_TRUE(has(message_of([&] { Store(folder / "s"); }), "checksum"));
 }
 
+TEST(Store, RefusesCountsBeyondAnyDisk) {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "s");
+  // One more than these, or eight times as many, is no longer a 64-bit number.
+  for (const std::int64_t count :
+       {std::numeric_limits<std::int64_t>::max(), std::int64_t{1} << 61}) {
+    write_file(folder / "s" / "manifest.json", Manifest{.users = count}.to_json());
+    const std::string message = message_of([&] { Store(folder / "s"); });
+    EXPECT_TRUE(has(message, "is not a whole manifest: a count of")) << message;
+  }
+}
+
 TEST(Store, NoticesAChangedManifestAndShortOrMissingFiles) {
   TemporaryFolder folder;
   write_small(folder / "s");

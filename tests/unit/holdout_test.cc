@@ -61,6 +61,15 @@ TEST(Holdout, DatesAreUtcInTheStoresUnit) {
   EXPECT_EQ(train("time:2022-05-01T12:00:00", milliseconds, TimeUnit::kMilliseconds), 3);
   EXPECT_EQ(train("time:2022-05-01 12:00:01", seconds, TimeUnit::kSeconds), 4);
   EXPECT_EQ(train("time:1651363200000", milliseconds, TimeUnit::kMilliseconds), 2);
+  // As times of a log are spelt: with a zone, without seconds, with fractions of one.
+  EXPECT_EQ(train("time:2022-05-01T02:00+02:00", seconds, TimeUnit::kSeconds), 2);
+  EXPECT_EQ(train("time:2022-05-01T12:00Z", milliseconds, TimeUnit::kMilliseconds), 3);
+  EXPECT_EQ(train("time:2022-04-30T23:59:58.5", seconds, TimeUnit::kSeconds), 0);
+  EXPECT_EQ(train("time:2022-04-30T23:59:59.5", seconds, TimeUnit::kSeconds), 2);
+  EXPECT_EQ(Holdout("time:1960-01-01T00:00:00.5")
+                .events_used(Split::kTest, 3, std::vector<std::int64_t>{-315619200, -315619199, 0},
+                             TimeUnit::kSeconds),
+            2);
 }
 
 TEST(Holdout, SaysWhatItDoesNotUnderstand) {

@@ -49,6 +49,18 @@ TEST_F(Titles, ComeFromAHeaderOrFromMovieLensOwnColumns) {
   EXPECT_EQ(titles_of("20|Heat \"95\"|01-Jan-1995||http://x\n"), "|Heat \"95\"|");
 }
 
+TEST_F(Titles, MayBeginWithAQuoteWhereTheDelimiterKnowsNone) {
+  for (const char* delimiter : {"::", "|", "\t"}) {
+    std::string table;
+    for (const char* row : {"item/title/tag", "10/\"Up/x", "20/\"Heat\" II/y", "30/It/z"}) {
+      for (const char* at = row; *at != 0; ++at)
+        table += *at == '/' ? delimiter : std::string(1, *at);
+      table += '\n';
+    }
+    EXPECT_EQ(titles_of(table), "\"Up|\"Heat\" II|It") << delimiter;
+  }
+}
+
 TEST_F(Titles, AreEmptyWhereThereAreNone) {
   EXPECT_EQ(titles_of(""), "||");
   EXPECT_EQ(titles_of("video_id,tag\n10,1\n"), "||");

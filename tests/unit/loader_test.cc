@@ -9,6 +9,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/core/check.h"
 
 namespace turbogr::data {
 namespace {
@@ -216,6 +217,39 @@ TEST(Loader, AnErrorInTheBackgroundArrivesInItsPlaceWithItsCause) {
       EXPECT_EQ(message_of([&] { loader.next(batch); }), message);
       EXPECT_EQ(loader.state(), before);
       loader.restore({.seed = 0, .epoch = 0, .window = 2, .windows = 4});  // past the damage
+      ASSERT_TRUE(loader.next(batch));
+      EXPECT_EQ(batch.users, Ints{2});
+    }
+  }
+}
+
+TEST(Loader, AnErrorInThePlanArrivesInItsPlaceWithItsCause) {
+  TemporaryFolder folder;
+  write_numbered_store(folder / "s", Ints(8, 5));
+  const Store store(folder / "s");
+  struct NoStandardException {};
+  for (const bool standard : {true, false}) {
+    for (const int threads : {0, 1, 3}) {
+      int steps = 0;
+      bool broken = true;
+      PlanOptions plan{.budget = BatchBudget::samples(1), .world = 2, .shuffle = false};
+      plan.reallocate = [&](std::span<const std::int64_t>, std::int64_t, std::span<std::int32_t>) {
+        if (++steps != 2 || !broken) return;
+        if (standard) throw Error("no way to share them out");
+        throw NoStandardException();
+      };
+      Loader loader(store, {.windows = {.max_length = 9}, .plan = plan, .threads = threads});
+      Batch batch;
+      ASSERT_TRUE(loader.next(batch));
+      const LoaderState before = loader.state();
+      const std::string message = message_of([&] { loader.next(batch); });
+      EXPECT_EQ(message,
+                std::string("loader: batch 1 of epoch 0: ") +
+                    (standard ? "no way to share them out" : "an exception of an unknown kind"));
+      EXPECT_EQ(message_of([&] { loader.next(batch); }), message);
+      EXPECT_EQ(loader.state(), before);
+      broken = false;
+      loader.restore(before);
       ASSERT_TRUE(loader.next(batch));
       EXPECT_EQ(batch.users, Ints{2});
     }

@@ -20,22 +20,32 @@ std::string_view name_of(BadRow kind) {
       return "not a time";
     case BadRow::kOpenQuote:
       return "quote never closed";
+    case BadRow::kLongId:
+      return "id too long";
   }
   return "bad row";
 }
 
-void BadRows::add(BadRow kind, std::string_view file, std::int64_t line, std::string_view column,
-                  std::string_view text, std::string_view remark) {
-  const std::string place = column.empty()
-                                ? fmt::format("'{}', line {}", file, line)
-                                : fmt::format("'{}', line {}, column {}", file, line, column);
-  const std::string what = fmt::format("{}: {}: '{}'{}{}", place, name_of(kind),
-                                       printable(text, 60), remark.empty() ? "" : "; ", remark);
-  TGR_CHECK(policy_.skip, what, " (--on-error skip leaves such rows out)");
+std::string BadRows::words_for(BadRow kind, const Place& place, const Remark& remark) {
+  std::string words = fmt::format("'{}', line {}", place.file, place.line);
+  if (!place.column.empty()) words += fmt::format(", column {}", printable(place.column, 80));
+  words += fmt::format(": {}: '{}'", name_of(kind), printable(place.text, 60));
+  if (place.num_lines > 1) {
+    words += fmt::format("; a quote that opens here swallows {} lines, up to line {}",
+                         place.num_lines, place.line + place.num_lines - 1);
+  }
+  const std::string remarked = remark ? remark() : "";
+  return remarked.empty() ? words : words + "; " + remarked;
+}
+
+void BadRows::add(BadRow kind, const Place& place, const Remark& remark) {
+  if (!policy_.skip) {
+    detail::throw_error(words_for(kind, place, remark), " (--on-error skip leaves such rows out)");
+  }
   const auto slot = static_cast<std::size_t>(kind);
-  ++total_;
-  ++counts_[slot];
-  if (samples_[slot].size() < kSamples) samples_[slot].push_back(what);
+  total_ += place.num_lines;
+  counts_[slot] += place.num_lines;
+  if (samples_[slot].size() < kSamples) samples_[slot].push_back(words_for(kind, place, remark));
   if (total_ <= policy_.max_bad) return;
   std::string text_of_all =
       fmt::format("more than {} bad rows (--max-bad); the first of each kind:", policy_.max_bad);

@@ -11,9 +11,6 @@
 namespace turbogr::data {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 20;
-constexpr std::size_t kLargestRecord = std::size_t{1} << 26;
-
 // The high bit of every byte of `word` that equals the byte `pattern` repeats; exact for all bytes.
 std::uint64_t equal_bytes(std::uint64_t word, std::uint64_t pattern) {
   constexpr std::uint64_t kLow7 = 0x7f7f7f7f7f7f7f7fu;
@@ -23,8 +20,10 @@ std::uint64_t equal_bytes(std::uint64_t word, std::uint64_t pattern) {
 
 }  // namespace
 
-CsvReader::CsvReader(ByteSource& source, std::string name, CsvDialect dialect)
-    : source_(source), name_(std::move(name)), buffer_(kBlock) {
+CsvReader::CsvReader(ByteSource& source, std::string name, CsvDialect dialect, std::size_t block)
+    : source_(source),
+      name_(std::move(name)),
+      buffer_(std::clamp<std::size_t>(block, 1, kLongestRecord)) {
   set_dialect(std::move(dialect));
 }
 
@@ -32,6 +31,11 @@ void CsvReader::set_dialect(CsvDialect dialect) {
   TGR_CHECK(dialect.delimiter.size() == 1 || dialect.delimiter.size() == 2,
             "a delimiter has one or two characters, not '", dialect.delimiter, "'");
   dialect_ = std::move(dialect);
+  look_for_quotes();  // what peek() has read was looked at with the dialect before
+}
+
+void CsvReader::look_for_quotes() {
+  has_quotes_ = dialect_.quotes && std::memchr(buffer_.data(), '"', end_) != nullptr;
 }
 
 std::string_view CsvReader::peek() {
@@ -57,15 +61,15 @@ bool CsvReader::refill() {
     begin_ = 0;
   }
   if (end_ == buffer_.size()) {
-    TGR_CHECK(buffer_.size() < kLargestRecord, "'", name_, "', line ", next_line_,
-              ": a record of more than ", kLargestRecord,
-              " bytes; is a quote left open, or is this not delimited text?");
-    buffer_.resize(2 * buffer_.size());
+    TGR_CHECK(buffer_.size() < kLongestRecord, "'", name_, "', line ", next_line_,
+              ": a record of more than ", kLongestRecord >> 20,
+              " MB; is a quote left open, or is this not delimited text?");
+    buffer_.resize(std::min(2 * buffer_.size(), kLongestRecord));
   }
   const std::size_t count = source_.read({buffer_.data() + end_, buffer_.size() - end_});
   source_ended_ = count < buffer_.size() - end_;
   end_ += count;
-  has_quotes_ = dialect_.quotes && std::memchr(buffer_.data(), '"', end_) != nullptr;
+  look_for_quotes();
   return count > 0;
 }
 
@@ -78,7 +82,7 @@ std::size_t CsvReader::find_record_end(std::size_t from) {
     if (at == nullptr) return std::string_view::npos;
     return static_cast<std::size_t>(static_cast<const char*>(at) - data) + 1;
   }
-  // A quote opens only at the start of a field, as split_quoted reads it.
+  // A quote opens only at the start of a field, as split_carefully reads it.
   const char delimiter = dialect_.delimiter.back();
   bool inside = false;
   bool field_start = true;
@@ -122,14 +126,18 @@ bool CsvReader::next() {
     if (end > begin_ && buffer_[end - 1] == '\r') --end;
     text_ = {buffer_.data() + begin_, end - begin_};
     line_ = next_line_;
-    next_line_ += 1;
-    if (has_quotes_) next_line_ += std::count(text_.begin(), text_.end(), '\n');
+    num_lines_ = 1;
+    if (has_quotes_) num_lines_ += std::count(text_.begin(), text_.end(), '\n');
+    if (text_.ends_with('\n')) --num_lines_;  // an open quote took the last line break, too
+    next_line_ += num_lines_;
     begin_ = past;
     if (!text_.empty()) break;
   }
   fields_.clear();
   if (has_quotes_ && std::memchr(text_.data(), '"', text_.size()) != nullptr) {
-    split_quoted();
+    split_carefully(/*quotes=*/true);
+  } else if (text_.size() > kMostFields) {  // shorter ones cannot have too many
+    split_carefully(/*quotes=*/false);
   } else {
     split_plain();
   }
@@ -170,15 +178,17 @@ void CsvReader::split_plain() {
   fields_.emplace_back(start, static_cast<std::size_t>(end - start));
 }
 
-void CsvReader::split_quoted() {
+void CsvReader::split_carefully(bool quotes) {
   // Room for all of it at once: views into this string must not move.
   unquoted_.clear();
-  unquoted_.reserve(text_.size());
+  if (quotes) unquoted_.reserve(text_.size());
   const std::string_view delimiter = dialect_.delimiter;
   std::size_t at = 0;
   while (true) {
-    if (at < text_.size() && text_[at] == '"') {
+    if (fields_.size() == kMostFields) return fields_.push_back(text_.substr(at));
+    if (quotes && at < text_.size() && text_[at] == '"') {
       const std::size_t start = unquoted_.size();
+      const std::size_t opened = at;
       ++at;
       while (at < text_.size()) {
         if (text_[at] != '"') {
@@ -193,6 +203,9 @@ void CsvReader::split_quoted() {
       }
       // What stands between a closing quote and the delimiter belongs to the field.
       const std::size_t stop = std::min(text_.find(delimiter, at), text_.size());
+      if (stop > at && text_.substr(opened, at - opened).find('\n') != std::string_view::npos) {
+        unclosed_quote_ = true;
+      }
       unquoted_.append(text_.substr(at, stop - at));
       fields_.emplace_back(unquoted_.data() + start, unquoted_.size() - start);
       at = stop;

@@ -1,6 +1,7 @@
 // Text fields to numbers. Each parse either takes the whole field or says what is wrong with it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,7 +13,10 @@ namespace turbogr::data {
 // At most so many bytes of text from a file, fit for a message: no control characters.
 std::string printable(std::string_view text, std::size_t most);
 
-enum class FieldError : std::uint8_t { kNone, kEmpty, kNotANumber, kTooLarge, kBadTime };
+enum class FieldError : std::uint8_t { kNone, kEmpty, kNotANumber, kTooLarge, kBadTime, kTooLong };
+
+// Of a string id, in bytes. Merging the lists of ids holds one of each list in memory.
+inline constexpr std::size_t kLongestId = 4096;
 
 // Only the canonical spelling: no plus sign, no leading zeros, so that the number gives back the
 // text. "007" is a string, not a 7.

@@ -1,51 +1,11 @@
 #include "turbogr/data/holdout.h"
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
-#include <optional>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/field.h"
 
 namespace turbogr::data {
-namespace {
-
-std::optional<std::int64_t> number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// YYYY-MM-DD with or without Thh:mm:ss, in UTC, as seconds since 1970.
-std::optional<std::int64_t> date_seconds(std::string_view text) {
-  using namespace std::chrono;
-  const bool with_clock = text.size() == 19;
-  if ((text.size() != 10 && !with_clock) || text[4] != '-' || text[7] != '-') return std::nullopt;
-  const auto y = number(text.substr(0, 4));
-  const auto m = number(text.substr(5, 2));
-  const auto d = number(text.substr(8, 2));
-  if (!y || !m || !d || *m < 1 || *d < 1) return std::nullopt;
-  const year_month_day date{year{static_cast<int>(*y)}, month{static_cast<unsigned>(*m)},
-                            day{static_cast<unsigned>(*d)}};
-  if (!date.ok()) return std::nullopt;
-  std::int64_t seconds = sys_days{date}.time_since_epoch().count() * 86400;
-  if (!with_clock) return seconds;
-  if ((text[10] != 'T' && text[10] != ' ') || text[13] != ':' || text[16] != ':') {
-    return std::nullopt;
-  }
-  const auto hour = number(text.substr(11, 2));
-  const auto minute = number(text.substr(14, 2));
-  const auto second = number(text.substr(17, 2));
-  const auto within = [](std::optional<std::int64_t> value, std::int64_t bound) {
-    return value && *value >= 0 && *value < bound;
-  };
-  if (!within(hour, 24) || !within(minute, 60) || !within(second, 60)) return std::nullopt;
-  return seconds + *hour * 3600 + *minute * 60 + *second;
-}
-
-}  // namespace
-
 std::string_view name_of(Split split) {
   return split == Split::kTrain ? "train" : split == Split::kValidation ? "validation" : "test";
 }
@@ -60,13 +20,13 @@ Holdout::Holdout(std::string_view text) : text_(text) {
               "'; use test, validation_test or time:T");
     kind_ = Kind::kTime;
     const std::string_view when = text.substr(5);
-    const std::optional<std::int64_t> plain = number(when);
-    const std::optional<std::int64_t> date = date_seconds(when);
-    TGR_CHECK(plain || date, "hold-out time '", when,
+    // Text with a dash inside: 20220501 is a number.
+    time_is_date_ = guess_time_spelling(when) == TimeSpelling::kIso;
+    const FieldError error =
+        time_is_date_ ? parse_time(when, TimeSpelling::kIso, time_) : parse_integer(when, time_);
+    TGR_CHECK(error == FieldError::kNone, "hold-out time '", printable(when, 80),
               "' is neither a number in the store's unit nor a date like 2022-05-01 or "
               "2022-05-01T12:00:00");
-    time_is_date_ = !plain;
-    time_ = plain ? *plain : *date;
   }
 }
 
@@ -79,7 +39,9 @@ void Holdout::check(Split split, TimeUnit unit) const {
 }
 
 std::int64_t Holdout::time_in(TimeUnit unit) const {
-  return time_is_date_ && unit == TimeUnit::kMilliseconds ? time_ * 1000 : time_;
+  if (!time_is_date_ || unit == TimeUnit::kMilliseconds) return time_;
+  // The first whole second that is not before it.
+  return time_ / 1000 + (time_ % 1000 > 0 ? 1 : 0);
 }
 
 std::int64_t Holdout::events_used(Split split, std::int64_t count,

@@ -4,7 +4,8 @@
 //   validation_test  the last two are kept back: validation target, then test target
 //   time:T           everything from T on is kept back; the first such event is the test target
 //
-// T is a number in the store's own unit, or a UTC date such as 2022-05-01 or 2022-05-01T12:00:00.
+// T is a number in the store's own unit, or a date: 2022-05-01, 2022-05-01T12:00:00,
+// 2022-05-01 12:00+02:00; in UTC unless it names a zone.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@ class Holdout {
 
   Kind kind_ = Kind::kValidationTest;
   std::int64_t time_ = 0;
-  bool time_is_date_ = false;  // then in seconds
+  bool time_is_date_ = false;  // then in milliseconds since 1970
   std::string text_ = "validation_test";
 };
 

@@ -23,13 +23,16 @@ class ItemTitles {
   // From a file of the user's; throws when no column of titles is found in it.
   static ItemTitles read(const std::filesystem::path& path, const Store& store);
 
+  // What of a table that goes with the store is of no use to titles, for people; empty when all is.
+  static std::string unused_of(const std::filesystem::path& table, const Store& store);
+
   bool empty() const { return titles_.empty(); }
   std::int64_t size() const { return static_cast<std::int64_t>(titles_.size()); }
   // UTF-8 on one line, without control characters.
   std::string_view text(std::int64_t item) const;
 
  private:
-  bool read_table(const std::filesystem::path& path, const Store& store);
+  bool add_table(const std::filesystem::path& path, const Store& store);  // false: it has no titles
 
   std::unordered_map<std::int64_t, std::string> titles_;
 };

@@ -22,6 +22,25 @@ struct Slot {
   std::exception_ptr error;
 };
 
+// The exception in flight, as one that names the batch; itself when there is no memory for words.
+std::exception_ptr named_error(const Batch& batch) noexcept {
+  const std::exception_ptr raw = std::current_exception();
+  try {
+    std::string cause = "an exception of an unknown kind";
+    try {
+      std::rethrow_exception(raw);
+    } catch (const std::exception& error) {
+      cause = error.what();
+    } catch (...) {
+    }
+    return std::make_exception_ptr(Error("loader: batch " + std::to_string(batch.step) +
+                                         " of epoch " + std::to_string(batch.epoch) + ": " +
+                                         cause));
+  } catch (...) {
+    return raw;
+  }
+}
+
 LoaderOptions resolved(LoaderOptions options) {
   TGR_CHECK(options.rank >= 0 && options.rank < options.plan.world, "rank ", options.rank,
             " of a world of ", options.plan.world);
@@ -60,29 +79,36 @@ struct Loader::Shared {
     return slots[static_cast<std::size_t>(ticket) % slots.size()];
   }
 
-  void plan(Slot& slot) {
+  // Neither of these two throws: what goes wrong stays in the slot for the caller.
+  void plan(Slot& slot) noexcept {
     slot.error = nullptr;
     slot.ready = false;
-    slot.indices.clear();
+    slot.epoch_end = false;
     slot.batch.epoch = planner.state().epoch;
-    slot.epoch_end = !planner.next_step();
-    slot.after = planner.state();
-    slot.batch.step = slot.epoch_end ? 0 : step;
-    step = slot.epoch_end ? 0 : step + 1;
-    if (slot.epoch_end) return;
-    const auto rank = static_cast<std::size_t>(options.rank);
-    const auto order = planner.order();
-    slot.indices.assign(order.begin() + planner.bounds()[rank],
-                        order.begin() + planner.bounds()[rank + 1]);
+    slot.batch.step = step;
+    try {
+      slot.indices.clear();
+      slot.epoch_end = !planner.next_step();
+      slot.after = planner.state();
+      if (slot.epoch_end) slot.batch.step = 0;
+      step = slot.epoch_end ? 0 : step + 1;
+      if (slot.epoch_end) return;
+      const auto rank = static_cast<std::size_t>(options.rank);
+      const auto order = planner.order();
+      slot.indices.assign(order.begin() + planner.bounds()[rank],
+                          order.begin() + planner.bounds()[rank + 1]);
+    } catch (...) {
+      slot.error = named_error(slot.batch);
+      plan_failed = true;
+    }
   }
 
-  void fill(Slot& slot) const {
+  void fill(Slot& slot) const noexcept {
+    if (slot.epoch_end || slot.error) return;
     try {
       collator.collate(slot.indices, slot.batch);
-    } catch (const std::exception& cause) {
-      slot.error = std::make_exception_ptr(
-          Error("loader: batch " + std::to_string(slot.batch.step) + " of epoch " +
-                std::to_string(slot.batch.epoch) + ": " + cause.what()));
+    } catch (...) {
+      slot.error = named_error(slot.batch);
     }
   }
 
@@ -90,13 +116,15 @@ struct Loader::Shared {
     std::unique_lock lock(mutex);
     while (true) {
       room.wait(lock, [this] {
-        return stopping || next_ticket - taken < static_cast<std::int64_t>(slots.size());
+        return stopping || plan_failed ||
+               next_ticket - taken < static_cast<std::int64_t>(slots.size());
       });
-      if (stopping) return;
+      // Nothing follows a step that could not be planned: the caller stops there.
+      if (stopping || plan_failed) return;
       Slot& slot = slot_of(next_ticket++);
       plan(slot);
       lock.unlock();
-      if (!slot.epoch_end) fill(slot);
+      fill(slot);
       lock.lock();
       slot.ready = true;
       made.notify_one();
@@ -105,6 +133,7 @@ struct Loader::Shared {
 
   void start() {
     stopping = false;
+    plan_failed = false;
     try {
       for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { work(); });
     } catch (const std::system_error& error) {
@@ -150,6 +179,7 @@ struct Loader::Shared {
   std::condition_variable room;  // a slot is free, or it is time to stop
   std::condition_variable made;  // a slot is ready
   bool stopping = false;
+  bool plan_failed = false;
   std::int64_t next_ticket = 0;  // the next to be planned
   std::int64_t taken = 0;        // tickets the caller has had
   std::int64_t step = 0;         // of the next to be planned
@@ -182,7 +212,7 @@ bool Loader::next(Batch& batch) {
   if (shared.threads.empty()) {
     Slot& slot = shared.slots.front();
     shared.plan(slot);
-    if (!slot.epoch_end) shared.fill(slot);
+    shared.fill(slot);
     return shared.hand_over(slot, batch);
   }
   std::unique_lock lock(shared.mutex);

@@ -1,14 +1,20 @@
 #include "turbogr/data/log_inputs.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/field.h"
 
 namespace turbogr::data {
 
@@ -31,22 +37,34 @@ void check_distinct(const std::vector<fs::path>& files) {
   }
 }
 
-}  // namespace
+// What lies in a folder, in order of the names; hidden files are not looked at.
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
+  }
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
 
-namespace {
+bool is_kuairand_log(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return (name.starts_with("log_standard") || name.starts_with("log_random")) &&
+         name.find(".csv") != std::string::npos;
+}
 
 std::vector<fs::path> kuairand_files(const fs::path& folder) {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool wanted = name.starts_with("log_standard") || name.starts_with("log_random") ||
-                        name.starts_with("user_features") ||
-                        name.starts_with("video_features_basic");
-    if (wanted && name.find(".csv") != std::string::npos) found.push_back(entry.path());
+  for (const fs::path& path : entries_of(folder)) {
+    const std::string name = path.filename().string();
+    const bool features =
+        name.starts_with("user_features") || name.starts_with("video_features_basic");
+    if (is_kuairand_log(path) || (features && name.find(".csv") != std::string::npos)) {
+      found.push_back(path);
+    }
   }
   TGR_CHECK(!found.empty(), "'", folder.string(),
             "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
-  std::sort(found.begin(), found.end());
   return found;
 }
 
@@ -61,6 +79,68 @@ fs::path first_of(const fs::path& folder, std::initializer_list<const char*> nam
   return {};
 }
 
+fs::path movielens_ratings(const fs::path& folder) {
+  return first_of(folder, {"ratings.dat", "ratings.csv", "u.data"});
+}
+fs::path movielens_titles(const fs::path& folder) {
+  return first_of(folder, {"movies.dat", "movies.csv", "u.item"});
+}
+
+// ".csv" of log.csv, log.csv.gz and log.csv.zst.
+std::string ending_of(const fs::path& path) {
+  const std::string last = path.extension().string();
+  return last == ".gz" || last == ".zst" ? path.stem().extension().string() : last;
+}
+
+bool named_like_a_log(const fs::path& path) {
+  static constexpr std::string_view kEndings[] = {".csv", ".tsv",  ".txt",  ".dat",
+                                                  ".log", ".data", ".inter"};
+  std::string name = path.filename().string();
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return !name.starts_with("readme") && !name.starts_with("license") &&
+         std::find(std::begin(kEndings), std::end(kEndings), ending_of(path)) != std::end(kEndings);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  return printable(fmt::format("{}", fmt::join(names, ", ")), 400);
+}
+
+// A folder of any log's files. One of RecBole's holds its .inter beside tables.
+void add_folder(const fs::path& folder, LogInputs& inputs) {
+  const std::vector<fs::path> entries = entries_of(folder);
+  const auto is_inter = [](const fs::path& path) { return ending_of(path) == ".inter"; };
+  TGR_CHECK(movielens_ratings(folder).empty() || movielens_titles(folder).empty(), "'",
+            folder.string(), "' looks like MovieLens': give --format movielens, or name the files");
+  TGR_CHECK(std::none_of(entries.begin(), entries.end(), is_kuairand_log), "'", folder.string(),
+            "' looks like KuaiRand's: give --format kuairand, or name the files");
+  const bool recbole = std::any_of(entries.begin(), entries.end(), is_inter);
+  const std::size_t logs_before = inputs.logs.size();
+  std::vector<std::string> others;
+  for (const fs::path& path : entries) {
+    const bool file = fs::is_regular_file(path);
+    if (file && (recbole ? is_inter(path) : named_like_a_log(path))) {
+      inputs.logs.push_back(path);
+    } else if (file && recbole && ending_of(path) == ".item") {
+      inputs.item_tables.push_back(path);
+    } else if (file && recbole && ending_of(path) == ".user") {
+      inputs.user_tables.push_back(path);
+    } else {
+      others.push_back(path.filename().string());
+    }
+  }
+  TGR_CHECK(
+      inputs.logs.size() > logs_before, "'", folder.string(),
+      "' holds no log: no file in it ends in .csv, .tsv, .txt, .dat, .log, .data or .inter ",
+      "(or one of these and .gz or .zst); it has: ", others.empty() ? "nothing" : listed(others));
+  if (others.empty()) return;
+  inputs.remarks.push_back(
+      fmt::format("'{}': {} read; left alone: {}", folder.string(),
+                  inputs.logs.size() - logs_before == 1
+                      ? "1 log"
+                      : fmt::format("{} logs", inputs.logs.size() - logs_before),
+                  listed(others)));
+}
+
 }  // namespace
 
 LogInputs log_inputs(const PrepareOptions& options) {
@@ -72,15 +152,13 @@ LogInputs log_inputs(const PrepareOptions& options) {
     } else if (options.format == LogFormat::kKuaiRand) {
       for (const fs::path& file : kuairand_files(input)) files.push_back(file);
     } else if (options.format == LogFormat::kMovieLens) {
-      files.push_back(first_of(input, {"ratings.dat", "ratings.csv", "u.data"}));
+      files.push_back(movielens_ratings(input));
       TGR_CHECK(!files.back().empty(), "'", input.string(),
                 "' holds none of ratings.dat, ratings.csv and u.data; name the rating file");
-      const fs::path titles = first_of(input, {"movies.dat", "movies.csv", "u.item"});
+      const fs::path titles = movielens_titles(input);
       if (!titles.empty()) inputs.item_tables.push_back(titles);
     } else {
-      detail::throw_error("'", input.string(),
-                          "' is a folder; name the files in it, or give --format kuairand or "
-                          "movielens if it is one of theirs");
+      add_folder(input, inputs);
     }
   }
   TGR_CHECK(!files.empty(), "no input file is given");

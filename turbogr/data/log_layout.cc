@@ -9,6 +9,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/field.h"
+#include "turbogr/data/file_kind.h"
 
 namespace turbogr::data {
 namespace {
@@ -23,9 +24,7 @@ const Names kItemNames = {"item_id",    "itemid",   "item",       "iid",        
                           "article_id", "track_id", "song_id",    "book_id"};
 const Names kTimeNames = {"time_ms",    "timestamp",      "time",     "ts",         "unixtime",
                           "event_time", "unixreviewtime", "datetime", "created_at", "date"};
-const Names kSignalNames = {"is_click",   "is_like", "is_follow", "is_comment",
-                            "is_forward", "is_hate", "long_view", "is_profile_enter",
-                            "is_rand",    "click",   "like"};
+const Names kSignalNames = {"long_view", "click", "like"};  // and all that begin with is_
 const Names kNumberNames = {"rating", "play_time_ms", "duration_ms", "play_time"};
 
 std::string lower(std::string_view text) {
@@ -74,7 +73,7 @@ namespace {
 int find_name(const std::vector<std::string>& header, const Names& wanted) {
   for (const std::string_view name : wanted) {
     for (std::size_t i = 0; i < header.size(); ++i) {
-      if (lower(header[i]) == name) return static_cast<int>(i);
+      if (header[i].size() == name.size() && lower(header[i]) == name) return static_cast<int>(i);
     }
   }
   return -1;
@@ -162,22 +161,38 @@ void check_kuairand(const LogLayout& layout, const ColumnMap& map, const std::st
             ". Read it with --format csv or movielens, or name its columns");
 }
 
-template <class Pick>
-void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const Names& usual,
-               const std::string& file, std::vector<int>& columns, std::vector<std::string>& names,
-               Pick&& also) {
+// One kind of columns to keep.
+struct Kept {
+  const char* what;  // as in --signal-columns
+  std::size_t most;
+  const Names& usual;
+  std::string_view usual_start;  // names that begin so are usual as well; empty: none
+};
+const Kept kKeptSignals = {"signal", kMostSignals, kSignalNames, "is_"};
+const Kept kKeptNumbers = {"number", kMostNumbers, kNumberNames, ""};
+
+void pick_list(const LogLayout& layout, const std::vector<std::string>& asked, const Kept& kept,
+               const std::string& file, std::vector<int>& columns,
+               std::vector<std::string>& names) {
   if (asked.size() == 1 && asked[0] == "none") return;
   const auto taken = [&](int i) {
     return i == layout.user || i == layout.item || i == layout.time;
   };
+  // Before any look at them one by one: a header may have tens of thousands.
+  const auto check_count = [&](std::size_t count) {
+    TGR_CHECK(count <= kept.most, "'", file, "': ", count, " ", kept.what,
+              " columns; a store keeps ", kept.most, " at most: name those wanted with --",
+              kept.what, "-columns");
+  };
+  check_count(asked.size());
   for (const std::string& name : asked) columns.push_back(find_asked(layout, name, file));
   for (std::size_t i = 0; asked.empty() && layout.header && i < layout.names.size(); ++i) {
     const std::string name = lower(layout.names[i]);
-    const bool known = std::find(usual.begin(), usual.end(), name) != usual.end();
-    if ((known || also(name)) && !taken(static_cast<int>(i))) {
-      columns.push_back(static_cast<int>(i));
-    }
+    const bool known = std::find(kept.usual.begin(), kept.usual.end(), name) != kept.usual.end() ||
+                       (!kept.usual_start.empty() && name.starts_with(kept.usual_start));
+    if (known && !taken(static_cast<int>(i))) columns.push_back(static_cast<int>(i));
   }
+  check_count(columns.size());
   for (const int column : columns) {
     const std::string& name = layout.names[static_cast<std::size_t>(column)];
     TGR_CHECK(std::find(names.begin(), names.end(), name) == names.end(), "'", file, "': column '",
@@ -187,7 +202,51 @@ void pick_list(LogLayout& layout, const std::vector<std::string>& asked, const N
   }
 }
 
+// The columns of labels, once all columns have their names.
+void find_labels(LogLayout& layout, const std::vector<std::string>& asked,
+                 const std::string& file) {
+  for (const std::string& text : asked) {
+    Label label = parse_label(text);
+    const auto at = std::find(layout.names.begin(), layout.names.end(), label.column);
+    const int column = at != layout.names.end() ? static_cast<int>(at - layout.names.begin())
+                                                : find_asked(layout, label.column, file);
+    std::vector<std::string>& names = layout.signal_names;
+    TGR_CHECK(std::find(names.begin(), names.end(), label.name) == names.end(), "--label ",
+              label.name, " is there already; give it once");
+    TGR_CHECK(names.size() < kMostSignals, "--label ", label.name, ": there are ", names.size(),
+              " signals, and a store keeps ", kMostSignals,
+              " at most: name those wanted with --signal-columns");
+    names.push_back(label.name);
+    layout.labels.emplace_back(column, std::move(label));
+  }
+}
+
 }  // namespace
+
+bool strip_recbole_types(std::vector<std::string>& header) {
+  std::vector<std::string> names;
+  for (const std::string& name : header) {
+    const std::size_t colon = name.rfind(':');
+    if (colon == std::string::npos) return false;
+    const std::string_view type = std::string_view(name).substr(colon + 1);
+    if (type != "token" && type != "token_seq" && type != "float" && type != "float_seq") {
+      return false;
+    }
+    names.push_back(name.substr(0, colon));
+  }
+  header = std::move(names);
+  return true;
+}
+
+std::vector<UsualNames> usual_names() {
+  Names signals = kSignalNames;
+  signals.insert(signals.begin(), "is_*");
+  return {{"user", kUserNames},
+          {"item", kItemNames},
+          {"time", kTimeNames},
+          {"signals", std::move(signals)},
+          {"numbers", kNumberNames}};
+}
 
 int find_item_column(const std::vector<std::string>& header) {
   return find_name(header, kItemNames);
@@ -204,6 +263,7 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
                       const std::string& file) {
   TGR_CHECK(map.header == "auto" || map.header == "yes" || map.header == "no",
             "--header is auto, yes or no, not '", map.header, "'");
+  check_delimited_text(first_bytes, file);
   std::string_view first_line;
   for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
     const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
@@ -219,12 +279,17 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
   layout.dialect.quotes = layout.dialect.delimiter == "," || layout.dialect.delimiter == ";" ||
                           (format == LogFormat::kCsv && layout.dialect.delimiter.size() == 1);
   MemorySource source(first_bytes);
-  CsvReader reader(source, file, layout.dialect);
+  CsvReader reader(source, file, layout.dialect, first_bytes.size() + 1);
   reader.next();
   for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
   layout.num_columns = layout.names.size();
-  layout.header =
-      map.header == "auto" ? header_guess(format, map, layout.names) : map.header == "yes";
+  TGR_CHECK(layout.num_columns <= kMostFields, "'", file, "': split at '", layout.dialect.delimiter,
+            "' the first line has more than ", kMostFields,
+            " columns; is --delimiter wrong, or is this not delimited text?");
+  const bool recbole = map.header != "no" && strip_recbole_types(layout.names);
+  if (recbole && layout.dialect.delimiter == "\t") layout.dialect.quotes = false;  // as it writes
+  layout.header = map.header == "auto" ? recbole || header_guess(format, map, layout.names)
+                                       : map.header == "yes";
 
   const auto find = [&](const std::string& name, const Names& usual) {
     if (!name.empty()) return find_asked(layout, name, file);
@@ -272,12 +337,11 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
       layout.number_names = {"rating"};
     }
   }
-  pick_list(layout, map.signals, kSignalNames, file, layout.signals, layout.signal_names,
-            [](const std::string& name) { return name.starts_with("is_"); });
+  pick_list(layout, map.signals, kKeptSignals, file, layout.signals, layout.signal_names);
   if (!positional || !map.numbers.empty()) {
-    pick_list(layout, map.numbers, kNumberNames, file, layout.numbers, layout.number_names,
-              [](const std::string&) { return false; });
+    pick_list(layout, map.numbers, kKeptNumbers, file, layout.numbers, layout.number_names);
   }
+  find_labels(layout, map.labels, file);
   return layout;
 }
 

@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "turbogr/data/csv_reader.h"
+#include "turbogr/data/label.h"
 
 namespace turbogr::data {
+
+// What a store keeps of each event beside user, item and time.
+inline constexpr std::size_t kMostSignals = 32;
+inline constexpr std::size_t kMostNumbers = 64;
 
 enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv };
 LogFormat log_format_from_name(std::string_view name);  // throws, listing those known
@@ -21,6 +27,7 @@ struct ColumnMap {
   std::string time;                  // "none": the order of the file
   std::vector<std::string> signals;  // "none" alone: keep none
   std::vector<std::string> numbers;  // likewise
+  std::vector<std::string> labels;   // signals made from numbers: "rating>=4"
   std::string delimiter;             // "tab" is spelled out
   std::string header = "auto";       // auto, yes or no
 };
@@ -36,7 +43,8 @@ struct LogLayout {
   int time = -1;
   std::vector<int> signals;
   std::vector<int> numbers;
-  std::vector<std::string> signal_names;
+  std::vector<std::pair<int, Label>> labels;  // with the column each looks at
+  std::vector<std::string> signal_names;      // of the signals, then of the labels
   std::vector<std::string> number_names;
   bool time_named_ms = false;
 
@@ -53,5 +61,16 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
 // most of; throws when it has none.
 std::string guess_delimiter(std::string_view line, const std::string& file);
 int find_item_column(const std::vector<std::string>& header);  // by its usual names; -1: none
+
+// RecBole's headers have a type behind every name: user_id:token, rating:float. True when this is
+// one, and the types are gone.
+bool strip_recbole_types(std::vector<std::string>& header);
+
+// The names a column is known by, upper or lower case; for the help.
+struct UsualNames {
+  std::string_view what;  // user, item, time, signals, numbers
+  std::vector<std::string_view> names;
+};
+std::vector<UsualNames> usual_names();
 
 }  // namespace turbogr::data

@@ -116,8 +116,12 @@ Manifest Manifest::from_json(const std::string& text, const std::filesystem::pat
     for (const Json& entry : json.at("side_tables")) {
       manifest.side_tables.push_back({.key = entry.at("key"), .file = entry_from(entry)});
     }
-    TGR_CHECK(manifest.users >= 0 && manifest.items >= 0 && manifest.events >= 0,
-              "a count is negative");
+    // Far beyond any disk, and yet small enough to be multiplied by the bytes of a value.
+    constexpr std::int64_t kLargestCount = std::int64_t{1} << 56;
+    for (const std::int64_t count : {manifest.users, manifest.items, manifest.events}) {
+      TGR_CHECK(count >= 0, "a count is negative");
+      TGR_CHECK(count <= kLargestCount, "a count of ", count, " is too large");
+    }
     return manifest;
   } catch (const std::exception& error) {
     detail::throw_error("'", path.string(), "' is not a whole manifest: ", error.what());

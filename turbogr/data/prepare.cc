@@ -9,11 +9,15 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/trace.h"
 #include "turbogr/data/byte_source.h"
+#include "turbogr/data/drop_repeats.h"
 #include "turbogr/data/event_sort.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
+#include "turbogr/data/item_titles.h"
 #include "turbogr/data/partial_folder.h"
 #include "turbogr/data/prepare_parse.h"
 #include "turbogr/data/row_numbering.h"
+#include "turbogr/data/store.h"
 #include "turbogr/data/store_writer.h"
 
 namespace turbogr::data {
@@ -141,6 +145,28 @@ void copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
   }
 }
 
+// The store is whole by now: nothing a table holds may undo it.
+void remark_on_tables(const PrepareOptions& options, const ParsedLog& log, const Store& store,
+                      PrepareReport& report) {
+  std::vector<fs::path> tables = options.item_tables;
+  // KuaiRand's own have no titles, as everybody knows.
+  if (options.format != LogFormat::kKuaiRand) {
+    tables.insert(tables.begin(), log.item_tables.begin(), log.item_tables.end());
+  }
+  for (const fs::path& table : tables) {
+    if (!fs::is_regular_file(table)) continue;
+    std::string unused;
+    try {
+      unused = ItemTitles::unused_of(table, store);
+    } catch (const Error& error) {
+      unused = error.what();
+    }
+    if (!unused.empty()) {
+      report.remarks.push_back(fmt::format("item table '{}': {}", table.string(), unused));
+    }
+  }
+}
+
 PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
@@ -159,7 +185,9 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   report.parse_seconds = elapsed();
 
   RowNumbering numbering(options, plan, log, work);
-  numbering.find();
+  numbering.number();
+  report.repeated = drop_repeats(options.repeats, numbering, log, plan, work);
+  numbering.find_core();
   const CoreFilter* core = numbering.core() ? &*numbering.core() : nullptr;
   const std::int64_t num_users = core != nullptr ? core->users.count() : log.users.count;
   const std::int64_t num_items = core != nullptr ? core->items.count() : log.items.count;
@@ -214,6 +242,12 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   report.events = writer.num_events();
   fs::remove_all(work);
   writer.finish();
+  const Store store(options.out);
+  remark_on_tables(options, log, store, report);
+  const auto offsets = store.offsets();
+  for (std::size_t user = 1; user < offsets.size(); ++user) {
+    report.short_users += offsets[user] - offsets[user - 1] < kMinHistory ? 1 : 0;
+  }
   report.seconds = elapsed();
   return report;
 }

@@ -1,9 +1,9 @@
 // From raw logs to a sequence store, in memory that does not grow with the input.
 //
 // Rows are parsed once and kept (the surplus in a temporary file) while the distinct ids are
-// gathered; ids are numbered in ascending order; the k-core is found if one is asked for; rows are
-// sorted by (user, time, input order) and written. The store depends on the input and on what is
-// asked of it, never on the memory.
+// gathered; ids are numbered in ascending order; repeats go and the k-core is found if that is
+// asked for; rows are sorted by (user, time, input order) and written. The store depends on the
+// input and on what is asked of it, never on the memory.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,13 @@
 
 namespace turbogr::data {
 
+// What becomes of rows that say the same thing twice; the first stays.
+enum class Repeats : std::uint8_t {
+  kKeep,
+  kDropEvents,  // the same user, item and time
+  kDropItems,   // the same user and item, whenever
+};
+
 struct PrepareOptions {
   LogFormat format = LogFormat::kCsv;
   std::vector<std::filesystem::path> inputs;  // "-": standard input
@@ -26,7 +33,8 @@ struct PrepareOptions {
   std::string time_unit = "auto";  // auto, s or ms: of integer times
   std::string ids = "auto";        // auto, integer or string
   std::string keep_signal;         // keep only rows that carry it
-  std::int64_t min_user = 0;       // k-core: events a user, events an item
+  Repeats repeats = Repeats::kKeep;
+  std::int64_t min_user = 0;  // k-core: events a user, events an item
   std::int64_t min_item = 0;
   BadRowPolicy bad_rows;
   std::size_t memory_bytes = std::size_t{2} << 30;
@@ -37,11 +45,13 @@ struct PrepareOptions {
 
 struct PrepareReport {
   std::int64_t input_bytes = 0;  // of the files, as they lie on the disk
-  std::int64_t rows = 0;         // read
+  std::int64_t rows = 0;         // read; of a record with an open quote every line
   std::int64_t bad_rows = 0;
   std::int64_t without_signal = 0;  // left out by keep_signal
+  std::int64_t repeated = 0;        // left out as repeats
   std::int64_t filtered = 0;        // left out by the k-core
   std::int64_t users = 0;
+  std::int64_t short_users = 0;  // of them with too few events to train on or to evaluate
   std::int64_t items = 0;
   std::int64_t events = 0;
   std::size_t sorted_runs = 0;  // 0: all rows fitted in memory

@@ -9,14 +9,22 @@
 #include "turbogr/core/check.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
+#include "turbogr/data/file_kind.h"
 #include "turbogr/data/log_inputs.h"
+#include "turbogr/data/log_sample.h"
 
 namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostNumbers = 64;
+// Before hours of work: a table is text, too. What comes through a pipe can be read only once.
+void check_table(const fs::path& path) {
+  if (path == "-" || (fs::exists(path) && fs::is_other(path))) return;
+  Input input = open_input(path);
+  CsvReader reader(*input.bytes, input.name, {});
+  check_delimited_text(reader.peek(), input.name);
+}
 
 class Parser {
  public:
@@ -32,7 +40,13 @@ class Parser {
   ParsedLog run() {
     LogInputs inputs = log_inputs(options_);
     const std::vector<fs::path>& files = inputs.logs;
+    user_tables_ = std::move(inputs.user_tables);
     item_tables_ = std::move(inputs.item_tables);
+    report_.remarks = std::move(inputs.remarks);
+    for (const auto& tables :
+         {user_tables_, item_tables_, options_.user_tables, options_.item_tables}) {
+      for (const fs::path& table : tables) check_table(table);
+    }
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
     return finish();
@@ -41,13 +55,15 @@ class Parser {
  private:
   void read_file(const fs::path& path);
   void begin_logs(const LogLayout& layout, std::string_view first_bytes, const std::string& file);
-  bool guess_integers(const LogLayout& layout, std::string_view first_bytes, int column) const;
-  void guess_times(const LogLayout& layout, std::string_view first_bytes);
+  bool integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const;
   void check_same(const LogLayout& layout, const std::string& file) const;
   void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
+  void leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
+                 std::string_view column, std::string_view text,
+                 const BadRows::Remark& remark = {});
   void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
               const std::string& file);
-  std::string_view time_remark(std::string_view text) const;
+  std::string time_remark(std::string_view text) const;
   void settle_time(ParsedLog& log);
   ParsedLog finish();
 
@@ -76,79 +92,32 @@ class Parser {
   std::vector<fs::path> item_tables_;
 };
 
-// Calls visit(field) for one column of the first thousand whole rows. The last line may be cut and
-// does not count.
-template <class Visit>
-void sample_column(const LogLayout& layout, std::string_view first_bytes, int column,
-                   Visit&& visit) {
-  const std::size_t end = first_bytes.rfind('\n');
-  if (end != std::string_view::npos) first_bytes = first_bytes.substr(0, end);
-  MemorySource source(first_bytes);
-  CsvReader reader(source, "", layout.dialect);
-  if (layout.header) reader.next();
-  for (int row = 0; row < 1000 && reader.next(); ++row) {
-    if (reader.fields().size() != layout.num_columns) continue;
-    const std::string_view text = reader.fields()[static_cast<std::size_t>(column)];
-    if (!text.empty()) visit(text);
-  }
-}
-
-bool Parser::guess_integers(const LogLayout& layout, std::string_view first_bytes,
-                            int column) const {
-  if (options_.format != LogFormat::kCsv && options_.ids == "auto") return true;
+bool Parser::integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const {
   if (options_.ids != "auto") return options_.ids == "integer";
-  // Nine in ten decide: a few broken rows must not turn numbers into strings.
-  int ids = 0;
-  int numbers = 0;
-  sample_column(layout, first_bytes, column, [&](std::string_view text) {
-    std::int64_t number = 0;
-    ++ids;
-    numbers += parse_integer(text, number) == FieldError::kNone ? 1 : 0;
-  });
-  return 10 * numbers >= 9 * ids;
-}
-
-// The spelling most of the times have; whole and decimal seconds may be mixed and are decimal then.
-void Parser::guess_times(const LogLayout& layout, std::string_view first_bytes) {
-  if (layout.time < 0) return;
-  int count[3] = {};
-  sample_column(layout, first_bytes, layout.time, [&](std::string_view text) {
-    const TimeSpelling spelling = guess_time_spelling(text);
-    std::int64_t time = 0;
-    if (parse_time(text, spelling, time) == FieldError::kNone) ++count[static_cast<int>(spelling)];
-  });
-  const auto [whole, decimal, iso] = count;
-  if (iso > whole + decimal) {
-    spelling_ = TimeSpelling::kIso;
-  } else if (whole + decimal > 0) {
-    spelling_ = decimal > 0 ? TimeSpelling::kDecimalSeconds : TimeSpelling::kInteger;
-  }
+  return options_.format != LogFormat::kCsv || mostly_integers(layout, first_bytes, column);
 }
 
 void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
                         const std::string& file) {
   layout_ = layout;
-  TGR_CHECK(layout.signals.size() <= 32, "'", file, "': ", layout.signals.size(),
-            " signal columns; a store keeps 32 at most: name those wanted with --signal-columns");
-  TGR_CHECK(layout.numbers.size() <= kMostNumbers, "'", file, "': more than ", kMostNumbers,
-            " columns of numbers");
   TGR_CHECK(options_.ids == "auto" || options_.ids == "integer" || options_.ids == "string",
             "--ids is auto, integer or string, not '", options_.ids, "'");
-  integer_users_ = guess_integers(layout, first_bytes, layout.user);
-  integer_items_ = guess_integers(layout, first_bytes, layout.item);
-  guess_times(layout, first_bytes);
+  integer_users_ = integer_ids(layout, first_bytes, layout.user);
+  integer_items_ = integer_ids(layout, first_bytes, layout.item);
+  spelling_ = usual_time_spelling(layout, first_bytes);
   const auto kind = [](bool integer) { return integer ? IdKind::kInt64 : IdKind::kString; };
   users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
   items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
-  const RowLayout rows{.signals = !layout.signals.empty(), .num_numbers = layout.numbers.size()};
+  const RowLayout rows{.signals = !layout.signal_names.empty(),
+                       .num_numbers = layout.numbers.size()};
   rows_ =
       std::make_unique<EventRows>(rows, plan_.row_capacity(rows.stride()), folder_ / "rows.tmp");
-  empty_signals_.assign(layout.signals.size(), 0);
+  empty_signals_.assign(layout.signal_names.size(), 0);
   if (options_.keep_signal.empty()) return;
   const auto& names = layout.signal_names;
   const auto at = std::find(names.begin(), names.end(), options_.keep_signal);
   TGR_CHECK(!names.empty(), "--keep-signal ", options_.keep_signal, ": '", file,
-            "' has no signal columns; name them with --signal-columns");
+            "' has no signal columns; name them with --signal-columns, or make one with --label");
   TGR_CHECK(at != names.end(), "--keep-signal ", options_.keep_signal,
             " is not among the signals: ", fmt::format("{}", fmt::join(names, ", ")));
   keep_mask_ = std::uint32_t{1} << (at - names.begin());
@@ -159,7 +128,7 @@ void Parser::check_same(const LogLayout& layout, const std::string& file) const 
                 layout.number_names == layout_->number_names &&
                 (layout.time >= 0) == (layout_->time >= 0),
             "'", file, "' does not have the columns of the first file (",
-            fmt::format("{}", fmt::join(layout_->names, ", ")),
+            printable(fmt::format("{}", fmt::join(layout_->names, ", ")), 600),
             "); prepare it apart or name the columns to keep");
 }
 
@@ -191,7 +160,7 @@ void Parser::read_file(const fs::path& path) {
 }
 
 // A date among numbers, or a number among dates, is a time and yet the wrong thing here.
-std::string_view Parser::time_remark(std::string_view text) const {
+std::string Parser::time_remark(std::string_view text) const {
   std::int64_t time = 0;
   const TimeSpelling spelling = guess_time_spelling(text);
   if (!spelling_ || parse_time(text, spelling, time) != FieldError::kNone) return "";
@@ -199,39 +168,55 @@ std::string_view Parser::time_remark(std::string_view text) const {
                                           : "the other times are numbers";
 }
 
+void Parser::leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
+                       std::string_view column, std::string_view text,
+                       const BadRows::Remark& remark) {
+  report_.rows += reader.num_lines() - 1;  // the record itself is counted already
+  bad_.add(kind,
+           {.file = file,
+            .line = reader.line(),
+            .num_lines = reader.num_lines(),
+            .column = column,
+            .text = text},
+           remark);
+}
+
 void Parser::reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
                     const std::string& file) {
-  ++report_.bad_rows;
   const auto at = static_cast<std::size_t>(column);
   const std::string_view text = reader.fields()[at];
   const std::string_view name = layout.names[at];
   if (error == FieldError::kEmpty) {
-    bad_.add(BadRow::kEmptyId, file, reader.line(), name, reader.text());
+    leave_out(BadRow::kEmptyId, reader, file, name, reader.text());
+  } else if (error == FieldError::kTooLong) {
+    leave_out(BadRow::kLongId, reader, file, name, text, [&] {
+      return fmt::format("it has {} bytes; {} are the most", text.size(), kLongestId);
+    });
   } else if (error == FieldError::kTooLarge) {
-    bad_.add(BadRow::kTooLarge, file, reader.line(), name, text,
-             column == layout.time ? "times are seconds or milliseconds" : "");
+    leave_out(BadRow::kTooLarge, reader, file, name, text,
+              [&] { return column == layout.time ? "times are seconds or milliseconds" : ""; });
   } else if (error == FieldError::kBadTime || column == layout.time) {
-    bad_.add(BadRow::kBadTime, file, reader.line(), name, text, time_remark(text));
+    leave_out(BadRow::kBadTime, reader, file, name, text, [&] { return time_remark(text); });
   } else {
     const bool id = column == layout.user || column == layout.item;
-    bad_.add(BadRow::kNotANumber, file, reader.line(), name, text,
-             id ? "ids before it were numbers; --ids string takes any text" : "");
+    leave_out(BadRow::kNotANumber, reader, file, name, text,
+              [&] { return id ? "ids before it were numbers; --ids string takes any text" : ""; });
   }
 }
 
 void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file) {
   const std::vector<std::string_view>& fields = reader.fields();
   if (reader.unclosed_quote()) {
-    ++report_.bad_rows;
-    bad_.add(BadRow::kOpenQuote, file, reader.line(), "", reader.text());
-    return;
+    return leave_out(BadRow::kOpenQuote, reader, file, "", reader.text());
   }
   if (fields.size() != layout.num_columns) {
-    ++report_.bad_rows;
-    bad_.add(BadRow::kColumns, file, reader.line(), "", reader.text(),
-             fmt::format("{} columns, not {}{}", fields.size(), layout.num_columns,
-                         reader.ends_without_newline() ? "; the file seems cut short" : ""));
-    return;
+    return leave_out(BadRow::kColumns, reader, file, "", reader.text(), [&] {
+      const std::string found = fields.size() > kMostFields
+                                    ? fmt::format("more than {}", kMostFields)
+                                    : std::to_string(fields.size());
+      return fmt::format("{} columns, not {}{}", found, layout.num_columns,
+                         reader.ends_without_newline() ? "; the file seems cut short" : "");
+    });
   }
   const auto field = [&](int column) { return fields[static_cast<std::size_t>(column)]; };
 
@@ -254,6 +239,15 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     bits |= static_cast<std::uint32_t>(set) << i;
     empty_signals_[i] += text.empty() ? 1 : 0;
   }
+  for (std::size_t i = 0; i < layout.labels.size(); ++i) {
+    const auto& [column, label] = layout.labels[i];
+    float number = 0;
+    const FieldError error = parse_float(field(column), number);
+    if (error != FieldError::kNone) return reject(error, reader, layout, column, file);
+    const std::size_t bit = layout.signals.size() + i;
+    bits |= static_cast<std::uint32_t>(label.holds(number)) << bit;
+    empty_signals_[bit] += field(column).empty() ? 1 : 0;
+  }
   float numbers[kMostNumbers];
   for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
     const FieldError error = parse_float(field(layout.numbers[i]), numbers[i]);
@@ -264,8 +258,9 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   std::int64_t item = 0;
   const auto check_id = [&](bool integer, int column, std::int64_t& id) {
     const std::string_view text = field(column);
-    return integer ? parse_integer(text, id)
-                   : (text.empty() ? FieldError::kEmpty : FieldError::kNone);
+    if (integer) return parse_integer(text, id);
+    if (text.size() > kLongestId) return FieldError::kTooLong;
+    return text.empty() ? FieldError::kEmpty : FieldError::kNone;
   };
   FieldError error = check_id(integer_users_, layout.user, user);
   if (error != FieldError::kNone) return reject(error, reader, layout, layout.user, file);
@@ -296,7 +291,7 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   store_field(row, RowLayout::kUser, user);
   store_field(row, RowLayout::kItem, item);
   store_field(row, RowLayout::kTime, time);
-  if (!layout.signals.empty()) store_field(row, RowLayout::kSignals, bits);
+  if (rows_->layout().signals) store_field(row, RowLayout::kSignals, bits);
   if (!layout.numbers.empty()) {
     std::memcpy(row + rows_->layout().number(0), numbers, 4 * layout.numbers.size());
   }
@@ -333,6 +328,7 @@ void Parser::settle_time(ParsedLog& log) {
 
 ParsedLog Parser::finish() {
   TGR_CHECK(layout_.has_value(), "the inputs hold feature tables only; give a log as well");
+  report_.bad_rows = bad_.count();
   for (const std::string& line : bad_.summary()) report_.remarks.push_back(line);
   TGR_CHECK(rows_->size() > 0, "no usable row in the input: ", report_.rows, " rows read, ",
             report_.bad_rows, " bad, ", report_.without_signal, " without the signal asked for");

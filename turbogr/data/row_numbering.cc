@@ -80,15 +80,15 @@ void RowNumbering::scan(const PairBlock& block) {
     check_interrupt();
     users.resize(count);
     items.resize(count);
-    if (log_.rows->in_memory()) {
+    if (user_file_ && item_file_) {
+      user_file_->read(first, users);
+      item_file_->read(first, items);
+    } else {
       for (std::size_t i = 0; i < count; ++i) {
         const std::byte* row = rows + i * stride;
         users[i] = static_cast<std::uint32_t>(load_field<std::int64_t>(row, RowLayout::kUser));
         items[i] = static_cast<std::uint32_t>(load_field<std::int64_t>(row, RowLayout::kItem));
       }
-    } else {
-      user_file_->read(first, users);
-      item_file_->read(first, items);
     }
     block(users, items);
   });
@@ -101,32 +101,37 @@ void RowNumbering::release() {
   item_file_.reset();
 }
 
-void RowNumbering::find() {
-  const auto fits = [&](const SortedIds& ids) {
-    return IdLookup::windows_for(ids, plan_.lookup) == 1;
-  };
+void RowNumbering::number() {
   if (log_.rows->in_memory()) {
     number_in_memory(log_.users, RowLayout::kUser);
     number_in_memory(log_.items, RowLayout::kItem);
-  } else {
-    if (filtering() || !fits(log_.users)) {
-      user_file_.emplace(*log_.rows, log_.users, RowLayout::kUser, folder_ / "user_index.tmp",
-                         plan_.working);
-    }
-    if (filtering() || !fits(log_.items)) {
-      item_file_.emplace(*log_.rows, log_.items, RowLayout::kItem, folder_ / "item_index.tmp",
-                         plan_.working);
-    }
+    return;
   }
-  if (filtering()) {
-    TGR_CHECK(std::max(log_.users.count, log_.items.count) < kUnknown,
-              "the filter takes 4294967294 distinct ids at most");
-    core_ = find_core([&](const PairBlock& block) { scan(block); }, log_.users.count,
-                      log_.items.count, options_.min_user, options_.min_item, plan_.working / 2);
+  // The filter reads the indices again and again, unless dropping repeats leaves rows that have
+  // them.
+  const bool read_often = filtering() && options_.repeats == Repeats::kKeep;
+  const auto fits = [&](const SortedIds& ids) {
+    return !read_often && IdLookup::windows_for(ids, plan_.lookup) == 1;
+  };
+  if (!fits(log_.users)) {
+    user_file_.emplace(*log_.rows, log_.users, RowLayout::kUser, folder_ / "user_index.tmp",
+                       plan_.working);
   }
-  if (log_.rows->in_memory()) return;
+  if (!fits(log_.items)) {
+    item_file_.emplace(*log_.rows, log_.items, RowLayout::kItem, folder_ / "item_index.tmp",
+                       plan_.working);
+  }
   if (!user_file_) user_lookup_.emplace(log_.users, plan_.lookup);
   if (!item_file_) item_lookup_.emplace(log_.items, plan_.lookup);
+}
+
+void RowNumbering::find_core() {
+  if (!filtering()) return;
+  TGR_CHECK(std::max(log_.users.count, log_.items.count) < kUnknown,
+            "the filter takes 4294967294 distinct ids at most");
+  core_ =
+      data::find_core([&](const PairBlock& block) { scan(block); }, log_.users.count,
+                      log_.items.count, options_.min_user, options_.min_item, plan_.working / 2);
 }
 
 }  // namespace turbogr::data

@@ -35,19 +35,22 @@ class IndexFile {
   FileHandle file_;
 };
 
-// Rows in memory hold indices after find(); rows on the disk get theirs on the way out.
+// Rows in memory hold indices after number(); rows on the disk get theirs on the way out.
 class RowNumbering {
  public:
   RowNumbering(const PrepareOptions& options, const MemoryPlan& plan, ParsedLog& log,
                const std::filesystem::path& folder)
       : options_(options), plan_(plan), log_(log), folder_(folder) {}
 
-  // Gets the lookups ready, and finds the core if one is asked for.
-  void find();
+  void number();
+  // If one is asked for. Rows on the disk may have got their indices in the meantime, and the
+  // lookups been released.
+  void find_core();
   const std::optional<CoreFilter>& core() const { return core_; }
   void release();  // the lookups and their files; the core stays
 
-  // After find(): visit(row) for every row that stays, numbered, its time 0 when the log has none.
+  // After number(): visit(row) for every row that stays, numbered, its time 0 when the log has
+  // none.
   template <class Visit>
   void for_each_row(Visit&& visit);
 

@@ -9,6 +9,9 @@
 #include <numeric>
 #include <utility>
 
+#include "turbogr/core/check.h"
+#include "turbogr/data/holdout.h"
+
 namespace turbogr {
 namespace {
 
@@ -70,12 +73,15 @@ ConfigRule one_of(std::initializer_list<std::string_view> names) {
 
 ConfigRule holdout_word() {
   return {[](const ConfigValue& value) {
-            const std::string& word = std::get<std::string>(value);
-            if (word == "test" || word == "validation_test") return true;
-            return word.size() > 5 && word.starts_with("time:") &&
-                   word.find_first_not_of("0123456789", 5) == std::string::npos;
+            try {
+              const data::Holdout holdout(std::get<std::string>(value));
+              return true;
+            } catch (const Error&) {
+              return false;
+            }
           },
-          "test, validation_test or time:T with T in the store's unit"};
+          "test, validation_test or time:T, T a date such as 2022-04-30 or a number in the "
+          "store's unit"};
 }
 
 ConfigRule metric_word() {
@@ -128,7 +134,8 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(data, store, anything(), "folder written by `turbogr data prepare` or `synth`"),
       TGR_KEY(
           data, holdout, holdout_word(),
-          "what is kept from training: the last event (test), the last two, or all from time T on"),
+          "what is kept from training: the last event (test), the last two, or all from a date on "
+          "(time:2022-04-30)"),
       TGR_KEY(data, max_length, between(1, 1 << 20), "longest sequence S, in events"),
       TGR_KEY(data, history, one_of({"last", "windows"}),
               "of a longer history: the last S events, or all of it cut into windows"),

@@ -1,0 +1,21 @@
+// A config: what is taken must be the same after it is written and read again.
+#include "turbogr/train/config.h"
+
+#include "tests/fuzz/support.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace turbogr;
+  fuzz::errors_are_fine([&] {
+    const Config config = parse_config(fuzz::text_of(data, size), "fuzz.toml");
+    const std::string text = config_text(config);
+    Config again;
+    try {
+      again = parse_config(text, "again.toml");
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      fuzz::expect(false, "a config that was taken is taken again");
+    }
+    fuzz::expect(again == config, "a config comes back as it was written");
+  });
+  return 0;
+}

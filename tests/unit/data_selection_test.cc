@@ -1,0 +1,220 @@
+// What prepare makes of rows on request: labels, repeats left out; and what it says of the rest.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/histories.h"
+#include "tests/support/messages.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/data/label.h"
+#include "turbogr/data/prepare.h"
+#include "turbogr/data/store.h"
+
+namespace turbogr::data {
+namespace {
+
+using test::histories_of;
+using test::message_of;
+using test::TemporaryFolder;
+using test::write_file;
+using Lines = std::vector<std::string>;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Label, HoldsByItsSign) {
+  const auto holds = [](const std::string& text) {
+    std::string which;
+    for (const float value : {3.0f, 4.0f, 5.0f})
+      which += parse_label(text).holds(value) ? '1' : '0';
+    return which;
+  };
+  EXPECT_EQ(holds("rating>=4"), "011");
+  EXPECT_EQ(holds("rating>4"), "001");
+  EXPECT_EQ(holds("rating<=4"), "110");
+  EXPECT_EQ(holds("rating < 4"), "100");
+  EXPECT_EQ(holds("rating==4"), "010");
+  EXPECT_EQ(holds("rating=4"), "010");
+  EXPECT_EQ(holds("rating!=4.0"), "101");
+  EXPECT_FALSE(parse_label("rating!=4").holds(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(parse_label("rating >= 4").name, "rating>=4");
+  for (const char* text :
+       {"", "rating", ">=4", "rating>=", "rating>=good", "rating>=nan", "rating=>4"}) {
+    EXPECT_TRUE(has(message_of([&] { parse_label(text); }), "write it like \"rating>=4\"")) << text;
+  }
+}
+
+TEST(Label, IsASignalBesideTheOthers) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv",
+                              "user,item,time,rating,is_click\n1,1,1,5,0\n1,2,2,3.5,1\n1,3,3,,1\n");
+  PrepareOptions options{.inputs = {log}, .out = folder / "s"};
+  options.columns.labels = {"rating>=4", "rating < 4"};
+  const PrepareReport report = prepare(options);
+  const Store store(folder / "s");
+  EXPECT_EQ(store.manifest().signals, (Lines{"is_click", "rating>=4", "rating<4"}));
+  std::vector<std::uint32_t> bits(3);
+  store.read_signals(0, bits);
+  EXPECT_EQ(bits, (std::vector<std::uint32_t>{2, 5, 1}));
+  EXPECT_EQ(store.numbers("rating")[0], 5.0f);  // stays a number as well
+  ASSERT_EQ(report.remarks.size(), 2u);
+  EXPECT_EQ(report.remarks[0], "rating>=4 is empty in 1 rows; taken as not set");
+
+  options.overwrite = true;
+  options.keep_signal = "rating>=4";
+  EXPECT_EQ(prepare(options).without_signal, 2);
+  EXPECT_EQ(histories_of(Store(folder / "s")), (Lines{"1: 1@1"}));
+
+  options.columns.labels = {"rating>=4", "rating>=4"};
+  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "is there already"));
+  options.columns.labels = {"stars>=4"};
+  EXPECT_TRUE(
+      has(message_of([&] { prepare(options); }), "there is no column 'stars'; it has: user"));
+}
+
+TEST(Label, KnowsTheRatingOfMovieLensFilesWithoutAHeader) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "ratings.dat", "1::10::5::1\n1::11::2::2\n1::12::4::3\n");
+  PrepareOptions options{.format = LogFormat::kMovieLens, .inputs = {log}, .out = folder / "s"};
+  options.columns.labels = {"rating>=4"};
+  options.keep_signal = "rating>=4";
+  prepare(options);
+  EXPECT_EQ(histories_of(Store(folder / "s")), (Lines{"1: 10@1 12@3"}));
+}
+
+TEST(Deduplicate, KeepsTheFirstOfRowsThatSayTheSame) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv",
+                              "user,item,time,is_click\n"
+                              "2,7,5,1\n1,7,5,0\n1,8,5,0\n1,7,5,1\n1,7,9,0\n2,7,5,0\n1,8,5,0\n");
+  PrepareOptions options{
+      .inputs = {log}, .out = folder / "s", .overwrite = true, .repeats = Repeats::kDropEvents};
+  EXPECT_EQ(prepare(options).repeated, 3);
+  const Store store(folder / "s");
+  EXPECT_EQ(histories_of(store), (Lines{"1: 7@5 8@5 7@9", "2: 7@5"}));
+  std::vector<std::uint32_t> bits(4);
+  store.read_signals(0, bits);
+  EXPECT_EQ(bits, (std::vector<std::uint32_t>{0, 0, 0, 1}));
+  options.repeats = Repeats::kDropItems;
+  EXPECT_EQ(prepare(options).repeated, 4);
+  EXPECT_EQ(histories_of(Store(folder / "s")), (Lines{"1: 7@5 8@5", "2: 7@5"}));
+}
+
+TEST(Deduplicate, NeedsTimesToTellARepeatedEvent) {
+  TemporaryFolder folder;
+  // A row without a time leaves only the order of the file.
+  const auto log = write_file(folder / "log.csv", "user,item,time\n1,7,5\n1,8,\n1,7,1\n1,7,5\n");
+  PrepareOptions options{.inputs = {log}, .out = folder / "s", .repeats = Repeats::kDropEvents};
+  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "--deduplicate-items"));
+  options.repeats = Repeats::kDropItems;
+  EXPECT_EQ(prepare(options).repeated, 2);
+  EXPECT_EQ(histories_of(Store(folder / "s")), (Lines{"1: 7 8"}));
+}
+
+TEST(Deduplicate, ComesBeforeTheCoreAndAgreesWithAPlainSetInAnyMemory) {
+  TemporaryFolder folder;
+  PhiloxStream random(5);
+  std::string text = "user,item,time\n";
+  struct Event {
+    std::int64_t user, time, place, item;
+    auto operator<=>(const Event&) const = default;
+  };
+  std::vector<Event> events;
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    const Event event{static_cast<std::int64_t>(random.below(60)),
+                      static_cast<std::int64_t>(random.below(8)), i,
+                      static_cast<std::int64_t>(random.below(90))};
+    events.push_back(event);
+    text += fmt::format("{},{},{}\n", event.user, event.item, event.time);
+  }
+  const auto log = write_file(folder / "log.csv", text);
+  std::sort(events.begin(), events.end());
+  for (const Repeats repeats : {Repeats::kDropEvents, Repeats::kDropItems}) {
+    const bool by_item = repeats == Repeats::kDropItems;
+    for (const std::int64_t minimum : {0, by_item ? 20 : 25}) {
+      std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
+      std::vector<Event> kept;
+      for (const Event& event : events) {
+        if (seen.emplace(event.user, event.item, by_item ? 0 : event.time).second) {
+          kept.push_back(event);
+        }
+      }
+      const std::size_t unique = kept.size();
+      for (bool changed = true; changed;) {
+        std::map<std::int64_t, std::int64_t> users, items;
+        for (const Event& event : kept) ++users[event.user], ++items[event.item];
+        changed = std::erase_if(kept, [&](const Event& event) {
+                    return users[event.user] < minimum || items[event.item] < minimum;
+                  }) > 0;
+      }
+      Lines wanted;
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        if (i == 0 || kept[i].user != kept[i - 1].user) {
+          wanted.push_back(std::to_string(kept[i].user) + ":");
+        }
+        wanted.back() += fmt::format(" {}@{}", kept[i].item, kept[i].time);
+      }
+      ASSERT_FALSE(wanted.empty());
+      ASSERT_EQ(minimum > 0, kept.size() < unique);
+      for (const std::size_t memory : {std::size_t{2} << 30, std::size_t{100'000}}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", by_item, minimum, memory));
+        const PrepareReport report = prepare({.inputs = {log},
+                                              .out = folder / "s",
+                                              .overwrite = true,
+                                              .repeats = repeats,
+                                              .min_user = minimum,
+                                              .min_item = minimum,
+                                              .memory_bytes = memory});
+        EXPECT_EQ(report.repeated, 3000 - static_cast<std::int64_t>(unique));
+        EXPECT_EQ(report.filtered, static_cast<std::int64_t>(unique - kept.size()));
+        Store(folder / "s").verify();
+        EXPECT_EQ(histories_of(Store(folder / "s")), wanted);
+      }
+    }
+  }
+}
+
+TEST(Report, CountsUsersWithTooFewEvents) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv",
+                              "user,item\n1,1\n2,1\n2,2\n3,1\n3,2\n3,3\n4,1\n4,2\n4,3\n4,4\n");
+  PrepareOptions options{.inputs = {log}, .out = folder / "s"};
+  EXPECT_EQ(prepare(options).short_users, 2);
+  options.overwrite = true;
+  options.min_user = 3;
+  EXPECT_EQ(prepare(options).short_users, 0);
+}
+
+TEST(Report, SaysWhatAnItemTableIsOfNoUseFor) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", "user,item,time\n1,10,1\n1,20,2\n1,30,3\n");
+  const auto remark = [&](const std::string& table) {
+    const PrepareReport report = prepare({.inputs = {log},
+                                          .out = folder / "s",
+                                          .overwrite = true,
+                                          .item_tables = {write_file(folder / "table", table)}});
+    EXPECT_LE(report.remarks.size(), 1u);
+    return report.remarks.empty() ? "" : report.remarks[0];
+  };
+  EXPECT_EQ(remark("item,title\n10,a\n20,b\n30,c\n"), "");
+  EXPECT_TRUE(
+      has(remark("item,genre\n10,a\n"), "table': it has no column of titles (title, name, "));
+  const std::string partly = remark("item,title\n10,a\n10,b\n99,x\n98,y\n20\n30,\"c\n97,d\n");
+  EXPECT_TRUE(has(partly,
+                  "1 of 3 items have a title in it; 2 rows name no item of the store; 1 rows "
+                  "have too few columns; 2 lines are lost to quotes never closed, the first "
+                  "at line 7"))
+      << partly;
+}
+
+}  // namespace
+}  // namespace turbogr::data
