@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -72,6 +73,34 @@ TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
     EXPECT_EQ(model_bytes("plain-" + dtype), model_bytes("parts-" + dtype)) << dtype;
     EXPECT_NE(model_bytes("plain-" + dtype), model_bytes("whole-" + dtype))
         << "the schedule matters";
+  }
+}
+
+TEST_F(Training, LogsTheSameLossesAfterAResume) {
+  const std::string options = " --optim.schedule=constant --checkpoint.every=3 --train.steps=";
+  ASSERT_EQ(train("whole", options + "20").status, 0);
+  const auto losses = [&](const std::string& run) {
+    std::map<std::int64_t, double> by_step;
+    std::ifstream lines(root_ + "/" + run + "/metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row.contains("loss"))
+        by_step[row["step"].get<std::int64_t>()] = row["loss"].get<double>();
+    }
+    return by_step;
+  };
+  const auto whole = losses("whole");
+  ASSERT_EQ(whole.size(), 4u);
+  // Stopped at its end, and killed some steps after a save: both between two lines.
+  ASSERT_EQ(train("stopped", options + "7").status, 0);
+  ASSERT_EQ(train("killed", options + "9 --checkpoint.keep_last=9").status, 0);
+  std::filesystem::remove_all(root_ + "/killed/checkpoints/step-000000009");
+  for (const std::string run : {"stopped", "killed"}) {
+    const Outcome resumed = train(run, options + "20 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    auto found = losses(run);
+    found.erase(7);  // the last line of the part that was stopped
+    EXPECT_EQ(found, whole) << run;
   }
 }
 

@@ -66,6 +66,11 @@ struct StageTimes {
   double compute = 0;               // forward, backward, updates, drawing
   double dense_communication = 0;   // sums of dense gradients not hidden behind the backward pass
   double sparse_communication = 0;  // ids, rows and their gradients not hidden behind computing
+
+  StageTimes operator-(const StageTimes& earlier) const {
+    return {compute - earlier.compute, dense_communication - earlier.dense_communication,
+            sparse_communication - earlier.sparse_communication};
+  }
 };
 
 // Memory a rank needs beside the trainer's, for any number of ranks.

@@ -47,13 +47,10 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"roof_tflops", roof_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
   if (pipeline_) {
-    const StageTimes& times = pipeline_->times();
-    record.values.emplace_back("compute_share", (times.compute - times_.compute) / seconds);
-    record.values.emplace_back(
-        "exposed_sparse", (times.sparse_communication - times_.sparse_communication) / seconds);
-    record.values.emplace_back("exposed_dense",
-                               (times.dense_communication - times_.dense_communication) / seconds);
-    times_ = times;
+    const StageTimes times = pipeline_->times() - window_.stages;
+    record.values.emplace_back("compute_share", times.compute / seconds);
+    record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
+    record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
   }
   write(record);
   if (progress_ != nullptr) {
@@ -65,7 +62,12 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                        .tokens_per_s = rate,
                        .mfu_causal = window_.flops.causal / peak});
   }
+}
+
+template <class T>
+void TrainingRun<T>::begin_window() {
   window_ = {};
+  if (pipeline_) window_.stages = pipeline_->times();
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // What a run saves, goes on from and starts from.
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "turbogr/core/check.h"
@@ -11,6 +12,41 @@
 #include "turbogr/train/training_run_class.h"
 
 namespace turbogr::train {
+namespace {
+
+using nlohmann::json;
+
+// The figures of steps that no line has yet: the first line after a resume counts them, too.
+json window_state(const Window& window, const StageTimes& stages) {
+  const StageTimes since = stages - window.stages;
+  return {{"loss_sum", window.loss_sum},
+          {"predicting", window.predicting},
+          {"tokens", window.tokens},
+          {"seconds", window.seconds},
+          {"flops", {window.flops.causal, window.flops.paper}},
+          {"stages", {since.compute, since.dense_communication, since.sparse_communication}}};
+}
+
+// A number that is not finite is null in JSON.
+double number_of(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+Window window_from(const json& state) {
+  Window window;
+  window.loss_sum = number_of(state.at("loss_sum"));
+  window.predicting = state.at("predicting").get<std::int64_t>();
+  window.tokens = state.at("tokens").get<std::int64_t>();
+  window.seconds = state.at("seconds").get<double>();
+  window.flops = {state.at("flops").at(0).get<double>(), state.at("flops").at(1).get<double>()};
+  const json& stages = state.at("stages");
+  // The clocks of a new pipeline begin at zero.
+  window.stages = StageTimes{} - StageTimes{stages.at(0).get<double>(), stages.at(1).get<double>(),
+                                            stages.at(2).get<double>()};
+  return window;
+}
+
+}  // namespace
 
 template <class T>
 std::int64_t TrainingRun<T>::resume() {
@@ -36,8 +72,19 @@ std::int64_t TrainingRun<T>::resume() {
   share_whole_table();
   trainer_->set_steps_done(saved.step());
   trainer_->refresh(ctx_);
-  loader_.restore(data::LoaderState::from_json(saved.state().at("loader").get<std::string>()));
-  epoch_ = saved.state().at("epoch").get<std::int64_t>();
+  try {
+    const json& state = saved.state();
+    loader_.restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
+    epoch_ = state.at("epoch").get<std::int64_t>();
+    bad_steps_ = state.value("bad_steps", std::int64_t{0});
+    skipped_steps_ = state.value("skipped_steps", std::int64_t{0});
+    if (state.contains("window")) window_ = window_from(state.at("window"));
+  } catch (const json::exception&) {
+    detail::throw_error(
+        "checkpoint '", saved.folder(),
+        "': its state.json does not say where the run stood (loader, epoch, window) "
+        "as this program writes it; go on from another checkpoint");
+  }
   last_saved_ = saved.step();  // saving it again without its score would lose that
   if (leads()) log::info("resumed from {} at step {}", saved.folder(), saved.step());
   return saved.step();
@@ -103,7 +150,12 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
   contents.shards = {{"model", trainer_->model_tensors()},
                      {"optimiser", trainer_->optimiser_tensors()},
                      {"item_names", names_.tensors(store_)}};
-  contents.state = {{"loader", loader_.state().to_json()}, {"epoch", epoch_}};
+  contents.state = {
+      {"loader", loader_.state().to_json()},
+      {"epoch", epoch_},
+      {"bad_steps", bad_steps_},
+      {"skipped_steps", skipped_steps_},
+      {"window", window_state(window_, pipeline_ ? pipeline_->times() : StageTimes{})}};
   contents.config = config_text(config_);
   contents.command = command_;
   contents.score = score;

@@ -180,7 +180,8 @@ void TrainingRun<T>::train() {
   }
   finish_steps(0);
   progress_ = nullptr;
-  if (window_.tokens > 0) log_window(last_);
+  // A run that goes on from here counts these steps into its next line, as if it had not stopped.
+  if (window_.tokens > 0 && last_.step > 0) log_window(last_);
   save(std::nullopt);
   if (writer_) writer_->wait();
   if (stopping()) {
@@ -251,7 +252,10 @@ void TrainingRun<T>::finish_steps(std::int64_t left) {
     last_ = result;
     bad_steps_ = result.finite ? 0 : bad_steps_ + 1;
     if (!result.finite) report_bad_step(result, step);
-    if (result.step % config_.log.every == 0) log_window(result);
+    if (result.step % config_.log.every == 0) {
+      log_window(result);
+      begin_window();
+    }
   }
 }
 

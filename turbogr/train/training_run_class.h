@@ -44,6 +44,7 @@ struct Window {
   std::int64_t tokens = 0;
   double seconds = 0;
   model::Flops flops;
+  StageTimes stages;  // of the pipeline when it began
 };
 
 template <class T>
@@ -117,6 +118,8 @@ class TrainingRun {
 
   void log_window(const StepResult& result);
 
+  void begin_window();
+
   void write(const MetricRecord& record);
 
   void end_epoch();
@@ -146,7 +149,6 @@ class TrainingRun {
   std::unique_ptr<RetrievalTrainer<T>> trainer_;
   std::unique_ptr<RankPipeline<T>> pipeline_;  // of several ranks, or of another schedule
   dist::LinkChoice link_;                      // between GPUs
-  StageTimes times_;                           // at the last line of figures
   std::vector<data::Batch> batches_;
   std::vector<std::int64_t> lengths_;
   std::deque<Submitted> submitted_;
