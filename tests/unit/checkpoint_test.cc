@@ -300,6 +300,24 @@ TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
                        "cannot make the checkpoint folder '/dev/null/x'"));
 }
 
+TEST_F(CheckpointTest, NothingIsTouchedInAFolderThatIsNoLongerTheWriters) {
+  bool ours = true;
+  int asked = 0;
+  CheckpointWriter writer(folder(), {.check_folder = [&] {
+                            ++asked;
+                            TGR_CHECK(ours, "the folder is another's");
+                          }});
+  writer.save(contents(1));
+  writer.wait();
+  EXPECT_GE(asked, 2) << "before the tensors are written and before the folder is renamed";
+  ours = false;
+  fs::create_directories(path(2) + ".partial");  // the other one is saving the same step
+  writer.save(contents(2));
+  EXPECT_EQ(message_of([&] { writer.wait(); }), "the folder is another's");
+  EXPECT_TRUE(fs::exists(path(2) + ".partial"));
+  EXPECT_FALSE(fs::exists(path(2)));
+}
+
 // A file-size limit stands for a full disk: writes past it fail with an errno of their own.
 TEST_F(CheckpointTest, AFullDiskIsReportedAtTheNextCallAndTheOldOneStays) {
   save(1);

@@ -150,16 +150,23 @@ struct CheckpointWriter::Worker {
   std::exception_ptr fault;
   std::thread thread;
 
+  void check_folder() const {
+    if (options.check_folder) options.check_folder();
+  }
+
   void write(const CheckpointContents& contents) const {
     const std::string target = folder + "/" + checkpoint_name(contents.step);
     const std::string partial = target + kPartial;
+    check_folder();
     try {
       fs::remove_all(partial);
       write_folder(partial, contents);
+      check_folder();  // tensors take a while
       move_into_place(partial, target);
       replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
       prune(folder, contents.step, options);
     } catch (const std::exception& error) {
+      check_folder();  // else `partial` is not ours to remove
       std::error_code ignored;
       fs::remove_all(partial, ignored);
       const std::vector<std::string> whole = list_checkpoints(folder);

@@ -72,6 +72,7 @@ void TrainingRun<T>::begin_window() {
 
 template <class T>
 void TrainingRun<T>::write(const MetricRecord& record) {
+  if (leads()) folder_.check_in_place();
   if (lines_) lines_->write(record);
   if (events_) events_->write(record);
 }
@@ -136,6 +137,7 @@ void TrainingRun<T>::write_trace() {
     events.push_back(all.substr(at, static_cast<std::size_t>(size)));
     at += static_cast<std::size_t>(size);
   }
+  folder_.check_in_place();
   Trace::write_all(folder_.trace(), events);
 }
 

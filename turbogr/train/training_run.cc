@@ -125,16 +125,19 @@ std::vector<int> TrainingRun<T>::nodes_of(const Config& config, const dist::Comm
 
 template <class T>
 void TrainingRun<T>::open_files(std::optional<std::int64_t> resumed) {
+  folder_.check_in_place();
   write_run_config(folder_, config_);
   lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed);
   if (config_.log.tensorboard) {
     events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
   }
   writer_ = std::make_unique<CheckpointWriter>(
-      folder_.checkpoints(), CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
-                                                     .keep_best = config_.checkpoint.keep_best,
-                                                     .background = config_.checkpoint.background,
-                                                     .copy = copy_of(ctx_)});
+      folder_.checkpoints(),
+      CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
+                              .keep_best = config_.checkpoint.keep_best,
+                              .background = config_.checkpoint.background,
+                              .check_folder = [this] { folder_.check_in_place(); },
+                              .copy = copy_of(ctx_)});
   write_lengths(folder_.lengths(), length_histogram(window_lengths()));
 }
 
