@@ -42,5 +42,52 @@ TEST_F(RunFaults, ARunFolderThatIsReplacedIsLeftAlone) {
   EXPECT_EQ(resumed.status, 0) << resumed.output;
 }
 
+TEST_F(RunFaults, CheckpointsThatAreGoneAreNotTakenForNoneYet) {
+  ASSERT_EQ(train("run", "--train.steps=5").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/run/checkpoints/none_yet"));
+  const std::string metrics = contents_of(root_ + "/run/metrics.jsonl");
+  std::filesystem::remove_all(root_ + "/run/checkpoints");
+  const Outcome refused = train("run", "--train.steps=5 --run.resume=true");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.output.find("--run.start_over=true begins at step 0"), std::string::npos)
+      << refused.output;
+  EXPECT_EQ(contents_of(root_ + "/run/metrics.jsonl"), metrics);
+  const Outcome again = train("run", "--train.steps=5 --run.resume=true --run.start_over=true");
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(contents_of(root_ + "/run/config.toml").find("start_over = true"), std::string::npos);
+  const Outcome alone = train("other", "--train.steps=5 --run.start_over=true");
+  EXPECT_NE(alone.output.find("run.start_over = true is for run.resume = true"), std::string::npos)
+      << alone.output;
+}
+
+TEST_F(RunFaults, ABeginningThatComesAgainKeepsTheWeightsItStartedFrom) {
+  ASSERT_EQ(train("first", "--train.steps=3").status, 0);
+  const std::string from = "--train.steps=2 --run.start_from=" + root_ + "/first ";
+  ASSERT_EQ(train("whole", from).status, 0);
+  ASSERT_EQ(train("again", from).status, 0);
+  forget_checkpoints("again");
+  ASSERT_EQ(train("again", from + "--run.resume=true").status, 0);
+  EXPECT_EQ(model_bytes("again"), model_bytes("whole"));
+}
+
+TEST_F(RunFaults, AStoreWithOtherEventsIsRefused) {
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  const std::string before = store_;
+  store_ = root_ + "/other";
+  const Outcome made = test::run_program(
+      "data synth --like kuairand27k --users 60 --items 80 --mean-length 30 --max-length 60 "
+      "--seed 4 --threads 1 --out " +
+      store_);
+  ASSERT_EQ(made.status, 0) << made.output;
+  const Outcome other = train("run", "--train.steps=4 --run.resume=true");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_NE(other.output.find("was trained on other events than those of"), std::string::npos)
+      << other.output;
+  store_ = root_ + "/moved";
+  std::filesystem::rename(before, store_);
+  const Outcome moved = train("run", "--train.steps=4 --run.resume=true");
+  EXPECT_EQ(moved.status, 0) << moved.output;
+}
+
 }  // namespace
 }  // namespace turbogr

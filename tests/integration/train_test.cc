@@ -105,7 +105,7 @@ TEST_F(Training, PlansTheStepsItTakes) {
 TEST_F(Training, ARunKilledBeforeItsFirstCheckpointBeginsAgain) {
   ASSERT_EQ(train("early", "--train.steps=5").status, 0);
   const std::string whole = model_bytes("early");
-  std::filesystem::remove_all(root_ + "/early/checkpoints");
+  forget_checkpoints("early");
   const Outcome again = train("early", "--train.steps=5 --run.resume=true");
   ASSERT_EQ(again.status, 0) << again.output;
   EXPECT_NE(again.output.find("starting from the beginning"), std::string::npos) << again.output;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -42,6 +43,14 @@ class Training : public ::testing::Test {
   }
   Outcome train(const std::string& run, const std::string& more) const {
     return run_program(arguments(run, more));
+  }
+
+  // As a run leaves it that was killed before its first checkpoint.
+  void forget_checkpoints(const std::string& run) const {
+    const std::string checkpoints = root_ + "/" + run + "/checkpoints";
+    std::filesystem::remove_all(checkpoints);
+    std::filesystem::create_directory(checkpoints);
+    write_file(checkpoints + "/none_yet", "");
   }
 
   std::string model_bytes(const std::string& run) {

@@ -228,6 +228,11 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   return paths;
 }
 
+bool never_saved(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kNoneYet, error);
+}
+
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
   const std::vector<std::string> paths = list_checkpoints(folder);
   TGR_CHECK(!paths.empty(), "there is no checkpoint in '", folder,

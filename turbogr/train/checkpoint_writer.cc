@@ -164,6 +164,7 @@ struct CheckpointWriter::Worker {
       check_folder();  // tensors take a while
       move_into_place(partial, target);
       replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
+      fs::remove(folder + "/" + kNoneYet);
       prune(folder, contents.step, options);
     } catch (const std::exception& error) {
       check_folder();  // else `partial` is not ours to remove
@@ -236,6 +237,9 @@ CheckpointWriter::CheckpointWriter(std::string folder, CheckpointWriterOptions o
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(kPartial)) fs::remove_all(entry.path(), error);
+  }
+  if (list_checkpoints(folder).empty()) {
+    replace_file(folder + "/" + kNoneYet, "no checkpoint has been saved here so far\n");
   }
   worker_->folder = std::move(folder);
   worker_->options = std::move(options);

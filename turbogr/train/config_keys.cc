@@ -274,6 +274,8 @@ std::vector<ConfigKey> make_keys() {
 
       TGR_KEY(run, dir, anything(), "run folder: config, metrics, checkpoints, report"),
       TGR_KEY(run, resume, anything(), "go on from the run folder's newest checkpoint"),
+      TGR_KEY(run, start_over, anything(),
+              "resume: begin at step 0 where the folder has lost its checkpoints"),
       TGR_KEY(run, start_from, anything(), "checkpoint whose weights a new run starts from"),
       TGR_KEY(run, seed, at_least(0), "seed of weights, order, dropout and negatives"),
       TGR_KEY(run, trace, anything(), "write trace.json, to be opened in Perfetto"),

@@ -2,9 +2,11 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/data/checksum.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/stages.h"
@@ -46,15 +48,55 @@ Window window_from(const json& state) {
   return window;
 }
 
+// A run that was killed before its first checkpoint loses nothing by beginning again; one whose
+// checkpoints are gone loses what it has logged.
+void check_beginning_again(const RunFolder& folder, bool start_over) {
+  std::error_code absent;
+  const bool logged = std::filesystem::file_size(folder.metrics(), absent) > 0 && !absent;
+  TGR_CHECK(!logged || start_over || never_saved(folder.checkpoints()), "the run in '", folder.path,
+            "' has logged figures, and its checkpoints are gone from '", folder.checkpoints(),
+            "': put them back to go on, or name another run.dir; --run.start_over=true begins at "
+            "step 0 and drops what was logged");
+}
+
+// Of all that training reads; titles and the like may change.
+std::string events_checksum(const data::Store& store) {
+  std::string sums;
+  for (const data::FileEntry& column : store.manifest().columns) {
+    sums += column.name + " " + column.checksum + "\n";
+  }
+  return data::checksum_of(sums.data(), sums.size());
+}
+
+void check_same_events(const Checkpoint& saved, const data::Store& store) {
+  const json was = saved.state().value("store", json());
+  if (was.is_null()) {
+    log::warn("checkpoint '{}' does not say which events it was trained on (an older program's)",
+              saved.folder());
+    return;
+  }
+  const std::string is = events_checksum(store);
+  TGR_CHECK(was == is, "checkpoint '", saved.folder(),
+            "' was trained on other events than those of '", store.folder().string(),
+            "' (checksum ", is, ", was ", was.dump(),
+            "): give --data.store the store it was trained on, or start a new run on this one with "
+            "--run.start_from=",
+            saved.folder());
+}
+
 }  // namespace
 
 template <class T>
-std::int64_t TrainingRun<T>::resume() {
-  // Killed before its first checkpoint: nothing is lost by beginning again.
+std::optional<std::int64_t> TrainingRun<T>::resume() {
+  const bool start_over = std::exchange(config_.run.start_over, false);  // this once
   if (list_checkpoints(folder_.checkpoints()).empty() &&
       std::filesystem::exists(folder_.config())) {
-    log::info("'{}' has no checkpoint yet; starting from the beginning", folder_.path);
-    return 0;
+    check_beginning_again(folder_, start_over);
+    if (leads()) {
+      log::info("'{}' has no checkpoint{}; starting from the beginning", folder_.path,
+                start_over ? "" : " yet");
+    }
+    return std::nullopt;
   }
   const Checkpoint saved =
       open_newest_checkpoint(folder_.checkpoints(), config_.checkpoint.fall_back);
@@ -66,6 +108,7 @@ std::int64_t TrainingRun<T>::resume() {
               "': ", differences.front(), "; a resumed run keeps its model and data");
   }
   check_item_names(saved, store_);
+  check_same_events(saved, store_);
   make_whole_table();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
   read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
@@ -153,6 +196,7 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
   contents.state = {
       {"loader", loader_.state().to_json()},
       {"epoch", epoch_},
+      {"store", events_checksum(store_)},
       {"bad_steps", bad_steps_},
       {"skipped_steps", skipped_steps_},
       {"window", window_state(window_, pipeline_ ? pipeline_->times() : StageTimes{})}};

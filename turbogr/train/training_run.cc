@@ -95,15 +95,14 @@ void TrainingRun<T>::run() {
   world_.barrier();  // the folder is there
   folder_.path = config_.run.dir;
   const data::InterruptGuard guard;
-  std::optional<std::int64_t> resumed;
   if (pipeline_) {
     pipeline_->initialise(ctx_);
   } else {
     trainer_->initialise(ctx_);
   }
-  if (config_.run.resume) resumed = resume();
+  const std::optional<std::int64_t> resumed = config_.run.resume ? resume() : std::nullopt;
   if (!config_.run.start_from.empty() && !resumed) start_from();
-  if (leads()) open_files(resumed);
+  if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
   roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
   train();
   if (config_.run.trace) write_trace();

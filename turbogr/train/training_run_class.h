@@ -84,7 +84,8 @@ class TrainingRun {
 
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-  std::int64_t resume();
+  // The step gone on from; nothing when there is none and the run begins again.
+  std::optional<std::int64_t> resume();
 
   // Checkpoints hold the whole table: it is read as one and cut up.
   void make_whole_table();
