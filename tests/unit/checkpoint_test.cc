@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -298,6 +299,27 @@ TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
       contains(message_of([&] { CheckpointWriter(folder(), {.keep_last = 0}); }), "keep_last = 0"));
   EXPECT_TRUE(contains(message_of([&] { CheckpointWriter("/dev/null/x"); }),
                        "cannot make the checkpoint folder '/dev/null/x'"));
+}
+
+// keep_last = 1: each save removes the checkpoint a reader may be about to open, and saving a step
+// again puts another in its place.
+TEST_F(CheckpointTest, ReadersGetAWholeOneWhileAnotherIsSaved) {
+  save(1, 1.0);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    CheckpointWriter out(folder(), {.keep_last = 1, .keep_best = 1, .background = false});
+    for (std::int64_t step = 2; !done; ++step) {
+      out.save(contents(step));
+      out.save(contents(step, static_cast<double>(step)));
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(message_of([&] { open_newest_checkpoint(folder(), false); }), "");
+    EXPECT_EQ(message_of([&] { open_pointed_checkpoint(folder() + "/latest"); }), "");
+    EXPECT_EQ(message_of([&] { open_pointed_checkpoint(folder() + "/best"); }), "");
+  }
+  done = true;
+  writer.join();
 }
 
 TEST_F(CheckpointTest, NothingIsTouchedInAFolderThatIsNoLongerTheWriters) {
