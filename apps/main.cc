@@ -16,6 +16,7 @@
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/map_faults.h"
 #include "turbogr/core/version.h"
 #include "turbogr/dist/communicator.h"
 
@@ -94,12 +95,13 @@ int fail(std::string_view what) {
 // Figures that never reached a full disk or a closed pipe must not look like success.
 int finish_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-  return fail(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+  return fail("cannot write to standard output: it was closed, or its disk is full");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  turbogr::explain_map_faults();
   CLI::App app("turbogr: trains generative recommenders on whole user histories", "turbogr");
   app.set_version_flag("--version",
                        fmt::format("turbogr {} ({})", turbogr::version(), turbogr::commit()));
