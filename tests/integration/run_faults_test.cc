@@ -29,6 +29,43 @@ class RunFaults : public test::Training {
   }
 };
 
+TEST_F(RunFaults, AClosedTerminalOrOutputSavesAndStops) {
+  const auto ended_well = [&](const std::string& run, const Outcome& ended,
+                              const std::string& why) {
+    const std::size_t at = ended.output.find("stopped at step ");
+    ASSERT_NE(at, std::string::npos) << ended.output;
+    const std::string step =
+        ended.output.substr(at + 16, ended.output.find(' ', at + 16) - at - 16);
+    EXPECT_NE(ended.output.find(step + " (" + why), std::string::npos) << ended.output;
+    const Outcome resumed = train(run, "--train.steps=1 --run.resume=true");
+    EXPECT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_NE(resumed.output.find("at step " + step), std::string::npos) << resumed.output;
+  };
+  const Outcome hung_up =
+      disturb("terminal", "kill -HUP $(pgrep -n -f 'run.dir=" + root_ + "/[t]erminal')");
+  EXPECT_EQ(hung_up.status, 0) << hung_up.output;
+  ended_well("terminal", hung_up, "SIGHUP");
+
+  // The plan is read, the figures of evaluations find nobody.
+  const std::string errors = root_ + "/errors";
+  const Outcome closed = run_command(
+      "{ timeout -k 5 100 " TGR_PROGRAM " " +
+      arguments("pipe", "--train.steps=1000000 --train.epochs=0 --eval.every_steps=3") + " 2> " +
+      errors + "; echo status $? >> " + errors + "; } | head -n 1; cat " + errors);
+  EXPECT_NE(closed.output.find("status 1"), std::string::npos) << closed.output;
+  EXPECT_NE(closed.output.find("cannot write to standard output"), std::string::npos)
+      << closed.output;
+  ended_well("pipe", closed, "standard output was closed");
+}
+
+TEST_F(RunFaults, AStoreThatIsCutIsNamed) {
+  const Outcome cut = disturb("run", "truncate -s 0 " + store_ + "/items.bin");
+  EXPECT_EQ(cut.status, 1) << cut.output;
+  EXPECT_NE(cut.output.find("store/items.bin' was cut short while it was in use"),
+            std::string::npos)
+      << cut.output;
+}
+
 TEST_F(RunFaults, ARunFolderThatIsReplacedIsLeftAlone) {
   const std::string run = root_ + "/run";
   const Outcome ended = disturb("run", "mv " + run + " " + root_ + "/moved; mkdir " + run);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "turbogr/core/log.h"
@@ -103,9 +102,8 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     if (progress_ != nullptr) progress_->clear();
     std::string text;
     for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
-    fmt::print("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch, metrics.users(),
-               text);
-    std::fflush(stdout);
+    print_result("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch,
+                 metrics.users(), text);
   }
   if (pipeline_) pipeline_->dismiss();
   if (progress_ != nullptr) progress_->resume();

@@ -88,13 +88,13 @@ void TrainingRun<T>::make_trainer(const RetrievalOptions& options) {
 
 template <class T>
 void TrainingRun<T>::run() {
+  const data::InterruptGuard guard;
   if (leads()) print_plan();
   if (config_.run.dry_run) return;
   check_evaluation(config_, store_);
   if (leads()) folder_ = open_run_folder(config_);
   world_.barrier();  // the folder is there
   folder_.path = config_.run.dir;
-  const data::InterruptGuard guard;
   if (pipeline_) {
     pipeline_->initialise(ctx_);
   } else {
@@ -188,7 +188,8 @@ void TrainingRun<T>::train() {
   if (writer_) writer_->wait();
   if (stopping()) {
     if (leads())
-      log::info("stopped at step {}; go on with --run.resume=true", trainer_->steps_done());
+      log::info("stopped at step {} ({}); go on with --run.resume=true", trainer_->steps_done(),
+                data::interrupted() ? data::interruption() : "a signal to another rank");
     return;
   }
   save_if_scored(evaluate_all());
