@@ -13,6 +13,7 @@
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/train/checkpoint_manifest.h"
 #include "turbogr/train/checkpoint_writer.h"
 #include "turbogr/train/file.h"
 
@@ -338,6 +339,46 @@ TEST_F(CheckpointTest, NothingIsTouchedInAFolderThatIsNoLongerTheWriters) {
   EXPECT_EQ(message_of([&] { writer.wait(); }), "the folder is another's");
   EXPECT_TRUE(fs::exists(path(2) + ".partial"));
   EXPECT_FALSE(fs::exists(path(2)));
+}
+
+// Sums that are right over fields that are not: made by hand.
+TEST_F(CheckpointTest, AForgedManifestIsRefusedInWords) {
+  save(1);
+  const nlohmann::json good = nlohmann::json::parse(read_file(path(1) + "/manifest.json"));
+  const auto message = [&](const char* field, const nlohmann::json& value) {
+    nlohmann::json forged = good;
+    forged[field] = value;
+    forged["crc32c"] = manifest_sum(forged);
+    replace_file(path(1) + "/manifest.json", forged.dump());
+    return message_of([&] { Checkpoint(path(1)); });
+  };
+  for (const char* field : {"step", "score", "command", "files", "shards"}) {
+    const std::string words = message(field, nlohmann::json::array({"x"}));
+    EXPECT_TRUE(contains(words, "of another kind than this program writes")) << field << words;
+    EXPECT_FALSE(contains(words, "json.exception")) << words;
+  }
+  replace_file(path(1) + "/state.json", "[]");
+  nlohmann::json files = good["files"];
+  files["state.json"] = sum_text(std::string("[]"));
+  EXPECT_TRUE(contains(message("files", files), "state.json is not a JSON object"));
+}
+
+// Its name is taken by something else when the old one is moved out of the way.
+TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedIsNoFailureToWrite) {
+  save(1);
+  CheckpointWriter writer(folder(), {.keep_last = 1, .background = false});
+  fs::create_directories(path(1) + ".partial/x");
+  EXPECT_EQ(message_of([&] { writer.save(contents(2)); }), "");
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST_F(CheckpointTest, ABestThatCannotBeNamedIsNoFailureToWriteTheCheckpoint) {
+  CheckpointWriter writer(folder(), {.keep_best = 1, .background = false});
+  fs::create_directories(folder() + "/best/x");
+  const std::string message = message_of([&] { writer.save(contents(2, 0.5)); });
+  EXPECT_TRUE(contains(message, "'" + path(2) + "' was written, but `best`")) << message;
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
 }
 
 // A file-size limit stands for a full disk: writes past it fail with an errno of their own.

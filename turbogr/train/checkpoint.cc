@@ -97,7 +97,8 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     if (!manifest.at("score").is_null()) score_ = manifest.at("score").get<double>();
     command_ = manifest.at("command").get<std::string>();
     config_ = read_listed_file(manifest.at("files"), "config.toml");
-    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"));
+    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"), nullptr, false);
+    if (!state_.is_object()) refuse("its state.json is not a JSON object");
     for (const auto& [name, fields] : manifest.at("shards").items()) {
       const std::string path = folder_ + "/" + name + ".safetensors";
       if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
@@ -116,8 +117,10 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
       }
       shards_.push_back(std::move(shard));
     }
-  } catch (const json::exception& error) {
-    refuse("its manifest.json or state.json cannot be understood: ", error.what());
+  } catch (const json::exception&) {
+    refuse(
+        "its manifest.json lacks a field, or has one of another kind than this program writes; use "
+        "another checkpoint, or the program that wrote it");
   } catch (const std::filesystem::filesystem_error& error) {
     refuse(error.what());
   } catch (const Error& error) {
