@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/support/program.h"
 #include "tests/support/training.h"
+#include "turbogr/train/checkpoint_manifest.h"
 
 namespace turbogr {
 namespace {
@@ -95,6 +97,37 @@ TEST_F(RunFaults, CheckpointsThatAreGoneAreNotTakenForNoneYet) {
   const Outcome alone = train("other", "--train.steps=5 --run.start_over=true");
   EXPECT_NE(alone.output.find("run.start_over = true is for run.resume = true"), std::string::npos)
       << alone.output;
+}
+
+TEST_F(RunFaults, AForgedStateIsRefusedInWords) {
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  const std::string folder = root_ + "/run/checkpoints/step-000000002";
+  const nlohmann::json good = nlohmann::json::parse(contents_of(folder + "/state.json"));
+  for (const char* field : {"loader", "epoch", "window", "skipped_steps"}) {
+    nlohmann::json state = good;
+    state[field] = {"x"};
+    test::write_file(folder + "/state.json", state.dump());
+    nlohmann::json manifest = nlohmann::json::parse(contents_of(folder + "/manifest.json"));
+    manifest["files"]["state.json"] = sum_text(state.dump());
+    manifest["crc32c"] = manifest_sum(manifest);
+    test::write_file(folder + "/manifest.json", manifest.dump());
+    const Outcome refused = train("run", "--train.steps=3 --run.resume=true");
+    EXPECT_EQ(refused.status, 1) << refused.output;
+    EXPECT_NE(refused.output.find("does not say where the run stood"), std::string::npos)
+        << refused.output;
+    EXPECT_EQ(refused.output.find("json.exception"), std::string::npos) << refused.output;
+  }
+}
+
+TEST_F(RunFaults, AStoreIsFoundFromAnyFolder) {
+  const Outcome trained = run_command("cd " + root_ + " && " TGR_PROGRAM " " +
+                                      arguments("run", "--train.steps=2 --data.store=store"));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_NE(contents_of(root_ + "/run/config.toml").find("store = \"" + store_ + "\""),
+            std::string::npos);
+  const Outcome evaluated =
+      run_command("cd / && " TGR_PROGRAM " eval --checkpoint " + root_ + "/run");
+  EXPECT_EQ(evaluated.status, 0) << evaluated.output;
 }
 
 TEST_F(RunFaults, ABeginningThatComesAgainKeepsTheWeightsItStartedFrom) {

@@ -1,6 +1,7 @@
 #include "turbogr/train/training_run.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
@@ -314,10 +315,13 @@ void TrainingRun<T>::end_epoch() {
 template class TrainingRun<float>;
 template class TrainingRun<bf16>;
 
-void run_training(const Config& config, const std::string& command, dist::Communicator& world) {
-  check_same_config(config, world);
-  TGR_CHECK(!config.data.store.empty(),
+void run_training(const Config& given, const std::string& command, dist::Communicator& world) {
+  check_same_config(given, world);
+  TGR_CHECK(!given.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
+  Config config = given;
+  // As the run remembers it: who reads the run later may stand in another folder.
+  config.data.store = std::filesystem::absolute(given.data.store).string();
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
   if (config.train.dtype == "bf16") {
     TrainingRun<bf16>(config, command, world).run();
