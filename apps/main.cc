@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "apps/commands.h"
@@ -134,6 +135,9 @@ int main(int argc, char** argv) {
     return fail("out of memory; give it less to do at once, or more memory");
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(fmt::format("'{}': {}", error.path1().string(), error.code().message()));
+  } catch (const std::system_error& error) {  // a thread that could not be started, most of all
+    return fail(fmt::format("the system refuses: {}; see whether a limit is reached (`ulimit -a`)",
+                            error.code().message()));
   } catch (const std::exception& error) {
     return fail(fmt::format("unexpected: {}", error.what()));
   }
