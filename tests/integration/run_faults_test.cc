@@ -21,8 +21,8 @@ class RunFaults : public test::Training {
   // Trains on and on while `meanwhile`, shell commands, begin when a checkpoint is there.
   Outcome disturb(const std::string& run, const std::string& meanwhile,
                   const std::string& more = "") const {
-    return run_command("(while [ ! -e " + root_ + "/" + run +
-                       "/checkpoints/latest ]; do sleep 0.05; done; " + meanwhile +
+    return run_command("(for i in $(seq 1 1000); do [ -e " + root_ + "/" + run +
+                       "/checkpoints/latest ] && break; sleep 0.05; done; " + meanwhile +
                        ") & timeout -k 5 100 " TGR_PROGRAM " " +
                        arguments(run,
                                  "--train.steps=1000000 --train.epochs=0 --checkpoint.every=5"
