@@ -6,7 +6,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 namespace turbogr {
@@ -68,9 +67,8 @@ extern "C" void explain(int number, siginfo_t* info, void*) {
   }
   say("turbogr: '");
   say(file);
-  say("' was cut short while it was in use, or its disk is full or has failed; restore it and "
-      "start "
-      "again (a training run: with --run.resume=true)\n");
+  say("' was cut short while it was in use, or its disk is full or has failed; ");
+  say("restore it and start again (a training run: with --run.resume=true)\n");
   ::_exit(1);
 }
 

@@ -185,6 +185,7 @@ struct CheckpointWriter::Worker {
           "checkpoint '", target, "' could not be written: ", error.what(), ". ",
           whole.empty() ? "There is no earlier one" : "The newest whole one is '" + whole[0] + "'");
     }
+    check_folder();
     try {
       prune(name_best(folder, contents.step, options));
     } catch (const std::exception& error) {
