@@ -27,7 +27,7 @@ test: build ## run every test
 	@ctest --preset cpu -j $(JOBS)
 
 demo: program ## make a small world, train on it, evaluate, recommend, report
-	@tools/demo build/turbogr demo
+	@build/turbogr demo demo
 
 cuda: deps ## build for NVIDIA GPUs (nvcc 13): build-cuda/turbogr, the GPU tests, libturbogr_c.so
 	@cmake --preset cuda > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
@@ -48,7 +48,8 @@ tsan: deps ## the same under the thread sanitizer
 	@cmake --build --preset tsan -j $(JOBS) --target $(SANITIZED)
 	@ctest --preset tsan -j $(JOBS) -L 'unit|gradcheck|property'
 
-bench: program ## measure every operator against its padded rival
+bench: configure ## measure every operator against its padded rival
+	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr-bench
 	@build/turbogr bench ops
 
 format: deps ## rewrite the sources in the house format

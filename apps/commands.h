@@ -1,42 +1,27 @@
-// The subcommands of `turbogr`. Each registers its options on the parser; main runs the one chosen
-// and is the only place that catches errors.
+// The subcommands of `turbogr`. Each registers its options; Command::run runs the one chosen and is
+// the only place that catches errors.
 #pragma once
 
-#include <string>
-
-namespace CLI {
-class App;
-}
+#include "apps/command_line.h"
 
 namespace turbogr::apps {
 
-void add_bench(CLI::App& app);  // the parent of those below
-void add_bench_balance(CLI::App& bench);
-void add_bench_attention(CLI::App& bench);
-void add_bench_data(CLI::App& bench);
-void add_bench_exchange(CLI::App& bench);
-void add_bench_layer(CLI::App& bench);
-void add_bench_loader(CLI::App& bench);
-void add_bench_negatives(CLI::App& bench);
-void add_bench_ops(CLI::App& bench);
-void add_bench_step(CLI::App& bench);
+void add_bench(Command& program);
+void add_completion(Command& program);
+void add_config(Command& program);
 
-// A check for the parser: nothing, or what is wrong with an amount.
-std::string positive(const std::string& text);
+Command* add_data(Command& program);  // the parent of those below
+void add_data_prepare(Command& data);
+void add_data_stats(Command& data);
+void add_data_synth(Command& data);
+void add_data_verify(Command& data);
 
-void add_config(CLI::App& app);
-
-void add_data(CLI::App& app);  // the parent of those below
-void add_data_prepare(CLI::App& data);
-void add_data_stats(CLI::App& data);
-void add_data_synth(CLI::App& data);
-void add_data_verify(CLI::App& data);
-
-void add_doctor(CLI::App& app);
-void add_eval(CLI::App& app);
-void add_export(CLI::App& app);
-void add_recommend(CLI::App& app);
-void add_report(CLI::App& app);
-void add_train(CLI::App& app);
+Command* add_demo(Command& program);
+void add_doctor(Command& program);
+void add_eval(Command& program);
+Command* add_export(Command& program);
+Command* add_recommend(Command& program);
+Command* add_report(Command& program);
+void add_train(Command& program);
 
 }  // namespace turbogr::apps

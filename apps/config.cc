@@ -3,22 +3,17 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
-#include "apps/config_usage.h"
 
 namespace turbogr::apps {
 
-void add_config(CLI::App& app) {
-  CLI::App* command =
+void add_config(Command& app) {
+  Command* command =
       app.add_subcommand("config", "Print the complete config a run would have, or list all keys");
-  command->allow_extras();
-  command->formatter(std::make_shared<ConfigUsage>());
-  command->footer(
-      "Any key of the file can be overridden: --train.steps=100. `turbogr config --keys` lists "
-      "them.");
+  command->take_config();
   auto keys = std::make_shared<bool>(false);
   command->add_flag("--keys", *keys, "List every key: default, meaning, what is allowed");
   command->callback([command, keys] {

@@ -3,11 +3,11 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -84,7 +84,7 @@ void run(Flags& flags) {
 
 }  // namespace
 
-void add_data_prepare(CLI::App& app) {
+void add_data_prepare(Command& app) {
   auto* command = app.add_subcommand("prepare", "Turn raw logs into a sequence store");
   auto flags = std::make_shared<Flags>();
   data::PrepareOptions& options = flags->options;

@@ -1,11 +1,11 @@
 // `turbogr data stats STORE` and `turbogr data verify STORE`.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <memory>
 #include <string>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/stats.h"
@@ -13,7 +13,7 @@
 
 namespace turbogr::apps {
 
-void add_data_stats(CLI::App& app) {
+void add_data_stats(Command& app) {
   auto* command = app.add_subcommand("stats", "Counts, length and popularity quantiles, time span");
   auto store = std::make_shared<std::string>();
   auto json = std::make_shared<std::string>();
@@ -31,7 +31,7 @@ void add_data_stats(CLI::App& app) {
   });
 }
 
-void add_data_verify(CLI::App& app) {
+void add_data_verify(Command& app) {
   auto* command = app.add_subcommand("verify", "Check every byte of a store against its checksums");
   auto store = std::make_shared<std::string>();
   command->add_option("STORE", *store, "a sequence store")->required();

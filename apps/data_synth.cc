@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/interrupt.h"
@@ -59,7 +59,7 @@ void run_synth(const SynthCommand& command) {
 
 }  // namespace
 
-void add_data_synth(CLI::App& data) {
+void add_data_synth(Command& data) {
   auto* command = data.add_subcommand("synth", "Make a world like a published one, of any size");
   auto synth = std::make_shared<SynthCommand>();
   command->add_option("--like", synth->options.like, "kuairand27k or movielens")

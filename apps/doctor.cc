@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <thread>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/context.h"
 #include "turbogr/core/device_memory.h"
@@ -56,7 +56,7 @@ void run_doctor() {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+void add_doctor(Command& app) {
   app.add_subcommand("doctor", "Show what this machine and this build have")->callback(run_doctor);
 }
 

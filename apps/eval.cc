@@ -2,12 +2,12 @@
 // share the users.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -105,9 +105,9 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
 
 }  // namespace
 
-void add_eval(CLI::App& app) {
+void add_eval(Command& app) {
   auto options = std::make_shared<EvalOptions>();
-  CLI::App* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
+  Command* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
   command
       ->add_option("--checkpoint", options->checkpoint,
                    "Run folder (its newest), checkpoint, or RUN/checkpoints/best")

@@ -1,7 +1,6 @@
 // `turbogr export`: the vectors retrieval compares, for another system's nearest-neighbour search.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/store.h"
@@ -76,9 +76,9 @@ void run_export(const ExportOptions& options) {
 
 }  // namespace
 
-void add_export(CLI::App& app) {
+Command* add_export(Command& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command = app.add_subcommand("export", "Write item (and user) vectors as safetensors");
+  Command* command = app.add_subcommand("export", "Write item (and user) vectors as safetensors");
   command
       ->add_option("--checkpoint", options->checkpoint,
                    "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
@@ -90,6 +90,7 @@ void add_export(CLI::App& app) {
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->callback([options] { run_export(*options); });
+  return command;
 }
 
 }  // namespace turbogr::apps

@@ -1,7 +1,6 @@
 // `turbogr recommend`: the best k items for users of a store, or for a history given by hand.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -261,9 +261,9 @@ void run_recommend(const RecommendOptions& options) {
 
 }  // namespace
 
-void add_recommend(CLI::App& app) {
+Command* add_recommend(Command& app) {
   auto options = std::make_shared<RecommendOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "recommend", "The best items for users or a history, without those already met");
   command
       ->add_option("--checkpoint", options->checkpoint,
@@ -285,6 +285,7 @@ void add_recommend(CLI::App& app) {
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->callback([options] { run_recommend(*options); });
+  return command;
 }
 
 }  // namespace turbogr::apps

@@ -3,23 +3,23 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/train/timeline.h"
 
 namespace turbogr::apps {
 
-void add_report(CLI::App& app) {
+Command* add_report(Command& app) {
   struct Options {
     std::string run;
     std::string out;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("report", "Write a run's curves and config as one page");
+  Command* command = app.add_subcommand("report", "Write a run's curves and config as one page");
   command->add_option("RUN", options->run, "Run folder")->required();
   command->add_option("--out", options->out, "Where to write it (default: RUN/report.html)");
   command->callback([options] {
@@ -29,6 +29,7 @@ void add_report(CLI::App& app) {
       fmt::print("{}", train::timeline_text(train::read_timeline(trace)));
     }
   });
+  return command;
 }
 
 }  // namespace turbogr::apps

@@ -1,23 +1,18 @@
 // `turbogr train`: a run from one TOML file.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
+#include "apps/command_line.h"
 #include "apps/commands.h"
-#include "apps/config_usage.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/training_run.h"
 
 namespace turbogr::apps {
 
-void add_train(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "Train a model as a config file says");
-  command->allow_extras();
-  command->formatter(std::make_shared<ConfigUsage>());
-  command->footer(
-      "Any key of the file can be overridden: --train.steps=100. `turbogr config --keys` lists "
-      "them.");
+void add_train(Command& app) {
+  Command* command = app.add_subcommand("train", "Train a model as a config file says");
+  command->take_config();
   command->callback([command] {
     const ConfigArguments arguments = split_config_arguments(command->remaining());
     std::string line = "turbogr train " + arguments.path;

@@ -116,16 +116,16 @@ TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
 TEST(Demo, EmptiesOnlyAFolderItMade) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "precious", "x");
-  const Outcome refused =
-      test::run_command(TGR_SOURCE_DIR "/tools/demo false " + folder.path().string());
+  const Outcome refused = run_program("demo " + folder.path().string());
   EXPECT_EQ(refused.status, 1);
   EXPECT_TRUE(has(refused, "not from an earlier demo")) << refused.output;
   EXPECT_TRUE(fs::exists(folder / "precious"));
-  // `false` stands for a program that fails at once, after the folder is made.
-  const std::string again = TGR_SOURCE_DIR "/tools/demo false " + (folder / "new").string();
-  EXPECT_FALSE(has(test::run_command(again), "earlier demo"));
+  // A disk without room for a byte ends the demo right after the folder is made.
+  const std::string again = "demo " + (folder / "new").string();
+  EXPECT_NE(run_program(again, "ulimit -f 0;").status, 0);
+  EXPECT_TRUE(fs::exists(folder / "new"));
   test::write_file(folder / "new/old", "x");
-  EXPECT_FALSE(has(test::run_command(again), "earlier demo"));
+  EXPECT_FALSE(has(run_program(again, "ulimit -f 0;"), "earlier demo"));
   EXPECT_FALSE(fs::exists(folder / "new/old"));
 }
 

@@ -1,6 +1,7 @@
 #include "turbogr/core/log.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <memory>
 #include <string>
@@ -8,6 +9,28 @@
 #include "turbogr/core/check.h"
 
 namespace turbogr::log {
+namespace {
+
+spdlog::level::level_enum spdlog_level(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    default:
+      return spdlog::level::err;
+  }
+}
+
+}  // namespace
+
+void write(Level level, fmt::string_view format, fmt::format_args values) {
+  spdlog::logger& logger = *spdlog::default_logger_raw();
+  const spdlog::level::level_enum at = spdlog_level(level);
+  if (logger.should_log(at)) logger.log(at, fmt::vformat(format, values));
+}
 
 void set_up(std::string_view level) {
   static constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error", "off"};

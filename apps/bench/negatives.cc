@@ -1,14 +1,14 @@
 // `turbogr bench negatives`: what R negatives a token cost in time and memory, by path.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/negatives_bench.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/version.h"
@@ -79,30 +79,30 @@ void run_bench_negatives(const BenchNegativesOptions& options) {
 
 }  // namespace
 
-void add_bench_negatives(CLI::App& bench) {
+void add_bench_negatives(Command& bench) {
   auto options = std::make_shared<BenchNegativesOptions>();
-  CLI::App* command = bench.add_subcommand(
+  Command* command = bench.add_subcommand(
       "negatives", "The loss with R negatives a token against looking them up into [N, R, D]");
   command->add_option("--device", options->device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->check(is_one_of({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--tokens", options->problem.tokens, "Tokens N")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--negatives", options->negatives, "Values of R")
       ->delimiter(',')
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--width", options->problem.width, "Width D")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--items", options->problem.items, "Distinct items of a step")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "Least time for each path")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--seed", options->problem.seed, "Of rows and draws")->capture_default_str();
   command->add_option("--json", options->json, "Also write the rows to this file");

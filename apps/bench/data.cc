@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -12,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/simd_level.h"
@@ -175,15 +175,15 @@ void run(const Flags& flags) {
 
 }  // namespace
 
-void add_bench_data(CLI::App& app) {
+void add_bench_data(Command& app) {
   auto* command = app.add_subcommand("data", "Speed of `data prepare`, in memory and out of core");
   auto flags = std::make_shared<Flags>();
   command->add_option("--megabytes", flags->megabytes, "size of the CSV it makes")
       ->capture_default_str()
-      ->check(positive);
+      ->check(is_positive());
   command->add_option("--repeats", flags->repeats, "the best of so many counts")
       ->capture_default_str()
-      ->check(positive);
+      ->check(is_positive());
   command->add_option("--folder", flags->folder, "where to put files (default: the system's)");
   command->callback([flags] { run(*flags); });
 }

@@ -1,8 +1,9 @@
 // `turbogr bench loader`: how many tokens a second the loader hands out.
+#include "turbogr/data/loader.h"
+
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -13,11 +14,11 @@
 #include <system_error>
 #include <vector>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/simd_level.h"
 #include "turbogr/core/thread_pool.h"
-#include "turbogr/data/loader.h"
 #include "turbogr/data/synth.h"
 
 namespace turbogr::apps {
@@ -115,19 +116,19 @@ void run_loader_bench(const LoaderBench& bench) {
 
 }  // namespace
 
-void add_bench_loader(CLI::App& bench) {
+void add_bench_loader(Command& bench) {
   auto* command = bench.add_subcommand("loader", "Tokens a second from a store in the page cache");
   auto options = std::make_shared<LoaderBench>();
   command->add_option("--store", options->store, "a sequence store (default: a synthetic one)");
   command->add_option("--users", options->users, "of the synthetic one")->capture_default_str();
   command->add_option("--max-length", options->max_length, "longest window")->capture_default_str();
   command->add_option("--tokens", options->tokens, "tokens a batch")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--long-history", options->long_history, "last or windows")
       ->capture_default_str();
   command->add_option("--repeats", options->repeats, "epochs timed; the best counts")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->callback([options] { run_loader_bench(*options); });
 }

@@ -2,7 +2,6 @@
 // rival.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -11,7 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/lengths.h"
 #include "bench/op_case.h"
 #include "bench/roofs.h"
@@ -164,9 +164,9 @@ void run_bench_ops(const BenchOpsOptions& options) {
 
 }  // namespace
 
-void add_bench_ops(CLI::App& bench) {
+void add_bench_ops(Command& bench) {
   auto options = std::make_shared<BenchOpsOptions>();
-  CLI::App* command =
+  Command* command =
       bench.add_subcommand("ops", "Measure the operators against roofs and padded rivals");
   command->add_option("--op", options->op, "One operator, or all")->capture_default_str();
   command->add_option("--lengths", options->lengths, "kuairand, uniform:L or lognormal:MEAN:MAX")

@@ -1,7 +1,6 @@
 // `turbogr bench balance`: how long ranks wait for each other, for three ways of filling batches.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -10,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/balance_replay.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/simd_level.h"
@@ -66,7 +66,7 @@ void run_bench_balance(const BalanceBench& options) {
 
 }  // namespace
 
-void add_bench_balance(CLI::App& bench) {
+void add_bench_balance(Command& bench) {
   auto* command = bench.add_subcommand("balance", "How long ranks would wait for each other");
   auto options = std::make_shared<BalanceBench>();
   command
@@ -75,20 +75,20 @@ void add_bench_balance(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--ranks", options->ranks, "numbers of ranks, as 8,32,128")
       ->delimiter(',')
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--cap", options->replay.cap, "longest sequence; longer ones are cut")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--budget", options->replay.budget, "tokens a rank")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--steps", options->replay.steps, "steps replayed")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--seed", options->replay.seed, "of the order")->capture_default_str();
   command->add_option("--width", options->width, "of the model, for what a token costs")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--json", options->json, "also write the rows to this file");
   command->callback([options] { run_bench_balance(*options); });

@@ -1,7 +1,6 @@
 // `turbogr bench exchange`, under mpirun: what the rows of a step cost on the wire, for a layout.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,7 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/timed_communicator.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
@@ -156,30 +156,30 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
 
 }  // namespace
 
-void add_bench_exchange(CLI::App& bench) {
+void add_bench_exchange(Command& bench) {
   auto* command = bench.add_subcommand("exchange", "What item rows cost between ranks (mpirun)");
   auto options = std::make_shared<ExchangeBench>();
   command->add_option("--rows", options->rows, "of the table")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--width", options->width, "of a row")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--tokens", options->tokens, "items a rank and step, by popularity")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--negatives", options->negatives, "in the set that all ranks share")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--group", options->group, "ranks a group; 0: those of a machine")
       ->capture_default_str();
   command->add_option("--ranks-per-node", options->ranks_per_node, "play machines; 0: as they are")
       ->capture_default_str();
   command->add_option("--pieces", options->pieces, "in which gradients return")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--steps", options->steps, "measured")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--rows-wire", options->rows_wire, "f32, bf16 or f16")->capture_default_str();
   command->add_option("--gradients-wire", options->gradients_wire, "f32 or bf16")

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/layer_bench.h"
 #include "bench/lengths.h"
 #include "turbogr/core/check.h"
@@ -221,43 +221,43 @@ void run_bench_layer(const BenchLayerOptions& options) {
 
 }  // namespace
 
-void add_bench_layer(CLI::App& bench) {
+void add_bench_layer(Command& bench) {
   auto options = std::make_shared<BenchLayerOptions>();
   bench::LayerProblem& problem = options->problem;
-  CLI::App* command = bench.add_subcommand("layer", "One HSTU layer beside padded PyTorch");
+  Command* command = bench.add_subcommand("layer", "One HSTU layer beside padded PyTorch");
   command
       ->add_option("--lengths", options->lengths,
                    "kuairand, uniform:L, lognormal:MEAN:MAX, or a file with one length a line")
       ->capture_default_str();
   command->add_option("--tokens", options->tokens, "of lengths that are not from a file")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--max-length", options->max_length, "of lengths that are not from a file")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--heads", problem.heads, "Attention heads")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--head-dim", problem.head_dim, "Width of a head")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--width", problem.width, "Width of the model")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--device", options->device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->check(is_one_of({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "bf16 or f32; default: bf16 on cuda, f32 on cpu")
-      ->check(CLI::IsMember({"bf16", "f32"}));
+      ->check(is_one_of({"bf16", "f32"}));
   command->add_option("--bias", options->bias, "none or both")
-      ->check(CLI::IsMember({"none", "both"}))
+      ->check(is_one_of({"none", "both"}))
       ->capture_default_str();
   command->add_flag("--concat", problem.concat, "Project [U, a, U*a] instead of U*a");
   command->add_option("--threads", problem.threads, "On a CPU; 0: one a core")
-      ->check(CLI::NonNegativeNumber)
+      ->check(is_not_negative())
       ->capture_default_str();
   command->add_option("--repeats", problem.repeats, "Passes timed; the median is quoted")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--seed", problem.seed, "of lengths, rows and weights")
       ->capture_default_str();
@@ -266,7 +266,7 @@ void add_bench_layer(CLI::App& bench) {
   command->add_option("--rival-script", options->rival_script,
                       "default: bench/rivals/layer.py of the source tree");
   command->add_option("--rival-repeats", options->rival_repeats, "Passes of the rival timed")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([options] { run_bench_layer(*options); });

@@ -1,7 +1,6 @@
 // `turbogr bench step`: whole training steps of a config on made-up users.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "apps/commands.h"
-#include "apps/config_usage.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/lengths.h"
 #include "bench/step_bench.h"
 #include "turbogr/core/check.h"
@@ -119,26 +118,25 @@ void run_bench_step(const BenchStepOptions& options, const std::vector<std::stri
 
 }  // namespace
 
-void add_bench_step(CLI::App& bench) {
+void add_bench_step(Command& bench) {
   auto options = std::make_shared<BenchStepOptions>();
-  CLI::App* command =
+  Command* command =
       bench.add_subcommand("step", "Whole training steps of a config on made-up users");
-  command->allow_extras();
+  command->take_config();
   command->add_option("--device", options->device, "cpu or cuda; default: the config's")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(is_one_of({"cpu", "cuda"}));
   command->add_option("--lengths", options->lengths,
                       "kuairand, uniform:L, lognormal:MEAN:MAX, or a file with one length a line");
   command->add_option("--items", options->items, "rows of the item table")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--steps", options->steps, "steps to time")
-      ->check(positive)
+      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of lengths, users and weights")
       ->capture_default_str();
   command->add_option("--json", options->json, "write the figures there");
   command->add_option("--trace", options->trace, "write the steps' trace there, for Perfetto");
-  command->footer("Usage: turbogr bench step CONFIG.toml [--a.b=c ...] [OPTIONS]");
   command->callback([options, command] { run_bench_step(*options, command->remaining()); });
 }
 

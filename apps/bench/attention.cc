@@ -2,13 +2,13 @@
 // products.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "apps/commands.h"
+#include "apps/bench/commands.h"
+#include "apps/command_line.h"
 #include "bench/gpu_attention.h"
 #include "turbogr/core/context.h"
 #include "turbogr/core/version.h"
@@ -107,9 +107,9 @@ void run_bench_attention(const BenchAttentionOptions& options) {
 
 }  // namespace
 
-void add_bench_attention(CLI::App& bench) {
+void add_bench_attention(Command& bench) {
   auto options = std::make_shared<BenchAttentionOptions>();
-  CLI::App* command = bench.add_subcommand("attention", "Measure attention on a GPU");
+  Command* command = bench.add_subcommand("attention", "Measure attention on a GPU");
   command->add_option("--device", options->device, "cuda")->capture_default_str();
   command->add_option("--lengths", options->lengths, "uniform:L:B, or a file with one a line")
       ->capture_default_str();

@@ -1,0 +1,18 @@
+// The subcommands of `turbogr bench`.
+#pragma once
+
+#include "apps/command_line.h"
+
+namespace turbogr::apps {
+
+void add_bench_attention(Command& bench);
+void add_bench_balance(Command& bench);
+void add_bench_data(Command& bench);
+void add_bench_exchange(Command& bench);
+void add_bench_layer(Command& bench);
+void add_bench_loader(Command& bench);
+void add_bench_negatives(Command& bench);
+void add_bench_ops(Command& bench);
+void add_bench_step(Command& bench);
+
+}  // namespace turbogr::apps

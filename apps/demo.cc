@@ -1,0 +1,97 @@
+// `turbogr demo`: a small KuaiRand-like world from nothing to recommendations, each step a command
+// that could be typed.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/demo_config.h"
+#include "apps/program.h"
+#include "turbogr/core/check.h"
+
+namespace turbogr::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Only a folder that a demo made is ever emptied.
+void make_folder(const fs::path& folder) {
+  const fs::path mark = folder / ".made-by-turbogr-demo";
+  if (fs::exists(mark)) {
+    fs::remove_all(folder);
+  } else {
+    TGR_CHECK(!fs::exists(folder) || fs::is_empty(folder), "'", folder.string(),
+              "' is there and not from an earlier demo; remove it, or name another folder");
+  }
+  fs::create_directories(folder);
+  TGR_CHECK(std::ofstream(mark).good(), "cannot write into '", folder.string(),
+            "'; name a folder that can be written");
+}
+
+void say(std::string_view title) {
+  fmt::print("\n== {}\n", title);
+  std::fflush(stdout);
+}
+
+void run(const std::vector<std::string>& words) {
+  fmt::print("$ turbogr {}\n", fmt::join(words, " "));
+  std::fflush(stdout);
+  const int status = run_program(words);
+  TGR_CHECK(status == 0, "the demo ends here: `turbogr ", fmt::format("{}", fmt::join(words, " ")),
+            "` went wrong, its words are above");
+}
+
+void run_demo(const std::string& folder) {
+  make_folder(folder);
+  const std::string store = folder + "/store", trained = folder + "/run",
+                    config = folder + "/demo.toml";
+  std::ofstream(config) << kDemoConfig;
+
+  say("1. A world to learn from: 2,000 users, 3,000 videos");
+  run({"data", "synth", "--like", "kuairand27k", "--users", "2000", "--items", "3000",
+       "--mean-length", "150", "--max-length", "1000", "--seed", "1", "--out", store});
+  run({"data", "stats", store});
+
+  say("2. Training HSTU with time and position bias");
+  run({"train", config, "--data.store=" + store, "--run.dir=" + trained});
+
+  say("3. Quality on held-out events, against popularity and an untrained model");
+  run({"eval", "--checkpoint", trained, "--split", "test", "--popularity", "--untrained", "--at",
+       "10"});
+
+  say("4. Recommendations for three users");
+  for (const char* user : {"1", "2", "3"}) {
+    run({"recommend", "--checkpoint", trained, "--user", user, "--k", "5"});
+  }
+
+  say("5. The report");
+  run({"report", trained});
+
+  say("Where everything is");
+  fmt::print(
+      "data         {0}\nconfig       {1}\n"
+      "run          {2} (config, metrics.jsonl, checkpoints, TensorBoard events)\n"
+      "report       {2}/report.html  - open it in a browser\n"
+      "try next     turbogr recommend --checkpoint {2} --user 7 --k 10\n",
+      store, config, trained);
+}
+
+}  // namespace
+
+Command* add_demo(Command& program) {
+  Command* command = program.add_subcommand(
+      "demo", "Make a small world, train on it, evaluate, recommend, report");
+  auto folder = std::make_shared<std::string>("turbogr-demo");
+  command->add_option("FOLDER", *folder, "Where to put everything; one minute on two cores")
+      ->capture_default_str();
+  command->callback([folder] { run_demo(*folder); });
+  return command;
+}
+
+}  // namespace turbogr::apps
