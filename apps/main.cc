@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "apps/program.h"
-#include "turbogr/core/map_faults.h"
+#include "turbogr/core/last_words.h"
 
 int main(int argc, char** argv) {
-  turbogr::explain_map_faults();
+  turbogr::leave_last_words();
   return turbogr::apps::run_program(std::vector<std::string>(argv + 1, argv + argc));
 }

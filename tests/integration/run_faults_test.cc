@@ -60,6 +60,24 @@ TEST_F(RunFaults, AClosedTerminalOrOutputSavesAndStops) {
   ended_well("pipe", closed, "standard output was closed");
 }
 
+// Whatever is the first not to be had: threads, tensors, oneDNN's code, a checkpoint's header.
+TEST_F(RunFaults, ALimitOfTheAddressSpaceEndsInWords) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "a sanitizer's own memory is past any limit";
+#endif
+  bool refused = false;
+  for (int mib = 60; mib <= 116; mib += 4) {
+    std::filesystem::remove_all(root_ + "/limited");
+    const Outcome ended = test::run_program(arguments("limited", "--train.steps=2"),
+                                            "ulimit -v " + std::to_string(mib * 1024) + ";");
+    EXPECT_LE(ended.status, 1) << mib << " MiB: " << ended.output;
+    if (ended.status == 0) continue;
+    refused = true;
+    EXPECT_NE(ended.output.find("turbogr: "), std::string::npos) << mib << " MiB: " << ended.output;
+  }
+  EXPECT_TRUE(refused);
+}
+
 TEST_F(RunFaults, AStoreThatIsCutIsNamed) {
   const Outcome cut = disturb("run", "truncate -s 0 " + store_ + "/items.bin");
   EXPECT_EQ(cut.status, 1) << cut.output;

@@ -1,4 +1,4 @@
-#include "turbogr/core/map_faults.h"
+#include "turbogr/core/last_words.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -6,12 +6,14 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <exception>
+#include <new>
 #include <string_view>
 
 namespace turbogr {
 namespace {
 
-// All below runs in a signal handler: system calls and the stack, no allocation, no locks.
+// What runs in a signal handler: system calls and the stack, no allocation, no locks.
 
 // Reads "7f00-7fff r--s ..." and says whether the address is inside.
 bool holds(std::string_view line, std::uintptr_t address) {
@@ -72,9 +74,24 @@ extern "C" void explain(int number, siginfo_t* info, void*) {
   ::_exit(1);
 }
 
+std::terminate_handler before = nullptr;
+
+// Other exceptions that reach std::terminate are bugs: they end as they did before.
+void end_for_memory() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    say("turbogr: out of memory; give it less to do at once, or more memory\n");
+    ::_exit(1);
+  } catch (...) {
+  }
+  before();
+}
+
 }  // namespace
 
-void explain_map_faults() {
+void leave_last_words() {
+  before = std::set_terminate(end_for_memory);
   struct sigaction action = {};
   action.sa_sigaction = explain;
   action.sa_flags = SA_SIGINFO;
