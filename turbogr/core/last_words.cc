@@ -1,5 +1,6 @@
 #include "turbogr/core/last_words.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -92,6 +93,10 @@ void end_for_memory() {
 
 void leave_last_words() {
   before = std::set_terminate(end_for_memory);
+  // The C library looks for its unwinder at the first exception that crosses it, and needs memory
+  // for that: better now than when an exception says that there is none.
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
   struct sigaction action = {};
   action.sa_sigaction = explain;
   action.sa_flags = SA_SIGINFO;

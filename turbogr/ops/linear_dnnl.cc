@@ -53,11 +53,16 @@ Prepared prepare_matmul(const dnnl::engine& engine, const memory::desc& a, const
 
 void execute(const Prepared& product, const dnnl::engine& engine, const dnnl::stream& stream,
              const void* a, const void* b, void* c, std::byte* scratch) {
-  product.primitive.execute(stream,
-                            {{DNNL_ARG_SRC, operand(product.first, engine, a)},
-                             {DNNL_ARG_WEIGHTS, operand(product.second, engine, b)},
-                             {DNNL_ARG_DST, memory(product.result, engine, c)},
-                             {DNNL_ARG_SCRATCHPAD, memory(product.scratch, engine, scratch)}});
+  try {
+    product.primitive.execute(stream,
+                              {{DNNL_ARG_SRC, operand(product.first, engine, a)},
+                               {DNNL_ARG_WEIGHTS, operand(product.second, engine, b)},
+                               {DNNL_ARG_DST, memory(product.result, engine, c)},
+                               {DNNL_ARG_SCRATCHPAD, memory(product.scratch, engine, scratch)}});
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_out_of_memory) throw;
+    throw OutOfMemory("out of memory on cpu: none is left for a matrix product");
+  }
 }
 
 }  // namespace

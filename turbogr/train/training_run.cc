@@ -5,6 +5,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/idle_keys.h"
@@ -31,6 +32,17 @@ void check_same_config(const Config& config, dist::Communicator& world) {
   TGR_CHECK(differences.empty(), "this rank was started with another config than rank 0 (",
             differences.empty() ? "" : differences[0],
             " there); start all ranks with the same file and the same --key=value");
+}
+
+// What is planned is not all: threads, code that oneDNN makes at its first products, files. A
+// library that finds no memory ends the process without a word.
+void check_room_to_work() {
+  constexpr std::size_t kRoom = std::size_t{48} << 20;
+  if (detail::host_has(kRoom)) return;
+  throw OutOfMemory(
+      fmt::format("out of memory on cpu: of {:.1f} MiB that are free beside the plan, "
+                  "{} MiB are wanted for threads, code and files",
+                  static_cast<double>(available_host_memory()) / (1 << 20), kRoom >> 20));
 }
 
 double seconds_now() { return static_cast<double>(Trace::now_ns()) * 1e-9; }
@@ -64,6 +76,7 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
   options.holds_table = !pipelined;
   try {
     make_trainer(options);
+    check_room_to_work();
   } catch (const OutOfMemory& error) {
     detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                         config.negatives.count, " negatives, ", store_.num_items(), " items of ",
