@@ -305,7 +305,7 @@ TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
 // keep_last = 1: each save removes the checkpoint a reader may be about to open, and saving a step
 // again puts another in its place.
 TEST_F(CheckpointTest, ReadersGetAWholeOneWhileAnotherIsSaved) {
-  save(1, 1.0);
+  save(1, 1.0, {.keep_best = 1});
   std::atomic<bool> done = false;
   std::thread writer([&] {
     CheckpointWriter out(folder(), {.keep_last = 1, .keep_best = 1, .background = false});
@@ -353,7 +353,7 @@ TEST_F(CheckpointTest, AForgedManifestIsRefusedInWords) {
     return message_of([&] { Checkpoint(path(1)); });
   };
   for (const char* field : {"step", "score", "command", "files", "shards"}) {
-    const std::string words = message(field, nlohmann::json::array({"x"}));
+    const std::string words = message(field, {{"model", "x"}});
     EXPECT_TRUE(contains(words, "of another kind than this program writes")) << field << words;
     EXPECT_FALSE(contains(words, "json.exception")) << words;
   }

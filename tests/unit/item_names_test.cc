@@ -33,7 +33,10 @@ class ItemNamesTest : public testing::Test {
     CheckpointWriter writer(folder_ / "checkpoints");
     Tensor rows(DType::kF32, {5, 2});
     tensors.push_back(named("items", rows));
-    writer.save({.step = 1, .shards = {{"model", tensors}}, .state = {}, .config = ""});
+    writer.save({.step = 1,
+                 .shards = {{"model", tensors}},
+                 .state = nlohmann::json::object(),
+                 .config = ""});
     writer.wait();
     return open_newest_checkpoint(folder_ / "checkpoints", false);
   }

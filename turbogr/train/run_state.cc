@@ -57,6 +57,10 @@ void check_beginning_again(const RunFolder& folder, bool start_over) {
             "' has logged figures, and its checkpoints are gone from '", folder.checkpoints(),
             "': put them back to go on, or name another run.dir; --run.start_over=true begins at "
             "step 0 and drops what was logged");
+  const std::string from = parse_config(read_file(folder.config()), folder.config()).run.start_from;
+  TGR_CHECK(from.empty(), "the run in '", folder.path, "' began with the weights of '", from,
+            "' and has saved none of its own: remove the folder and start again with "
+            "--run.start_from instead of --run.resume");
 }
 
 // Of all that training reads; titles and the like may change.
