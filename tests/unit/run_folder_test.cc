@@ -72,8 +72,9 @@ TEST(RunFolder, NoticesThatItWasRemovedOrReplaced) {
   const RunFolder held = open_run_folder(config);
   held.check_in_place();
   const auto gone = [&] {
-    return message_of([&] { held.check_in_place(); })
-               .find("no longer the folder this run began in") != std::string::npos;
+    return message_of([&] {
+             held.check_in_place();
+           }).find("no longer the folder this run began in") != std::string::npos;
   };
   std::filesystem::rename(folder / "run", folder / "moved");
   EXPECT_TRUE(gone());
