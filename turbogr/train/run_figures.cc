@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "turbogr/core/log.h"
@@ -47,13 +46,10 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"roof_tflops", roof_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
   if (pipeline_) {
-    const StageTimes& times = pipeline_->times();
-    record.values.emplace_back("compute_share", (times.compute - times_.compute) / seconds);
-    record.values.emplace_back(
-        "exposed_sparse", (times.sparse_communication - times_.sparse_communication) / seconds);
-    record.values.emplace_back("exposed_dense",
-                               (times.dense_communication - times_.dense_communication) / seconds);
-    times_ = times;
+    const StageTimes times = pipeline_->times() - window_.stages;
+    record.values.emplace_back("compute_share", times.compute / seconds);
+    record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
+    record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
   }
   write(record);
   if (progress_ != nullptr) {
@@ -65,11 +61,17 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                        .tokens_per_s = rate,
                        .mfu_causal = window_.flops.causal / peak});
   }
+}
+
+template <class T>
+void TrainingRun<T>::begin_window() {
   window_ = {};
+  if (pipeline_) window_.stages = pipeline_->times();
 }
 
 template <class T>
 void TrainingRun<T>::write(const MetricRecord& record) {
+  if (leads()) folder_.check_in_place();
   if (lines_) lines_->write(record);
   if (events_) events_->write(record);
 }
@@ -100,9 +102,8 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     if (progress_ != nullptr) progress_->clear();
     std::string text;
     for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
-    fmt::print("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch, metrics.users(),
-               text);
-    std::fflush(stdout);
+    print_result("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch,
+                 metrics.users(), text);
   }
   if (pipeline_) pipeline_->dismiss();
   if (progress_ != nullptr) progress_->resume();
@@ -134,6 +135,7 @@ void TrainingRun<T>::write_trace() {
     events.push_back(all.substr(at, static_cast<std::size_t>(size)));
     at += static_cast<std::size_t>(size);
   }
+  folder_.check_in_place();
   Trace::write_all(folder_.trace(), events);
 }
 
