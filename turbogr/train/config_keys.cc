@@ -265,7 +265,12 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),
       TGR_KEY(eval, at, cutoffs(), "K of HR@K and NDCG@K"),
       TGR_KEY(eval, metric, metric_word(), "what makes a checkpoint the best (validation split)"),
-      TGR_KEY(eval, max_users, at_least(0), "users evaluated during training; 0: all"),
+      TGR_KEY(eval, max_users, at_least(0),
+              "users evaluated during training, drawn by run.seed; 0: all"),
+      TGR_KEY(eval, seen, one_of({"auto", "drop", "keep"}),
+              "items a user has met before, in eval and recommend: drop takes them off the "
+              "candidates, so that a target met before is a miss; auto: keep where more than a "
+              "tenth of the targets are such, else drop"),
 
       TGR_KEY(log, every, at_least(1), "steps between lines of metrics.jsonl and of the log"),
       TGR_KEY(log, progress, one_of({"auto", "bar", "lines", "none"}),

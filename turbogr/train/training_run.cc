@@ -8,6 +8,7 @@
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/idle_keys.h"
 #include "turbogr/train/lengths.h"
+#include "turbogr/train/seen_items.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/training_run_class.h"
 
@@ -307,10 +308,13 @@ void TrainingRun<T>::end_epoch() {
 template class TrainingRun<float>;
 template class TrainingRun<bf16>;
 
-void run_training(const Config& config, const std::string& command, dist::Communicator& world) {
-  check_same_config(config, world);
-  TGR_CHECK(!config.data.store.empty(),
+void run_training(const Config& given, const std::string& command, dist::Communicator& world) {
+  check_same_config(given, world);
+  TGR_CHECK(!given.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
+  Config config = given;
+  const std::string seen = resolve_seen(config, data::Store(config.data.store));
+  if (world.rank() == 0 && !seen.empty()) log::info("{}", seen);
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
   if (config.train.dtype == "bf16") {
     TrainingRun<bf16>(config, command, world).run();
