@@ -82,12 +82,15 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
   if (progress_ != nullptr) progress_->pause();
   std::optional<double> score;
   const std::vector<data::Split> splits = held_out(config_);
+  const SeenItems seen = seen_items_from_name(config_.eval.seen);
   if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
   for (const data::Split split : splits) {
     if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
-    data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_, share_));
-    const std::int64_t most = (config_.eval.max_users + share_.world - 1) / share_.world;
-    RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, config_.eval.at, most);
+    data::LoaderOptions options = eval_loader_options(config_, store_, split, capacity_, share_);
+    options.windows.max_users = config_.eval.max_users;
+    data::Loader loader(store_, options);
+    RankingMetrics metrics = evaluate(ctx_, *trainer_, loader,
+                                      {.cutoffs = config_.eval.at, .seen = seen, .progress = {}});
     metrics.add_up(world_);
     MetricRecord record;
     record.step = trainer_->steps_done();
@@ -97,13 +100,17 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     for (const auto& [name, value] : record.values) {
       if (split == data::Split::kValidation && name == config_.eval.metric) score = value;
     }
+    std::string text;
+    for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
+    record.values.emplace_back("users", static_cast<double>(metrics.users()));
+    record.values.emplace_back("repeats", metrics.repeat_share());
     write(record);
     if (!leads()) continue;
     if (progress_ != nullptr) progress_->clear();
     std::string text;
     for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
-    print_result("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch,
-                 metrics.users(), text);
+    print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
+                 metrics.users(), text, repeats_text(metrics, seen));
   }
   if (pipeline_) pipeline_->dismiss();
   if (progress_ != nullptr) progress_->resume();
