@@ -15,6 +15,7 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/file.h"
+#include "turbogr/train/popularity.h"
 #include "turbogr/train/run_options.h"
 #include "turbogr/train/trained_model.h"
 
@@ -28,22 +29,9 @@ struct EvalOptions {
   std::vector<std::int64_t> at = {10, 50, 200};
   std::string json;
   int threads = 0;
-  bool popularity = false;
+  bool popularity = true;
   bool untrained = false;
 };
-
-// How often each item is trained on: what a ranking without a model goes by.
-std::vector<float> popularity_of(const Config& config, const data::Store& store) {
-  std::vector<float> counts(static_cast<std::size_t>(store.num_items()));
-  data::LoaderOptions options = train::train_loader_options(config, store);
-  options.plan.shuffle = false;
-  data::Loader loader(store, options);
-  data::Batch batch;
-  while (loader.next(batch)) {
-    for (const std::int64_t item : batch.targets) counts[static_cast<std::size_t>(item)] += 1;
-  }
-  return counts;
-}
 
 void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const bool leads = world.rank() == 0;
@@ -74,7 +62,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   nlohmann::json rows = nlohmann::json::array();
   const auto report = [&](const char* ranking, data::Split split, train::RankingMetrics metrics) {
     metrics.add_up(world);
-    if (!leads) return;
+    if (!leads) return metrics;
     fmt::print("{:<11} {:<10}", name_of(split), ranking);
     nlohmann::json row = {
         {"split", name_of(split)}, {"ranking", ranking}, {"step", checkpoint.step()}};
@@ -84,9 +72,11 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     }
     fmt::print("\n");
     rows.push_back(row);
+    return metrics;
   };
   for (const data::Split split : splits) {
-    report("model", split, model.evaluate(split, options.at, share));
+    const train::RankingMetrics own =
+        report("model", split, model.evaluate(split, options.at, share));
     if (options.untrained) {
       train::TrainedModel fresh(checkpoint, store, threads, train::TrainedModel::Weights::kFresh);
       report("untrained", split, fresh.evaluate(split, options.at, share));
@@ -94,8 +84,13 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     if (options.popularity) {
       data::Loader loader(store, train::eval_loader_options(config, store, split, 16384, share));
       const Context ctx({.threads = 1});
-      report("popularity", split,
-             train::evaluate_popularity(ctx, loader, popularity_of(config, store), options.at));
+      const train::RankingMetrics popularity =
+          report("popularity", split,
+                 train::evaluate_popularity(ctx, loader, train::item_popularity(config, store),
+                                            options.at));
+      const std::string warning =
+          train::below_popularity(name_of(split), own, popularity, config.eval.metric);
+      if (leads && !warning.empty()) log::warn("{}", warning);
     }
   }
   if (leads && !options.json.empty()) {
@@ -110,7 +105,8 @@ void add_eval(Command& app) {
   Command* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
   command
       ->add_option("--checkpoint", options->checkpoint,
-                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+                   "Run folder (its best, or newest where none is kept), checkpoint, or "
+                   "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--split", options->split, "validation, test or all")->capture_default_str();
@@ -120,7 +116,8 @@ void add_eval(Command& app) {
   command
       ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
-  command->add_flag("--popularity", options->popularity, "Also rank by popularity, to compare");
+  command->add_flag("--popularity,!--no-popularity", options->popularity,
+                    "Also rank by popularity, to compare (the default)");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([options] {

@@ -112,6 +112,11 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
   EXPECT_NE(parse_message("[model]\nprefix = 191\ntargets = 10\n").find("leave no room"),
             std::string::npos);
   EXPECT_EQ(parse_message("[model]\ntargets = 9223372036854775807\n"), "");
+  EXPECT_NE(parse_message("[train]\npatience = 2\n").find("counts evaluations"), std::string::npos);
+  EXPECT_EQ(parse_message("[train]\npatience = 2\n[eval]\nevery_steps = 9\n"), "");
+  EXPECT_NE(parse_message("[train]\npatience = 2\n[eval]\nevery = 1\n[data]\nholdout = \"test\"\n")
+                .find("goes by the validation split"),
+            std::string::npos);
   EXPECT_NE(parse_message("[train]\nbatch = 8\ntokens = 999\n").find("exactly one"),
             std::string::npos);
   EXPECT_NE(parse_message("[train]\ntokens = 100\n").find("cannot hold one sequence"),

@@ -101,6 +101,9 @@ class Checkpoint {
 // Half-written ones are not among them. An absent folder has none.
 std::vector<std::string> list_checkpoints(const std::string& folder);
 
+// The checkpoint that the folder's `best` names; empty when there is no such file or checkpoint.
+std::string best_checkpoint(const std::string& folder);
+
 // The newest checkpoint, every byte of it verified. When it is damaged: with fall_back the newest
 // good one before it, with a warning in the log; without, an Error that names both.
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);

@@ -215,6 +215,14 @@ void resolve_config(Config& config) {
             "checkpoint.keep_best = ", config.checkpoint.keep_best,
             " chooses by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
+  TGR_CHECK(train.patience == 0 || config.data.holdout == "validation_test",
+            "train.patience = ", train.patience,
+            " goes by the validation split, which data.holdout = \"", config.data.holdout,
+            "\" does not have; set data.holdout = \"validation_test\" or patience = 0");
+  TGR_CHECK(train.patience == 0 || config.eval.every > 0 || config.eval.every_steps > 0,
+            "train.patience = ", train.patience,
+            " counts evaluations, and eval.every and eval.every_steps are both 0; set one of them "
+            "or patience = 0");
   TGR_CHECK(model.prefix == 0 || model.targets > 0, "model.prefix = ", model.prefix,
             " without model.targets: a prefix token sees the whole sequence, so through it every "
             "token would see the item it has to predict; set model.targets, or model.prefix = 0");

@@ -55,6 +55,7 @@ struct ModelConfig {
 struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t steps = 0;
+  std::int64_t patience = 0;
   std::int64_t batch = 0;
   std::int64_t tokens = 0;
   std::int64_t accumulate = 1;

@@ -38,6 +38,7 @@ std::int64_t TrainingRun<T>::resume() {
   trainer_->refresh(ctx_);
   loader_.restore(data::LoaderState::from_json(saved.state().at("loader").get<std::string>()));
   epoch_ = saved.state().at("epoch").get<std::int64_t>();
+  early_stopping_.restore(saved.state().value("early_stopping", nlohmann::json::object()));
   last_saved_ = saved.step();  // saving it again without its score would lose that
   if (leads()) log::info("resumed from {} at step {}", saved.folder(), saved.step());
   return saved.step();
@@ -59,7 +60,7 @@ void TrainingRun<T>::share_whole_table() {
 
 template <class T>
 void TrainingRun<T>::start_from() {
-  const Checkpoint saved = open_checkpoint(config_.run.start_from);
+  const Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   const std::vector<std::string> differences = config_differences(was, config_, "model.");
   TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
@@ -79,6 +80,19 @@ void TrainingRun<T>::start_from() {
   if (leads())
     log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
               store_.num_items());
+}
+
+template <class T>
+std::string TrainingRun<T>::load_best() {
+  const std::string best = best_checkpoint(folder_.checkpoints());
+  if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
+  const Checkpoint saved = open_named_checkpoint(best);
+  if (saved.step() == trainer_->steps_done()) return "";
+  make_whole_table();
+  read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
+  share_whole_table();
+  trainer_->refresh(ctx_);
+  return std::filesystem::path(saved.folder()).filename().string();
 }
 
 template <class T>
@@ -104,6 +118,7 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
                      {"optimiser", trainer_->optimiser_tensors()},
                      {"item_names", names_.tensors(store_)}};
   contents.state = {{"loader", loader_.state().to_json()}, {"epoch", epoch_}};
+  contents.state["early_stopping"] = early_stopping_.state();
   contents.config = config_text(config_);
   contents.command = command_;
   contents.score = score;
