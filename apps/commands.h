@@ -23,5 +23,6 @@ Command* add_export(Command& program);
 Command* add_recommend(Command& program);
 Command* add_report(Command& program);
 void add_train(Command& program);
+Command* add_tune(Command& program);
 
 }  // namespace turbogr::apps
