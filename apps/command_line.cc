@@ -16,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -95,7 +96,7 @@ int fail(std::string_view what) {
 // Figures that never reached a full disk or a closed pipe must not look like success.
 int finish_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-  return fail(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+  return fail("cannot write to standard output: it was closed, or its disk is full");
 }
 
 }  // namespace
@@ -239,6 +240,9 @@ int Command::run(const std::vector<std::string>& words) {
     return fail("out of memory; give it less to do at once, or more memory");
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(fmt::format("'{}': {}", error.path1().string(), error.code().message()));
+  } catch (const std::system_error& error) {  // a thread that could not be started, most of all
+    return fail(fmt::format("the system refuses: {}; see whether a limit is reached (`ulimit -a`)",
+                            error.code().message()));
   } catch (const std::exception& error) {
     return fail(fmt::format("unexpected: {}", error.what()));
   }

@@ -142,6 +142,37 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
   }
 }
 
+// Saves and evaluations that fall between two means.
+TEST_F(Ranks, AveragedReplicasResumeBitEqualAndAreEvaluatedAsSaved) {
+  const std::string options =
+      "--dist.group=1 --dist.replicas=average --dist.average_every=7 --checkpoint.every=4"
+      " --checkpoint.keep_last=9 --eval.every_steps=4 ";
+  ASSERT_EQ(train(2, "whole", options + "--train.steps=12").status, 0);
+  ASSERT_EQ(std::system(("cp -r " + root_ + "/whole " + root_ + "/parts").c_str()), 0);
+  for (const char* step : {"08", "12"}) {
+    const std::string saved = root_ + "/parts/checkpoints/step-0000000" + step;
+    ASSERT_EQ(std::system(("rm -r " + saved).c_str()), 0);
+  }
+  const Outcome resumed = train(2, "parts", options + "--train.steps=12 --run.resume=true");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  ASSERT_NE(resumed.output.find("at step 4"), std::string::npos) << resumed.output;
+  const auto bytes = [&](const std::string& run, const std::string& file) {
+    return read_file(root_ + "/" + run + "/checkpoints/step-000000012/" + file + ".safetensors");
+  };
+  for (const char* file : {"model", "optimiser"}) {
+    EXPECT_TRUE(bytes("whole", file) == bytes("parts", file)) << file;
+  }
+  EXPECT_EQ(figures("whole", "loss"), figures("parts", "loss"));
+  EXPECT_EQ(figures("whole", "ndcg@10"), figures("parts", "ndcg@10"));
+
+  const Outcome evaluated =
+      run_program("eval --split validation --checkpoint " + root_ +
+                  "/whole/checkpoints/step-000000004 --json " + root_ + "/figures.json");
+  ASSERT_EQ(evaluated.status, 0) << evaluated.output;
+  const nlohmann::json saved = nlohmann::json::parse(read_file(root_ + "/figures.json"));
+  EXPECT_NEAR(saved[0].at("ndcg@10").get<double>(), figures("whole", "ndcg@10").front(), 1e-12);
+}
+
 TEST_F(Ranks, ShareAnEvaluationAndSpeakOnce) {
   ASSERT_EQ(train(1, "run", "--train.steps=4").status, 0);
   const std::string eval = std::string(TGR_PROGRAM) + " eval --checkpoint " + root_ +

@@ -5,57 +5,21 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/support/program.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/training.h"
 
 namespace turbogr {
 namespace {
 
+using test::contents_of;
 using test::Outcome;
 using test::run_program;
-
-std::string contents_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class Training : public ::testing::Test {
- protected:
-  test::TemporaryFolder folder_;
-  std::string root_ = folder_.path().string();
-  std::string store_ = root_ + "/store";
-
-  void SetUp() override {
-    const Outcome made = run_program(
-        "data synth --like kuairand27k --users 60 --items 80 --mean-length 30 "
-        "--max-length 60 --seed 3 --threads 1 --out " +
-        store_);
-    ASSERT_EQ(made.status, 0) << made.output;
-  }
-
-  Outcome train(const std::string& run, const std::string& more) {
-    return run_program(
-        "train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
-        " --run.dir=" + root_ + "/" + run +
-        " --data.max_length=24 --model.width=16 --model.heads=2 --model.dq=8 --model.dv=8"
-        " --train.tokens=200 --train.threads=2 --negatives.count=8 --log.every=5"
-        " --log.progress=lines --train.peak_tflops=1 --eval.every=0"
-        " --checkpoint.every_epochs=0 --optim.warmup=2 " +
-        more);
-  }
-
-  std::string model_bytes(const std::string& run) {
-    const std::string checkpoints = root_ + "/" + run + "/checkpoints/";
-    std::string latest = contents_of(checkpoints + "latest");
-    while (!latest.empty() && latest.back() == '\n') latest.pop_back();
-    return contents_of(checkpoints + latest + "/model.safetensors") +
-           contents_of(checkpoints + latest + "/optimiser.safetensors");
-  }
-};
+using test::Training;
 
 TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
   for (const std::string dtype : {"f32", "bf16"}) {
@@ -72,6 +36,34 @@ TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
     EXPECT_EQ(model_bytes("plain-" + dtype), model_bytes("parts-" + dtype)) << dtype;
     EXPECT_NE(model_bytes("plain-" + dtype), model_bytes("whole-" + dtype))
         << "the schedule matters";
+  }
+}
+
+TEST_F(Training, LogsTheSameLossesAfterAResume) {
+  const std::string options = " --optim.schedule=constant --checkpoint.every=3 --train.steps=";
+  ASSERT_EQ(train("whole", options + "20").status, 0);
+  const auto losses = [&](const std::string& run) {
+    std::map<std::int64_t, double> by_step;
+    std::ifstream lines(root_ + "/" + run + "/metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row.contains("loss"))
+        by_step[row["step"].get<std::int64_t>()] = row["loss"].get<double>();
+    }
+    return by_step;
+  };
+  const auto whole = losses("whole");
+  ASSERT_EQ(whole.size(), 4u);
+  // Stopped at its end, and killed some steps after a save: both between two lines.
+  ASSERT_EQ(train("stopped", options + "7").status, 0);
+  ASSERT_EQ(train("killed", options + "9 --checkpoint.keep_last=9").status, 0);
+  std::filesystem::remove_all(root_ + "/killed/checkpoints/step-000000009");
+  for (const std::string run : {"stopped", "killed"}) {
+    const Outcome resumed = train(run, options + "20 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    auto found = losses(run);
+    found.erase(7);  // the last line of the part that was stopped
+    EXPECT_EQ(found, whole) << run;
   }
 }
 
@@ -113,7 +105,7 @@ TEST_F(Training, PlansTheStepsItTakes) {
 TEST_F(Training, ARunKilledBeforeItsFirstCheckpointBeginsAgain) {
   ASSERT_EQ(train("early", "--train.steps=5").status, 0);
   const std::string whole = model_bytes("early");
-  std::filesystem::remove_all(root_ + "/early/checkpoints");
+  forget_checkpoints("early");
   const Outcome again = train("early", "--train.steps=5 --run.resume=true");
   ASSERT_EQ(again.status, 0) << again.output;
   EXPECT_NE(again.output.find("starting from the beginning"), std::string::npos) << again.output;

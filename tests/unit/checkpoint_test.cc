@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/train/checkpoint_manifest.h"
 #include "turbogr/train/checkpoint_writer.h"
 #include "turbogr/train/file.h"
 
@@ -298,6 +300,85 @@ TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
       contains(message_of([&] { CheckpointWriter(folder(), {.keep_last = 0}); }), "keep_last = 0"));
   EXPECT_TRUE(contains(message_of([&] { CheckpointWriter("/dev/null/x"); }),
                        "cannot make the checkpoint folder '/dev/null/x'"));
+}
+
+// keep_last = 1: each save removes the checkpoint a reader may be about to open, and saving a step
+// again puts another in its place.
+TEST_F(CheckpointTest, ReadersGetAWholeOneWhileAnotherIsSaved) {
+  save(1, 1.0);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    CheckpointWriter out(folder(), {.keep_last = 1, .keep_best = 1, .background = false});
+    for (std::int64_t step = 2; !done; ++step) {
+      out.save(contents(step));
+      out.save(contents(step, static_cast<double>(step)));
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(message_of([&] { open_newest_checkpoint(folder(), false); }), "");
+    EXPECT_EQ(message_of([&] { open_pointed_checkpoint(folder() + "/latest"); }), "");
+    EXPECT_EQ(message_of([&] { open_pointed_checkpoint(folder() + "/best"); }), "");
+  }
+  done = true;
+  writer.join();
+}
+
+TEST_F(CheckpointTest, NothingIsTouchedInAFolderThatIsNoLongerTheWriters) {
+  bool ours = true;
+  int asked = 0;
+  CheckpointWriter writer(folder(), {.check_folder = [&] {
+                            ++asked;
+                            TGR_CHECK(ours, "the folder is another's");
+                          }});
+  writer.save(contents(1));
+  writer.wait();
+  EXPECT_GE(asked, 2) << "before the tensors are written and before the folder is renamed";
+  ours = false;
+  fs::create_directories(path(2) + ".partial");  // the other one is saving the same step
+  writer.save(contents(2));
+  EXPECT_EQ(message_of([&] { writer.wait(); }), "the folder is another's");
+  EXPECT_TRUE(fs::exists(path(2) + ".partial"));
+  EXPECT_FALSE(fs::exists(path(2)));
+}
+
+// Sums that are right over fields that are not: made by hand.
+TEST_F(CheckpointTest, AForgedManifestIsRefusedInWords) {
+  save(1);
+  const nlohmann::json good = nlohmann::json::parse(read_file(path(1) + "/manifest.json"));
+  const auto message = [&](const char* field, const nlohmann::json& value) {
+    nlohmann::json forged = good;
+    forged[field] = value;
+    forged["crc32c"] = manifest_sum(forged);
+    replace_file(path(1) + "/manifest.json", forged.dump());
+    return message_of([&] { Checkpoint(path(1)); });
+  };
+  for (const char* field : {"step", "score", "command", "files", "shards"}) {
+    const std::string words = message(field, nlohmann::json::array({"x"}));
+    EXPECT_TRUE(contains(words, "of another kind than this program writes")) << field << words;
+    EXPECT_FALSE(contains(words, "json.exception")) << words;
+  }
+  replace_file(path(1) + "/state.json", "[]");
+  nlohmann::json files = good["files"];
+  files["state.json"] = sum_text(std::string("[]"));
+  EXPECT_TRUE(contains(message("files", files), "state.json is not a JSON object"));
+}
+
+// Its name is taken by something else when the old one is moved out of the way.
+TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedIsNoFailureToWrite) {
+  save(1);
+  CheckpointWriter writer(folder(), {.keep_last = 1, .background = false});
+  fs::create_directories(path(1) + ".partial/x");
+  EXPECT_EQ(message_of([&] { writer.save(contents(2)); }), "");
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST_F(CheckpointTest, ABestThatCannotBeNamedIsNoFailureToWriteTheCheckpoint) {
+  CheckpointWriter writer(folder(), {.keep_best = 1, .background = false});
+  fs::create_directories(folder() + "/best/x");
+  const std::string message = message_of([&] { writer.save(contents(2, 0.5)); });
+  EXPECT_TRUE(contains(message, "'" + path(2) + "' was written, but `best`")) << message;
+  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
 }
 
 // A file-size limit stands for a full disk: writes past it fail with an errno of their own.

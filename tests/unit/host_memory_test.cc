@@ -64,6 +64,21 @@ TEST_F(HostMemory, CountsNoPagesOfFiles) {
   EXPECT_EQ(available(), 42000u);
 }
 
+TEST_F(HostMemory, IsWhatALimitOfTheAddressSpaceLeaves) {
+  write("proc/meminfo", "MemAvailable:   100 kB\n");
+  write("proc/self/status", "VmPeak:\t  70 kB\nVmSize:\t  60 kB\n");
+  write("proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units\n"
+        "Max address space         unlimited            unlimited            bytes\n");
+  EXPECT_EQ(available(), 100u << 10);
+  write("proc/self/limits",
+        "Max data size             1                    1                    bytes\n"
+        "Max address space         81920                unlimited            bytes\n");
+  EXPECT_EQ(available(), 20u << 10);
+  write("proc/self/status", "VmSize:\t  90 kB\n");
+  EXPECT_EQ(available(), 0u);
+}
+
 TEST(HostMemoryThatFits, LeavesSomethingForOthers) {
   constexpr std::size_t kMiB = 1 << 20;
   EXPECT_TRUE(detail::fits(7936 * kMiB, 8192 * kMiB));

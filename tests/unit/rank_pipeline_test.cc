@@ -372,6 +372,54 @@ TEST(RankPipeline, AveragedReplicasTrain) {
             std::string::npos);
 }
 
+// Between two means, too: a checkpoint and an evaluation hold what every group has learnt.
+TEST(RankPipeline, AWholeTableOfAveragedReplicasIsTheirMean) {
+  constexpr int kRanks = 3;
+  dist::run_threads(kRanks, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    RetrievalOptions options = options_of();
+    options.holds_table = false;
+    RetrievalTrainer<float> trainer(ctx, options, kShape.items);
+    RankPipeline<float> pipeline(ctx, world, trainer,
+                                 {.topology = dist::make_topology(world.nodes(), 1),
+                                  .replicas = embedding::ReplicaMode::kAverage,
+                                  .average_every = 100});
+    pipeline.initialise(ctx);
+    for (int step = 0; step < 3; ++step) {
+      pipeline.submit(ctx, batches_of(step, world.rank(), world.size()));
+      pipeline.finish(ctx);
+    }
+    const auto values_of = [](const Tensor& tensor) {
+      const auto* values = reinterpret_cast<const float*>(tensor.data());
+      return std::vector<float>(values, values + tensor.size());
+    };
+    const auto tensors_of = [](embedding::ItemTable& table) {
+      return std::vector<Tensor*>{&table.weight_tensor(), &table.first_moment(),
+                                  &table.second_moment()};
+    };
+    std::vector<std::vector<float>> own;  // a group of one holds all rows, in their order
+    for (Tensor* tensor : tensors_of(pipeline.table().own())) own.push_back(values_of(*tensor));
+    pipeline.assemble(/*everywhere=*/false);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      std::vector<float> sum = own[i];
+      world.all_reduce(sum, dist::Reduce::kSum);
+      if (world.rank() > 0) continue;
+      const std::vector<float> whole = values_of(*tensors_of(trainer.table())[i]);
+      EXPECT_NE(whole, own[i]) << "the groups have learnt nothing of their own: nothing is tested";
+      ASSERT_EQ(whole.size(), sum.size());
+      for (std::size_t j = 0; j < sum.size(); ++j) {
+        ASSERT_EQ(whole[j], sum[j] * (1.0f / kRanks)) << i << ' ' << j;
+      }
+    }
+    // Once: a third of three equal numbers need not be one of them.
+    const std::vector<float> before = values_of(pipeline.table().own().weight_tensor());
+    pipeline.dismiss();
+    pipeline.assemble(/*everywhere=*/true);
+    EXPECT_EQ(values_of(pipeline.table().own().weight_tensor()), before);
+    EXPECT_EQ(values_of(trainer.table().weight_tensor()), before);
+  });
+}
+
 // What a GPU does, on a CPU: rows gathered, sent and summed by operators, every buffer staged.
 TEST(RankPipeline, MovingRowsByTheDeviceChangesNoBit) {
   RetrievalOptions clipped = options_of();

@@ -164,6 +164,17 @@ TEST(Report, HostileTextCannotEndTheScript) {
   EXPECT_TRUE(data["lengths"].is_null());
 }
 
+// "<!--<script>" would make the page's own end of the script part of it.
+TEST(Report, ANameLikeACommentLeavesThePageWhole) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "<!--<script>";
+  std::filesystem::create_directory(run);
+  write_run(run, 1);
+  const std::string page = report_page(run);
+  EXPECT_EQ(page.find("<!--"), std::string::npos);
+  EXPECT_EQ(data_of(page)["name"], "<!--<script>");
+}
+
 TEST(Report, SaysWhatIsMissing) {
   const TemporaryFolder folder;
   EXPECT_NE(message_of([&] { report_page(folder / "none"); }).find("there is no run folder"),
@@ -177,8 +188,9 @@ TEST(Report, SaysWhatIsMissing) {
   std::ofstream(folder / "metrics.jsonl") << "{\"step\":1}\ntorn";
   EXPECT_EQ(data_of(report_page(folder.path()))["skipped"], 1);
   std::ofstream(folder / "lengths.json") << "{}";
-  EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("is not a length histogram"),
-            std::string::npos);
+  const std::string message = message_of([&] { report_page(folder.path()); });
+  EXPECT_NE(message.find("is not a length histogram"), std::string::npos);
+  EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
 }
 
 TEST(Lengths, BinsCoverEveryLengthOnce) {

@@ -65,5 +65,31 @@ TEST(RunFolder, TwoRunsDoNotShareOne) {
   open_run_folder(config);
 }
 
+TEST(RunFolder, NoticesThatItWasRemovedOrReplaced) {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.run.dir = folder / "run";
+  const RunFolder held = open_run_folder(config);
+  held.check_in_place();
+  const auto gone = [&] {
+    return message_of([&] { held.check_in_place(); })
+               .find("no longer the folder this run began in") != std::string::npos;
+  };
+  std::filesystem::rename(folder / "run", folder / "moved");
+  EXPECT_TRUE(gone());
+  const RunFolder other = open_run_folder(config);
+  EXPECT_TRUE(gone());
+  other.check_in_place();
+  std::filesystem::remove_all(folder / "run");
+  std::filesystem::rename(folder / "moved", folder / "run");
+  held.check_in_place();
+}
+
+TEST(RunFolder, SaysWhyItsConfigCannotBeWritten) {
+  const std::string message = message_of([] { write_run_config({"/proc", {}}, Config()); });
+  EXPECT_EQ(message.find("disk"), std::string::npos) << message;
+  EXPECT_NE(message.find("cannot create '/proc/config.toml"), std::string::npos) << message;
+}
+
 }  // namespace
 }  // namespace turbogr::train

@@ -68,6 +68,12 @@ void read_at(int descriptor, std::span<std::byte> bytes, std::int64_t offset,
   }
 }
 
+bool is_at(int descriptor, const std::filesystem::path& path) {
+  struct stat open = {}, there = {};
+  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const FileHandle handle(folder.empty() ? std::filesystem::path(".") : folder,
                           O_RDONLY | O_DIRECTORY);

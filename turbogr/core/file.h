@@ -32,6 +32,9 @@ class FileHandle {
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
 void read_at(int descriptor, std::span<std::byte> bytes, std::int64_t offset,
              const std::filesystem::path& path);
+// Whether `path` still leads to what the descriptor has open: not so once that was renamed, removed
+// or replaced by another.
+bool is_at(int descriptor, const std::filesystem::path& path);
 // Makes the entries of a folder durable: needed after files in it were made, renamed or removed.
 void sync_folder(const std::filesystem::path& folder);
 

@@ -6,12 +6,14 @@
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 namespace turbogr {
 namespace {
 
 constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
-// Asking takes a few files' reading: after so much was taken, not each time.
+// Asking takes a few files' reading: after so much was taken, not each time; sooner where a
+// sixteenth of what is left is less.
 constexpr std::size_t kBetweenLooks = std::size_t{64} << 20;
 // Of what is there, or an eighth where there is little.
 constexpr std::size_t kLeftForOthers = std::size_t{256} << 20;
@@ -51,11 +53,30 @@ std::size_t room(const std::string& folder, const char* limit_name, const char* 
   return *limit > kept ? *limit - kept : 0;
 }
 
+// What `ulimit -v` leaves. Past it an allocation fails inside whatever library makes it, and not
+// all of them look.
+std::size_t address_room(const std::string& proc) {
+  constexpr std::string_view kName = "Max address space";
+  const auto used_kib = named_number(proc + "/self/status", "VmSize:");
+  std::ifstream limits(proc + "/self/limits");
+  for (std::string line; used_kib && std::getline(limits, line);) {
+    if (!line.starts_with(kName)) continue;
+    std::istringstream soft(line.substr(kName.size()));
+    std::size_t limit = 0;
+    if (!(soft >> limit)) return kUnknown;  // "unlimited"
+    const std::size_t used = *used_kib << 10;
+    return limit > used ? limit - used : 0;
+  }
+  return kUnknown;
+}
+
 }  // namespace
 
 std::size_t detail::available_host_memory(const std::string& proc, const std::string& groups) {
-  std::size_t available = kUnknown;
-  if (const auto kib = named_number(proc + "/meminfo", "MemAvailable:")) available = *kib << 10;
+  std::size_t available = address_room(proc);
+  if (const auto kib = named_number(proc + "/meminfo", "MemAvailable:")) {
+    available = std::min(available, *kib << 10);
+  }
   std::ifstream own(proc + "/self/cgroup");
   for (std::string line; std::getline(own, line);) {
     // "0::/path" of the one hierarchy there is now, "4:memory:/path" of the older many.
@@ -91,11 +112,12 @@ bool detail::fits(std::size_t bytes, std::size_t available) {
 
 bool detail::host_has(std::size_t bytes) {
   static std::atomic<std::size_t> taken_since_look{0};
-  if (bytes < kBetweenLooks && taken_since_look.fetch_add(bytes) + bytes < kBetweenLooks) {
-    return true;
-  }
+  static std::atomic<std::size_t> next_look{0};
+  if (bytes < kBetweenLooks && taken_since_look.fetch_add(bytes) + bytes < next_look) return true;
   taken_since_look = 0;
-  return fits(bytes, turbogr::available_host_memory());
+  const std::size_t available = turbogr::available_host_memory();
+  next_look = std::min(kBetweenLooks, available / 16);
+  return fits(bytes, available);
 }
 
 }  // namespace turbogr

@@ -7,8 +7,8 @@
 
 namespace turbogr {
 
-// Of the machine, or of the control group (a container, a job) where that has less; the largest
-// number where the system does not say.
+// Of the machine, or of the control group (a container, a job) or of the address space (ulimit -v)
+// where these have less; the largest number where the system does not say.
 std::size_t available_host_memory();
 
 namespace detail {

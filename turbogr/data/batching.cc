@@ -63,8 +63,9 @@ LoaderState LoaderState::from_json(const std::string& text) {
             .epoch = json.at("epoch").get<std::int64_t>(),
             .window = json.at("window").get<std::int64_t>(),
             .windows = json.at("windows").get<std::int64_t>()};
-  } catch (const nlohmann::json::exception& error) {
-    detail::throw_error("a loader position cannot be read from '", text, "': ", error.what());
+  } catch (const nlohmann::json::exception&) {
+    detail::throw_error("a loader position cannot be read from '", text,
+                        "': it is not what this program writes; go on from another checkpoint");
   }
 }
 

@@ -119,7 +119,11 @@ Manifest Manifest::from_json(const std::string& text, const std::filesystem::pat
     TGR_CHECK(manifest.users >= 0 && manifest.items >= 0 && manifest.events >= 0,
               "a count is negative");
     return manifest;
-  } catch (const std::exception& error) {
+  } catch (const Json::exception&) {
+    detail::throw_error("'", path.string(),
+                        "' is not a whole manifest: a field is missing, or of another kind than "
+                        "this program writes; restore it or prepare the store again");
+  } catch (const Error& error) {
     detail::throw_error("'", path.string(), "' is not a whole manifest: ", error.what());
   }
 }

@@ -3,8 +3,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <string>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/host_memory.h"
 #include "turbogr/core/workspace.h"
 
 namespace turbogr::ops {
@@ -26,8 +28,18 @@ memory operand(const memory::desc& desc, const dnnl::engine& engine, const void*
   return memory(desc, engine, const_cast<void*>(data));
 }
 
+// oneDNN does not look whether the memory for its code was there.
+void check_room() {
+  constexpr std::size_t kRoom = std::size_t{8} << 20;
+  if (!detail::host_has(kRoom)) {
+    throw OutOfMemory("out of memory on cpu: less than " + std::to_string(kRoom) +
+                      " bytes are left for the code of a matrix product");
+  }
+}
+
 Prepared prepare_matmul(const dnnl::engine& engine, const memory::desc& a, const memory::desc& b,
                         const memory::desc& c, bool add) {
+  check_room();
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (add) {
@@ -41,11 +53,16 @@ Prepared prepare_matmul(const dnnl::engine& engine, const memory::desc& a, const
 
 void execute(const Prepared& product, const dnnl::engine& engine, const dnnl::stream& stream,
              const void* a, const void* b, void* c, std::byte* scratch) {
-  product.primitive.execute(stream,
-                            {{DNNL_ARG_SRC, operand(product.first, engine, a)},
-                             {DNNL_ARG_WEIGHTS, operand(product.second, engine, b)},
-                             {DNNL_ARG_DST, memory(product.result, engine, c)},
-                             {DNNL_ARG_SCRATCHPAD, memory(product.scratch, engine, scratch)}});
+  try {
+    product.primitive.execute(stream,
+                              {{DNNL_ARG_SRC, operand(product.first, engine, a)},
+                               {DNNL_ARG_WEIGHTS, operand(product.second, engine, b)},
+                               {DNNL_ARG_DST, memory(product.result, engine, c)},
+                               {DNNL_ARG_SCRATCHPAD, memory(product.scratch, engine, scratch)}});
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_out_of_memory) throw;
+    throw OutOfMemory("out of memory on cpu: none is left for a matrix product");
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "turbogr/train/checkpoint.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,6 +30,33 @@ std::string some_of(const std::vector<std::string>& all) {
   }
   if (all.size() > kShown) text += fmt::format(" and {} more", all.size() - kShown);
   return text;
+}
+
+// A writer at work adds, replaces and removes checkpoints while they are opened. What fails and has
+// changed meanwhile is looked at again, so many times at most.
+constexpr int kAttempts = 20;
+
+// Another number for another folder of the same name.
+std::uint64_t identity_of(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+using Listing = std::vector<std::pair<std::string, std::uint64_t>>;
+Listing listing_of(const std::string& folder) {
+  Listing listing;
+  for (std::string& path : list_checkpoints(folder)) {
+    const std::uint64_t identity = identity_of(path);
+    listing.emplace_back(std::move(path), identity);
+  }
+  return listing;
+}
+
+// What `latest` or `best` says.
+std::string pointed_name(const std::string& file) {
+  std::string name = read_file(file);
+  name.erase(name.find_last_not_of(" \n") + 1);
+  return name;
 }
 
 // Nothing when it is damaged; the first fault of several is the one worth telling.
@@ -70,7 +98,8 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     if (!manifest.at("score").is_null()) score_ = manifest.at("score").get<double>();
     command_ = manifest.at("command").get<std::string>();
     config_ = read_listed_file(manifest.at("files"), "config.toml");
-    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"));
+    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"), nullptr, false);
+    if (!state_.is_object()) refuse("its state.json is not a JSON object");
     for (const auto& [name, fields] : manifest.at("shards").items()) {
       const std::string path = folder_ + "/" + name + ".safetensors";
       if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
@@ -89,8 +118,10 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
       }
       shards_.push_back(std::move(shard));
     }
-  } catch (const json::exception& error) {
-    refuse("its manifest.json or state.json cannot be understood: ", error.what());
+  } catch (const json::exception&) {
+    refuse(
+        "its manifest.json lacks a field, or has one of another kind than this program writes; use "
+        "another checkpoint, or the program that wrote it");
   } catch (const std::filesystem::filesystem_error& error) {
     refuse(error.what());
   } catch (const Error& error) {
@@ -217,8 +248,7 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   std::sort(found.rbegin(), found.rend());
   std::string latest;
   try {
-    latest = read_file(folder + "/latest");
-    latest.erase(latest.find_last_not_of(" \n") + 1);
+    latest = pointed_name(folder + "/latest");
   } catch (const Error&) {  // killed before the first one was announced: the newest step will do
   }
   std::vector<std::string> paths;
@@ -236,28 +266,40 @@ std::string best_checkpoint(const std::string& folder) {
   return checkpoint_step(name) && std::filesystem::exists(path + "/manifest.json") ? path : "";
 }
 
+bool never_saved(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kNoneYet, error);
+}
+
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
-  const std::vector<std::string> paths = list_checkpoints(folder);
-  TGR_CHECK(!paths.empty(), "there is no checkpoint in '", folder,
-            "'; check the path: only a run that has saved one can be opened or resumed");
-  std::string fault;
-  for (const std::string& path : paths) {
-    std::optional<Checkpoint> whole = open_whole(path, fault);
-    if (!whole) continue;
-    if (!fault.empty()) {
-      TGR_CHECK(fall_back, fault, ". The newest good one is '", path,
-                "': set checkpoint.fall_back = true to go on from it");
-      log::warn("{}. Going on from the newest good one, '{}'", fault, path);
+  for (int attempt = 1;; ++attempt) {
+    const Listing listing = listing_of(folder);
+    std::string fault;
+    std::optional<Checkpoint> whole;
+    for (const auto& [path, identity] : listing) {
+      if ((whole = open_whole(path, fault))) break;
     }
+    if (whole && fault.empty()) return *std::move(whole);
+    if (attempt < kAttempts && listing_of(folder) != listing) continue;
+    TGR_CHECK(!listing.empty(), "there is no checkpoint in '", folder,
+              "'; check the path: only a run that has saved one can be opened or resumed");
+    TGR_CHECK(whole, fault, ". None of the ", listing.size(), " checkpoints in '", folder,
+              "' is whole");
+    TGR_CHECK(fall_back, fault, ". The newest good one is '", whole->folder(),
+              "': set checkpoint.fall_back = true to go on from it");
+    log::warn("{}. Going on from the newest good one, '{}'", fault, whole->folder());
     return *std::move(whole);
   }
-  detail::throw_error(fault, ". None of the ", paths.size(), " checkpoints in '", folder,
-                      "' is whole");
 }
 
 Checkpoint open_named_checkpoint(const std::string& path) {
   std::string fault;
-  if (std::optional<Checkpoint> whole = open_whole(path, fault)) return *std::move(whole);
+  for (int attempt = 1;; ++attempt) {
+    const std::uint64_t identity = identity_of(path);
+    fault.clear();
+    if (std::optional<Checkpoint> whole = open_whole(path, fault)) return *std::move(whole);
+    if (attempt == kAttempts || identity_of(path) == identity) break;
+  }
   const std::filesystem::path named = std::filesystem::weakly_canonical(path);
   for (const std::string& other : list_checkpoints(named.parent_path().string())) {
     std::string ignored;
@@ -265,6 +307,21 @@ Checkpoint open_named_checkpoint(const std::string& path) {
               ". The newest good one beside it is '", other, "'");
   }
   throw Error(fault);
+}
+
+Checkpoint open_pointed_checkpoint(const std::string& file) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string name = pointed_name(file);
+    const std::filesystem::path named = std::filesystem::path(file).parent_path() / name;
+    try {
+      TGR_CHECK(checkpoint_step(name), "'", file,
+                "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or "
+                "`best`");
+      return open_named_checkpoint(named.string());
+    } catch (const Error&) {
+      if (attempt == kAttempts || pointed_name(file) == name) throw;
+    }
+  }
 }
 
 }  // namespace turbogr

@@ -13,6 +13,8 @@ namespace turbogr {
 
 inline constexpr const char* kCheckpointFormat = "turbogr checkpoint";
 inline constexpr int kCheckpointVersion = 1;
+// A file in a folder of checkpoints until the first one is there.
+inline constexpr const char* kNoneYet = "none_yet";
 
 inline std::string sum_text(std::uint32_t sum) { return fmt::format("{:08x}", sum); }
 

@@ -88,10 +88,10 @@ void move_into_place(const std::string& partial, const std::string& target) {
   rename_durably(partial, target);
 }
 
-// Removes all that neither keep_last nor keep_best wants. Steps past the one just saved belong to a
-// past that was abandoned by falling back.
-void prune(const std::string& folder, std::int64_t saved_step,
-           const CheckpointWriterOptions& options) {
+// Names the best one and returns those that neither keep_last nor keep_best wants. Steps past the
+// one just saved belong to a past that was abandoned by falling back.
+std::vector<std::string> name_best(const std::string& folder, std::int64_t saved_step,
+                                   const CheckpointWriterOptions& options) {
   struct Kept {
     std::string path;
     std::int64_t step;
@@ -126,11 +126,22 @@ void prune(const std::string& folder, std::int64_t saved_step,
   if (best > 0) {
     replace_file(folder + "/best", fs::path(all[0].path).filename().string() + "\n");
   }
-  for (const std::string& path : list_checkpoints(folder)) {
-    if (wanted.count(path) > 0) continue;
+  std::vector<std::string> unwanted = list_checkpoints(folder);
+  std::erase_if(unwanted, [&](const std::string& path) { return wanted.count(path) > 0; });
+  return unwanted;
+}
+
+// The checkpoint just written is safe: one too many is worth a warning, not the end of a run.
+void prune(const std::vector<std::string>& unwanted) {
+  for (const std::string& path : unwanted) {
     // Renamed first: a kill in the middle of a removal must not leave half a checkpoint.
-    fs::rename(path, path + kPartial);
-    fs::remove_all(path + kPartial);
+    std::error_code error;
+    fs::rename(path, path + kPartial, error);
+    if (!error) fs::remove_all(path + kPartial, error);
+    if (error) {
+      log::warn("the old checkpoint '{}' could not be removed: {}; remove it by hand", path,
+                error.message());
+    }
   }
 }
 
@@ -150,22 +161,37 @@ struct CheckpointWriter::Worker {
   std::exception_ptr fault;
   std::thread thread;
 
+  void check_folder() const {
+    if (options.check_folder) options.check_folder();
+  }
+
   void write(const CheckpointContents& contents) const {
     const std::string target = folder + "/" + checkpoint_name(contents.step);
     const std::string partial = target + kPartial;
+    check_folder();
     try {
       fs::remove_all(partial);
       write_folder(partial, contents);
+      check_folder();  // tensors take a while
       move_into_place(partial, target);
       replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
-      prune(folder, contents.step, options);
+      fs::remove(folder + "/" + kNoneYet);
     } catch (const std::exception& error) {
+      check_folder();  // else `partial` is not ours to remove
       std::error_code ignored;
       fs::remove_all(partial, ignored);
       const std::vector<std::string> whole = list_checkpoints(folder);
       detail::throw_error(
           "checkpoint '", target, "' could not be written: ", error.what(), ". ",
           whole.empty() ? "There is no earlier one" : "The newest whole one is '" + whole[0] + "'");
+    }
+    check_folder();
+    try {
+      prune(name_best(folder, contents.step, options));
+    } catch (const std::exception& error) {
+      detail::throw_error(
+          "checkpoint '", target,
+          "' was written, but `best` could not be brought up to date: ", error.what());
     }
   }
 
@@ -229,6 +255,9 @@ CheckpointWriter::CheckpointWriter(std::string folder, CheckpointWriterOptions o
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(kPartial)) fs::remove_all(entry.path(), error);
+  }
+  if (list_checkpoints(folder).empty()) {
+    replace_file(folder + "/" + kNoneYet, "no checkpoint has been saved here so far\n");
   }
   worker_->folder = std::move(folder);
   worker_->options = std::move(options);

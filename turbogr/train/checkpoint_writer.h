@@ -21,6 +21,8 @@ struct CheckpointWriterOptions {
   std::int64_t keep_last = 2;  // at least 1
   std::int64_t keep_best = 0;  // by score; `best` then names the best one
   bool background = true;      // false: save returns when all is on the disk
+  // Asked before anything in the folder is touched; throws when it is not the writer's any more.
+  std::function<void()> check_folder;
   // From where the tensors live to host memory; a device brings its own. Empty: memcpy, and a
   // tensor that is not on the CPU is refused.
   std::function<void(void* to, const void* from, std::size_t bytes)> copy;

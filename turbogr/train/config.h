@@ -156,6 +156,7 @@ struct LogConfig {
 struct RunConfig {
   std::string dir;
   bool resume = false;
+  bool start_over = false;
   std::string start_from;
   std::int64_t seed = 1;
   bool trace = false;

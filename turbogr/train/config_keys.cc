@@ -205,7 +205,8 @@ std::vector<ConfigKey> make_keys() {
               "how rows are dealt to the ranks of a group"),
       TGR_KEY(dist, replicas, one_of({"exact", "average"}),
               "groups: sum gradients of all before each update, or average rows now and then"),
-      TGR_KEY(dist, average_every, at_least(1), "average: steps between means"),
+      TGR_KEY(dist, average_every, at_least(1),
+              "average: steps between means; one more before each evaluation and save"),
       TGR_KEY(dist, rows, one_of({"f32", "bf16", "f16"}), "format of rows between ranks"),
       TGR_KEY(dist, gradients, one_of({"f32", "bf16"}), "format of row gradients between ranks"),
       TGR_KEY(dist, bucket, at_least(1), "bytes of dense gradients summed at a time, at least"),
@@ -276,6 +277,8 @@ std::vector<ConfigKey> make_keys() {
 
       TGR_KEY(run, dir, anything(), "run folder: config, metrics, checkpoints, report"),
       TGR_KEY(run, resume, anything(), "go on from the run folder's newest checkpoint"),
+      TGR_KEY(run, start_over, anything(),
+              "resume: begin at step 0 where the folder has lost its checkpoints"),
       TGR_KEY(run, start_from, anything(), "checkpoint whose weights a new run starts from"),
       TGR_KEY(run, seed, at_least(0), "seed of weights, order, dropout and negatives"),
       TGR_KEY(run, trace, anything(), "write trace.json, to be opened in Perfetto"),

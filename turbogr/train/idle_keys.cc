@@ -28,6 +28,7 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"train.delay", late, true, "train.schedule = \"semi_async\""},
       {"train.sync_steps", late && config.train.delay > 0, true,
        "train.schedule = \"semi_async\" with train.delay = 1"},
+      {"run.start_over", config.run.resume, true, "run.resume = true"},
       {"dist.average_every", config.dist.replicas == "average", true,
        "dist.replicas = \"average\""},
       {"dist.group", several || config.dist.group == 1, true,

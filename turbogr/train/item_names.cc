@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,8 +19,18 @@ struct SavedNames {
   View<const std::int64_t, 1> offsets;
   View<const std::uint8_t, 1> text;
 
+  // Throws unless every name lies within the text: a checksum says that the file is as it was
+  // written, not that a program wrote it.
   explicit SavedNames(const Checkpoint& saved)
-      : offsets(saved.view<std::int64_t, 1>(kOffsets)), text(saved.view<std::uint8_t, 1>(kText)) {}
+      : offsets(saved.view<std::int64_t, 1>(kOffsets)), text(saved.view<std::uint8_t, 1>(kText)) {
+    const std::span<const std::int64_t> all(offsets.data,
+                                            static_cast<std::size_t>(offsets.shape[0]));
+    TGR_CHECK(!all.empty() && all.front() == 0 && all.back() == text.shape[0] &&
+                  std::is_sorted(all.begin(), all.end()),
+              "checkpoint '", saved.folder(), "': the offsets of its item names (", kOffsets,
+              ") do not rise from 0 to the ", text.shape[0],
+              " bytes of their text; it was not made by this program: use another one");
+  }
 
   std::int64_t size() const { return offsets.shape[0] - 1; }
   std::string_view name(std::int64_t index) const {

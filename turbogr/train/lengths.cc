@@ -72,8 +72,10 @@ LengthHistogram read_lengths(const std::string& path) {
       histogram.bins.push_back({bin.at(0), bin.at(1), bin.at(2)});
     }
     return histogram;
-  } catch (const nlohmann::json::exception& error) {
-    detail::throw_error("'", path, "' is not a length histogram: ", error.what());
+  } catch (const nlohmann::json::exception&) {
+    detail::throw_error("'", path,
+                        "' is not a length histogram as a run writes it (count, mean, p50, p90, "
+                        "p99, max, bins); remove it, or restore it");
   }
 }
 

@@ -25,6 +25,11 @@ int columns_of(std::FILE* out) {
 
 }  // namespace
 
+void print_text(std::FILE* out, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fflush(out);
+}
+
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
   const std::int64_t days = whole / 86400;
@@ -101,8 +106,7 @@ Progress::Progress(std::FILE* out, Style style, std::int64_t total_steps, std::i
 
 Progress::~Progress() {
   if (!bar_.empty()) {
-    std::fputc('\n', out_);
-    std::fflush(out_);
+    print_text(out_, "\n");
   }
 }
 
@@ -119,19 +123,17 @@ void Progress::update(const ProgressFigures& figures) {
                   static_cast<double>(std::max<std::int64_t>(total_steps_ - figures.step, 0))
             : -1.0;
   if (style_ == Style::kLines) {
-    fmt::print(out_, "{}\n", progress_line(figures, total_steps_, left));
+    print_text(out_, progress_line(figures, total_steps_, left) + "\n");
   } else {
     bar_ = progress_bar(figures, total_steps_, left, columns_of(out_));
-    fmt::print(out_, "\r{}\x1b[K", bar_);
+    print_text(out_, fmt::format("\r{}\x1b[K", bar_));
     drawn_at_ = now;
   }
-  std::fflush(out_);
 }
 
 void Progress::clear() {
   if (bar_.empty()) return;
-  fmt::print(out_, "\r\x1b[K");
-  std::fflush(out_);
+  print_text(out_, "\r\x1b[K");
   bar_.clear();
   drawn_at_ = -1.0;
 }

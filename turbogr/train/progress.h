@@ -5,12 +5,24 @@
 //   progress.update({.step = 120, .loss = 2.3148, ...});
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace turbogr {
+
+// Writes and flushes. That nobody reads any more is no exception here, so that a run can save
+// before it ends: SIGPIPE tells it (data/interrupt.h), and main reports what never got out.
+void print_text(std::FILE* out, std::string_view text);
+
+template <class... Args>
+void print_result(fmt::format_string<Args...> format, Args&&... args) {
+  print_text(stdout, fmt::format(format, std::forward<Args>(args)...));
+}
 
 struct ProgressFigures {
   std::int64_t step = 0;  // done so far

@@ -66,6 +66,11 @@ struct StageTimes {
   double compute = 0;               // forward, backward, updates, drawing
   double dense_communication = 0;   // sums of dense gradients not hidden behind the backward pass
   double sparse_communication = 0;  // ids, rows and their gradients not hidden behind computing
+
+  StageTimes operator-(const StageTimes& earlier) const {
+    return {compute - earlier.compute, dense_communication - earlier.dense_communication,
+            sparse_communication - earlier.sparse_communication};
+  }
 };
 
 // Memory a rank needs beside the trainer's, for any number of ranks.
@@ -98,7 +103,8 @@ class RankPipeline {
   bool stop_asked() const { return stop_asked_; }  // some rank's wish, known to all alike
 
   // The whole table in the trainer's own memory: on every rank, for evaluation, or with its
-  // optimiser's state on rank 0 alone, for checkpoints. Nothing may be pending. And gone again.
+  // optimiser's state on rank 0 alone, for checkpoints. Nothing may be pending. Replicas that go
+  // their own way are averaged first, so that what all groups have learnt is in it. And gone again.
   void assemble(bool everywhere);
   void dismiss();
   // From a whole table in the trainer's memory to the shards.
@@ -151,6 +157,7 @@ class RankPipeline {
   void update_dense(const Context& ctx, Flight& flight);
   void return_rows(const Context& ctx, const Ends& ends, Flight& flight, embedding::Route& route);
   void update_rows(const Context& ctx, Flight& flight, const embedding::Route& route);
+  void average_replicas(const Context& ctx);
   void end_step(Flight& flight);
   void whole_step(const Context& ctx, Flight& flight);
   void end_late(const Context& ctx, const Ends& ends, Flight& flight);
@@ -188,6 +195,7 @@ class RankPipeline {
   std::deque<Flight*> flights_;  // submitted and not finished, oldest first
   Flight* held_ = nullptr;       // rows fetched, not computed
   Flight* late_ = nullptr;       // computed, rows not all updated
+  bool replicas_differ_ = false;  // averaged ones: rows were updated since the last mean
   bool stop_asked_ = false;
   StageTimes times_;
   std::unique_ptr<Lane> lane_;  // last: ends first

@@ -227,10 +227,15 @@ void RankPipeline<T>::update_rows(const Context& ctx, Flight& flight,
   } else {
     table_.update(ctx, route, settings, &scale, replicas);
   }
-  if (options_.replicas == embedding::ReplicaMode::kAverage &&
-      (flight.step + 1) % options_.average_every == 0) {
-    table_.average(ctx, behind_.circles());
-  }
+  if (options_.replicas != embedding::ReplicaMode::kAverage) return;
+  replicas_differ_ = true;
+  if ((flight.step + 1) % options_.average_every == 0) average_replicas(ctx);
+}
+
+// Once, however many ask: the mean of equal numbers may differ from them in its last digit.
+template <class T>
+void RankPipeline<T>::average_replicas(const Context& ctx) {
+  if (std::exchange(replicas_differ_, false)) table_.average(ctx, behind_.circles());
 }
 
 template <class T>

@@ -13,6 +13,7 @@ std::size_t flights_at_a_time(StepSchedule schedule) {
 template <class T>
 void RankPipeline<T>::assemble(bool everywhere) {
   TGR_CHECK(pending() == 0, pending(), " steps are on their way; finish them first");
+  average_replicas(ctx_);
   const bool here = everywhere || world_.rank() == 0;
   embedding::ItemTable& own = table_.own();
   // An evaluation reads weights alone.
@@ -66,6 +67,7 @@ void RankPipeline<T>::take_whole() {
   take(whole.weight_tensor(), own.weight_tensor());
   take(whole.first_moment(), own.first_moment());
   take(whole.second_moment(), own.second_moment());
+  replicas_differ_ = false;
 }
 
 template <class T>

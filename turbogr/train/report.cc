@@ -349,10 +349,10 @@ std::string report_page(const std::string& run_folder) {
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
                              {"timeline", timeline_of(run_folder + "/trace.json")},
                              {"config", config_of(config, config_path)}};
-  // Inside a script element "</" could end it.
+  // Inside a script element "</script" would end it, and "<!--" with "<script" would hide its end.
   std::string json = data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3) {
-    json.insert(at + 1, 1, '\\');
+  for (std::size_t at = 0; (at = json.find('<', at)) != std::string::npos;) {
+    json.replace(at, 1, "\\u003c");
   }
   constexpr std::string_view kMark = "@DATA@";
   std::string page = kReportFrame;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "turbogr/core/log.h"
@@ -58,13 +57,10 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"roof_tflops", roof_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
   if (pipeline_) {
-    const StageTimes& times = pipeline_->times();
-    record.values.emplace_back("compute_share", (times.compute - times_.compute) / seconds);
-    record.values.emplace_back(
-        "exposed_sparse", (times.sparse_communication - times_.sparse_communication) / seconds);
-    record.values.emplace_back("exposed_dense",
-                               (times.dense_communication - times_.dense_communication) / seconds);
-    times_ = times;
+    const StageTimes times = pipeline_->times() - window_.stages;
+    record.values.emplace_back("compute_share", times.compute / seconds);
+    record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
+    record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
   }
   write(record);
   if (progress_ != nullptr) {
@@ -76,11 +72,17 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                        .tokens_per_s = rate,
                        .mfu_causal = window_.flops.causal / peak});
   }
+}
+
+template <class T>
+void TrainingRun<T>::begin_window() {
   window_ = {};
+  if (pipeline_) window_.stages = pipeline_->times();
 }
 
 template <class T>
 void TrainingRun<T>::write(const MetricRecord& record) {
+  if (leads()) folder_.check_in_place();
   if (lines_) lines_->write(record);
   if (events_) events_->write(record);
 }
@@ -109,9 +111,8 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     write(record);
     if (!prints()) continue;
     if (progress_ != nullptr) progress_->clear();
-    fmt::print("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch, metrics.users(),
-               figures_text(metrics));
-    std::fflush(stdout);
+    print_result("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch,
+                 metrics.users(), figures_text(metrics));
   }
   if (pipeline_) pipeline_->dismiss();
   if (progress_ != nullptr) progress_->resume();
@@ -156,11 +157,10 @@ void TrainingRun<T>::compare_with_popularity() {
   popularity.add_up(world_);
   if (!prints()) return;
   if (!best.empty()) {
-    fmt::print("{} of the best checkpoint, {}:{}\n", name_of(split), best,
-               figures_text(*last_metrics_));
+    print_result("{} of the best checkpoint, {}:{}\n", name_of(split), best,
+                 figures_text(*last_metrics_));
   }
-  fmt::print("{} by popularity alone:{}\n", name_of(split), figures_text(popularity));
-  std::fflush(stdout);
+  print_result("{} by popularity alone:{}\n", name_of(split), figures_text(popularity));
   const std::string warning =
       below_popularity(name_of(split), *last_metrics_, popularity, config_.eval.metric);
   if (!warning.empty()) log::warn("{}", warning);
@@ -191,6 +191,7 @@ void TrainingRun<T>::write_trace() {
     events.push_back(all.substr(at, static_cast<std::size_t>(size)));
     at += static_cast<std::size_t>(size);
   }
+  folder_.check_in_place();
   Trace::write_all(folder_.trace(), events);
 }
 

@@ -5,9 +5,9 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 
 #include "turbogr/core/check.h"
+#include "turbogr/train/file.h"
 
 namespace turbogr::train {
 
@@ -36,14 +36,19 @@ RunFolder open_run_folder(const Config& config) {
   TGR_CHECK(::flock(folder.lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, "run.dir '",
             folder.path,
             "' is in use by another run; wait for it, stop it, or name another folder");
+  folder.check_in_place();
   return folder;
 }
 
+void RunFolder::check_in_place() const {
+  TGR_CHECK(is_at(lock.get(), path), "run.dir '", path,
+            "' is no longer the folder this run began in: that was renamed, deleted or replaced "
+            "while it ran. Nothing was written to what is there now; to go on from the last "
+            "checkpoint, put the folder back and start with --run.resume=true");
+}
+
 void write_run_config(const RunFolder& folder, const Config& config) {
-  std::ofstream out(folder.config());
-  out << config_text(config);
-  out.close();
-  TGR_CHECK(!out.fail(), "cannot write '", folder.config(), "'; is the disk full?");
+  replace_file(folder.config(), config_text(config));
 }
 
 }  // namespace turbogr::train

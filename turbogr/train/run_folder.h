@@ -19,6 +19,10 @@ struct RunFolder {
   std::string lengths() const { return path + "/lengths.json"; }
   std::string config() const { return path + "/config.toml"; }
   std::string tensorboard() const { return path + "/tensorboard"; }
+
+  // Throws when the path no longer leads to the folder that is locked. Before every write: what is
+  // there now is another run's.
+  void check_in_place() const;
 };
 
 // Throws what open_run_folder would about run.dir, and makes nothing: for before the memory of a

@@ -1,8 +1,5 @@
 // What a run prints before it starts: the plan, and the memory it takes.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstdio>
 
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
@@ -33,13 +30,13 @@ void TrainingRun<T>::print_plan() const {
         "optim.lr; lower optim.warmup or train for longer",
         config_.optim.warmup, total_steps_);
   }
-  fmt::print("data     {}: {} users, {} items, {} events\n", config_.data.store,
-             grouped_text(store_.num_users()), grouped_text(store_.num_items()),
-             grouped_text(store_.num_events()));
-  fmt::print("train    {} sequences, {} tokens an epoch; {} steps an epoch, {} in all\n",
-             grouped_text(loader_.num_windows()), grouped_text(loader_.num_tokens()),
-             grouped_text(steps_per_epoch_), grouped_text(total_steps_));
-  fmt::print(
+  print_result("data     {}: {} users, {} items, {} events\n", config_.data.store,
+               grouped_text(store_.num_users()), grouped_text(store_.num_items()),
+               grouped_text(store_.num_events()));
+  print_result("train    {} sequences, {} tokens an epoch; {} steps an epoch, {} in all\n",
+               grouped_text(loader_.num_windows()), grouped_text(loader_.num_tokens()),
+               grouped_text(steps_per_epoch_), grouped_text(total_steps_));
+  print_result(
       "model    {} {} layers x {} wide, {} heads, bias {}; {} dense weights, {} in the item "
       "table\n",
       config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
@@ -52,7 +49,7 @@ void TrainingRun<T>::print_plan() const {
     const std::size_t workspace = ctx_.workspace().capacity();
     const bool table_here = ctx_.device() == table_device(ctx_, trainer_->options());
     const std::size_t table = table_here ? trainer_->table().bytes() : 0;
-    fmt::print(
+    print_result(
         "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
         "and its state, {:.1f} a step's negatives and rows, dense weights\n",
         mib(planned), mib(activations), mib(workspace), mib(table),
@@ -63,13 +60,12 @@ void TrainingRun<T>::print_plan() const {
   }
   if (ctx_.device() == Device::kCuda) {
     const DeviceMemory memory = device_memory();
-    fmt::print("compute  cuda {}; {:.1f} of {:.1f} MiB of the GPU free after planning\n",
-               config_.train.dtype, mib(memory.free), mib(memory.total));
+    print_result("compute  cuda {}; {:.1f} of {:.1f} MiB of the GPU free after planning\n",
+                 config_.train.dtype, mib(memory.free), mib(memory.total));
   } else {
-    fmt::print("compute  {} {}, {} threads, {} kernels\n", config_.train.device,
-               config_.train.dtype, ctx_.threads(), name_of(ctx_.simd()));
+    print_result("compute  {} {}, {} threads, {} kernels\n", config_.train.device,
+                 config_.train.dtype, ctx_.threads(), name_of(ctx_.simd()));
   }
-  std::fflush(stdout);
 }
 
 template <class T>
@@ -77,24 +73,24 @@ void TrainingRun<T>::print_ranks() const {
   const PipelineOptions options = pipeline_options(config_, nodes_);
   const PipelineMemory memory = pipeline_memory<T>(trainer_->options(), store_.num_items(),
                                                    trainer_->model().parameters().count(), options);
-  fmt::print("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
-             share_.world, options.topology.num_groups(), options.topology.group_size,
-             config_.dist.replicas, config_.dist.placement, schedule_of(config_, share_.world),
-             config_.dist.balance ? "balanced by cost" : "not balanced");
+  print_result("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
+               share_.world, options.topology.num_groups(), options.topology.group_size,
+               config_.dist.replicas, config_.dist.placement, schedule_of(config_, share_.world),
+               config_.dist.balance ? "balanced by cost" : "not balanced");
   const std::string remark =
       dist::uneven_machines(dist::play_nodes(nodes_, static_cast<int>(config_.dist.ranks_per_node)),
                             static_cast<int>(config_.dist.group));
   if (!remark.empty()) log::warn("{}", remark);
   if (pipeline_ && ctx_.device() == Device::kCuda) {
-    fmt::print("link     between GPUs {} ({})\n",
-               link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
-               link_.reason);
+    print_result("link     between GPUs {} ({})\n",
+                 link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
+                 link_.reason);
   }
   const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
   const std::size_t own = bytes.on(ctx_.device());
   const std::size_t activations = trainer_->model().activation_bytes();
   const std::size_t workspace = ctx_.workspace().capacity();
-  fmt::print(
+  print_result(
       "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
       "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs, {:.1f} "
       "inputs and dense weights\n",
@@ -107,9 +103,9 @@ void TrainingRun<T>::print_ranks() const {
 template <class T>
 void TrainingRun<T>::print_host_memory(std::size_t bytes) const {
   if (ctx_.device() != Device::kCuda) return;  // all of it, and printed
-  fmt::print("         and {:.1f} MiB of the host's: negatives drawn, rows by number, inputs{}\n",
-             mib(bytes),
-             config_.embedding.memory == "host" ? ", the item table and its state" : "");
+  print_result("         and {:.1f} MiB of the host's: negatives drawn, rows by number, inputs{}\n",
+               mib(bytes),
+               config_.embedding.memory == "host" ? ", the item table and its state" : "");
 }
 
 template <class T>

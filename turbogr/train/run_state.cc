@@ -1,9 +1,12 @@
 // What a run saves, goes on from and starts from.
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/data/checksum.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/stages.h"
@@ -11,14 +14,89 @@
 #include "turbogr/train/training_run_class.h"
 
 namespace turbogr::train {
+namespace {
+
+using nlohmann::json;
+
+// The figures of steps that no line has yet: the first line after a resume counts them, too.
+json window_state(const Window& window, const StageTimes& stages) {
+  const StageTimes since = stages - window.stages;
+  return {{"loss_sum", window.loss_sum},
+          {"predicting", window.predicting},
+          {"tokens", window.tokens},
+          {"seconds", window.seconds},
+          {"flops", {window.flops.causal, window.flops.paper}},
+          {"stages", {since.compute, since.dense_communication, since.sparse_communication}}};
+}
+
+// A number that is not finite is null in JSON.
+double number_of(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+Window window_from(const json& state) {
+  Window window;
+  window.loss_sum = number_of(state.at("loss_sum"));
+  window.predicting = state.at("predicting").get<std::int64_t>();
+  window.tokens = state.at("tokens").get<std::int64_t>();
+  window.seconds = state.at("seconds").get<double>();
+  window.flops = {state.at("flops").at(0).get<double>(), state.at("flops").at(1).get<double>()};
+  const json& stages = state.at("stages");
+  // The clocks of a new pipeline begin at zero.
+  window.stages = StageTimes{} - StageTimes{stages.at(0).get<double>(), stages.at(1).get<double>(),
+                                            stages.at(2).get<double>()};
+  return window;
+}
+
+// A run that was killed before its first checkpoint loses nothing by beginning again; one whose
+// checkpoints are gone loses what it has logged.
+void check_beginning_again(const RunFolder& folder, bool start_over) {
+  std::error_code absent;
+  const bool logged = std::filesystem::file_size(folder.metrics(), absent) > 0 && !absent;
+  TGR_CHECK(!logged || start_over || never_saved(folder.checkpoints()), "the run in '", folder.path,
+            "' has logged figures, and its checkpoints are gone from '", folder.checkpoints(),
+            "': put them back to go on, or name another run.dir; --run.start_over=true begins at "
+            "step 0 and drops what was logged");
+}
+
+// Of all that training reads; titles and the like may change.
+std::string events_checksum(const data::Store& store) {
+  std::string sums;
+  for (const data::FileEntry& column : store.manifest().columns) {
+    sums += column.name + " " + column.checksum + "\n";
+  }
+  return data::checksum_of(sums.data(), sums.size());
+}
+
+void check_same_events(const Checkpoint& saved, const data::Store& store) {
+  const json was = saved.state().value("store", json());
+  if (was.is_null()) {
+    log::warn("checkpoint '{}' does not say which events it was trained on (an older program's)",
+              saved.folder());
+    return;
+  }
+  const std::string is = events_checksum(store);
+  TGR_CHECK(was == is, "checkpoint '", saved.folder(),
+            "' was trained on other events than those of '", store.folder().string(),
+            "' (checksum ", is, ", was ", was.dump(),
+            "): give --data.store the store it was trained on, or start a new run on this one with "
+            "--run.start_from=",
+            saved.folder());
+}
+
+}  // namespace
 
 template <class T>
-std::int64_t TrainingRun<T>::resume() {
-  // Killed before its first checkpoint: nothing is lost by beginning again.
+std::optional<std::int64_t> TrainingRun<T>::resume() {
+  const bool start_over = std::exchange(config_.run.start_over, false);  // this once
   if (list_checkpoints(folder_.checkpoints()).empty() &&
       std::filesystem::exists(folder_.config())) {
-    log::info("'{}' has no checkpoint yet; starting from the beginning", folder_.path);
-    return 0;
+    check_beginning_again(folder_, start_over);
+    if (leads()) {
+      log::info("'{}' has no checkpoint{}; starting from the beginning", folder_.path,
+                start_over ? "" : " yet");
+    }
+    return std::nullopt;
   }
   const Checkpoint saved =
       open_newest_checkpoint(folder_.checkpoints(), config_.checkpoint.fall_back);
@@ -30,15 +108,27 @@ std::int64_t TrainingRun<T>::resume() {
               "': ", differences.front(), "; a resumed run keeps its model and data");
   }
   check_item_names(saved, store_);
+  check_same_events(saved, store_);
   make_whole_table();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
   read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
   share_whole_table();
   trainer_->set_steps_done(saved.step());
   trainer_->refresh(ctx_);
-  loader_.restore(data::LoaderState::from_json(saved.state().at("loader").get<std::string>()));
-  epoch_ = saved.state().at("epoch").get<std::int64_t>();
-  early_stopping_.restore(saved.state().value("early_stopping", nlohmann::json::object()));
+  try {
+    const json& state = saved.state();
+    loader_.restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
+    epoch_ = state.at("epoch").get<std::int64_t>();
+    bad_steps_ = state.value("bad_steps", std::int64_t{0});
+    skipped_steps_ = state.value("skipped_steps", std::int64_t{0});
+    early_stopping_.restore(state.value("early_stopping", json::object()));
+    if (state.contains("window")) window_ = window_from(state.at("window"));
+  } catch (const json::exception&) {
+    detail::throw_error(
+        "checkpoint '", saved.folder(),
+        "': its state.json does not say where the run stood (loader, epoch, window) "
+        "as this program writes it; go on from another checkpoint");
+  }
   last_saved_ = saved.step();  // saving it again without its score would lose that
   if (leads()) log::info("resumed from {} at step {}", saved.folder(), saved.step());
   return saved.step();
@@ -117,8 +207,14 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
   contents.shards = {{"model", trainer_->model_tensors()},
                      {"optimiser", trainer_->optimiser_tensors()},
                      {"item_names", names_.tensors(store_)}};
-  contents.state = {{"loader", loader_.state().to_json()}, {"epoch", epoch_}};
-  contents.state["early_stopping"] = early_stopping_.state();
+  contents.state = {
+      {"loader", loader_.state().to_json()},
+      {"epoch", epoch_},
+      {"store", events_checksum(store_)},
+      {"bad_steps", bad_steps_},
+      {"skipped_steps", skipped_steps_},
+      {"early_stopping", early_stopping_.state()},
+      {"window", window_state(window_, pipeline_ ? pipeline_->times() : StageTimes{})}};
   contents.config = config_text(config_);
   contents.command = command_;
   contents.score = score;

@@ -23,13 +23,7 @@ struct Rank {
   std::vector<Event> computing, ahead;
 };
 
-std::map<int, Rank> read_ranks(const std::string& path) {
-  nlohmann::json trace;
-  try {
-    trace = nlohmann::json::parse(read_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    detail::throw_error("'", path, "' is not a trace: ", error.what());
-  }
+std::map<int, Rank> ranks_in(const nlohmann::json& trace) {
   std::map<int, Rank> ranks;
   for (const auto& event : trace.value("traceEvents", nlohmann::json::array())) {
     if (event.value("ph", "") != "X") continue;
@@ -48,6 +42,15 @@ std::map<int, Rank> read_ranks(const std::string& path) {
               [](const Event& a, const Event& b) { return a.begin < b.begin; });
   }
   return ranks;
+}
+
+std::map<int, Rank> read_ranks(const std::string& path) {
+  try {
+    return ranks_in(nlohmann::json::parse(read_file(path)));
+  } catch (const nlohmann::json::exception&) {
+    detail::throw_error("'", path,
+                        "' is not a trace as a run writes it; train with --run.trace=true again");
+  }
 }
 
 bool is_step(const Event& event) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -30,14 +29,7 @@ constexpr std::int64_t kTokensAtOnce = 16384;
 Checkpoint open_checkpoint(const std::string& path, Pick pick) {
   namespace fs = std::filesystem;
   TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
-  if (fs::is_regular_file(path)) {  // `latest` or `best`, which hold the name of a neighbour
-    std::string name;
-    std::getline(std::ifstream(path), name);
-    const fs::path named = fs::path(path).parent_path() / name;
-    TGR_CHECK(!name.empty() && fs::exists(named / "manifest.json"), "'", path,
-              "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or `best`");
-    return open_named_checkpoint(named.string());
-  }
+  if (fs::is_regular_file(path)) return open_pointed_checkpoint(path);  // `latest` or `best`
   TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
   if (fs::exists(fs::path(path) / "manifest.json")) return open_named_checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";

@@ -1,9 +1,11 @@
 #include "turbogr/train/training_run.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/idle_keys.h"
@@ -30,6 +32,17 @@ void check_same_config(const Config& config, dist::Communicator& world) {
   TGR_CHECK(differences.empty(), "this rank was started with another config than rank 0 (",
             differences.empty() ? "" : differences[0],
             " there); start all ranks with the same file and the same --key=value");
+}
+
+// What is planned is not all: threads, code that oneDNN makes at its first products, files. A
+// library that finds no memory ends the process without a word.
+void check_room_to_work() {
+  constexpr std::size_t kRoom = std::size_t{48} << 20;
+  if (detail::host_has(kRoom)) return;
+  throw OutOfMemory(
+      fmt::format("out of memory on cpu: of {:.1f} MiB that are free beside the plan, "
+                  "{} MiB are wanted for threads, code and files",
+                  static_cast<double>(available_host_memory()) / (1 << 20), kRoom >> 20));
 }
 
 double seconds_now() { return static_cast<double>(Trace::now_ns()) * 1e-9; }
@@ -65,6 +78,7 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
   options.holds_table = !pipelined;
   try {
     make_trainer(options);
+    check_room_to_work();
   } catch (const OutOfMemory& error) {
     detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                         config.negatives.count, " negatives, ", store_.num_items(), " items of ",
@@ -90,22 +104,21 @@ void TrainingRun<T>::make_trainer(const RetrievalOptions& options) {
 
 template <class T>
 RunEnd TrainingRun<T>::run() {
+  const data::InterruptGuard guard;
   if (prints()) print_plan();
   if (config_.run.dry_run) return RunEnd::kFinished;
   check_evaluation(config_, store_);
   if (leads()) folder_ = open_run_folder(config_);
   world_.barrier();  // the folder is there
   folder_.path = config_.run.dir;
-  const data::InterruptGuard guard;
-  std::optional<std::int64_t> resumed;
   if (pipeline_) {
     pipeline_->initialise(ctx_);
   } else {
     trainer_->initialise(ctx_);
   }
-  if (config_.run.resume) resumed = resume();
+  const std::optional<std::int64_t> resumed = config_.run.resume ? resume() : std::nullopt;
   if (!config_.run.start_from.empty() && !resumed) start_from();
-  if (leads()) open_files(resumed);
+  if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
   roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
   const RunEnd end = train();
   if (config_.run.trace) write_trace();
@@ -128,16 +141,19 @@ std::vector<int> TrainingRun<T>::nodes_of(const Config& config, const dist::Comm
 
 template <class T>
 void TrainingRun<T>::open_files(std::optional<std::int64_t> resumed) {
+  folder_.check_in_place();
   write_run_config(folder_, config_);
   lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed);
   if (config_.log.tensorboard) {
     events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
   }
   writer_ = std::make_unique<CheckpointWriter>(
-      folder_.checkpoints(), CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
-                                                     .keep_best = config_.checkpoint.keep_best,
-                                                     .background = config_.checkpoint.background,
-                                                     .copy = copy_of(ctx_)});
+      folder_.checkpoints(),
+      CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
+                              .keep_best = config_.checkpoint.keep_best,
+                              .background = config_.checkpoint.background,
+                              .check_folder = [this] { folder_.check_in_place(); },
+                              .copy = copy_of(ctx_)});
   write_lengths(folder_.lengths(), length_histogram(window_lengths()));
 }
 
@@ -182,12 +198,14 @@ RunEnd TrainingRun<T>::train() {
   }
   finish_steps(0);
   progress_ = nullptr;
-  if (window_.tokens > 0) log_window(last_);
+  // A run that goes on from here counts these steps into its next line, as if it had not stopped.
+  if (window_.tokens > 0 && last_.step > 0) log_window(last_);
   save(std::nullopt);
   if (writer_) writer_->wait();
   if (interrupted()) {
     if (leads())
-      log::info("stopped at step {}; go on with --run.resume=true", trainer_->steps_done());
+      log::info("stopped at step {} ({}); go on with --run.resume=true", trainer_->steps_done(),
+                data::interrupted() ? data::interruption() : "a signal to another rank");
     return RunEnd::kInterrupted;
   }
   if (!finished()) return RunEnd::kPaused;
@@ -257,7 +275,10 @@ void TrainingRun<T>::finish_steps(std::int64_t left) {
     last_ = result;
     bad_steps_ = result.finite ? 0 : bad_steps_ + 1;
     if (!result.finite) report_bad_step(result, step);
-    if (result.step % config_.log.every == 0) log_window(result);
+    if (result.step % config_.log.every == 0) {
+      log_window(result);
+      begin_window();
+    }
   }
 }
 
@@ -316,11 +337,14 @@ void TrainingRun<T>::end_epoch() {
 template class TrainingRun<float>;
 template class TrainingRun<bf16>;
 
-RunEnd run_training(const Config& config, const std::string& command, dist::Communicator& world,
+RunEnd run_training(const Config& given, const std::string& command, dist::Communicator& world,
                     const RunControl& control) {
-  check_same_config(config, world);
-  TGR_CHECK(!config.data.store.empty(),
+  check_same_config(given, world);
+  TGR_CHECK(!given.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
+  Config config = given;
+  // As the run remembers it: who reads the run later may stand in another folder.
+  config.data.store = std::filesystem::absolute(given.data.store).string();
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
   if (config.train.dtype == "bf16") return TrainingRun<bf16>(config, command, world, control).run();
   return TrainingRun<float>(config, command, world, control).run();

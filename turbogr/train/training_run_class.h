@@ -47,6 +47,7 @@ struct Window {
   std::int64_t tokens = 0;
   double seconds = 0;
   model::Flops flops;
+  StageTimes stages;  // of the pipeline when it began
 };
 
 template <class T>
@@ -88,7 +89,8 @@ class TrainingRun {
 
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-  std::int64_t resume();
+  // The step gone on from; nothing when there is none and the run begins again.
+  std::optional<std::int64_t> resume();
 
   // Checkpoints hold the whole table: it is read as one and cut up.
   void make_whole_table();
@@ -122,6 +124,8 @@ class TrainingRun {
   double epochs_done() const;
 
   void log_window(const StepResult& result);
+
+  void begin_window();
 
   void write(const MetricRecord& record);
 
@@ -162,7 +166,6 @@ class TrainingRun {
   std::unique_ptr<RetrievalTrainer<T>> trainer_;
   std::unique_ptr<RankPipeline<T>> pipeline_;  // of several ranks, or of another schedule
   dist::LinkChoice link_;                      // between GPUs
-  StageTimes times_;                           // at the last line of figures
   std::vector<data::Batch> batches_;
   std::vector<std::int64_t> lengths_;
   std::deque<Submitted> submitted_;

@@ -1,0 +1,181 @@
+// What happens to a run around it: folders that vanish, readers that come at a bad moment, signals.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/program.h"
+#include "tests/support/training.h"
+#include "turbogr/train/checkpoint_manifest.h"
+
+namespace turbogr {
+namespace {
+
+using test::contents_of;
+using test::Outcome;
+using test::run_command;
+
+class RunFaults : public test::Training {
+ protected:
+  // Trains on and on while `meanwhile`, shell commands, begin when a checkpoint is there.
+  Outcome disturb(const std::string& run, const std::string& meanwhile,
+                  const std::string& more = "") const {
+    return run_command("(for i in $(seq 1 1000); do [ -e " + root_ + "/" + run +
+                       "/checkpoints/latest ] && break; sleep 0.05; done; " + meanwhile +
+                       ") & timeout -k 5 100 " TGR_PROGRAM " " +
+                       arguments(run,
+                                 "--train.steps=1000000 --train.epochs=0 --checkpoint.every=5"
+                                 " --log.progress=none " +
+                                     more));
+  }
+};
+
+TEST_F(RunFaults, AClosedTerminalOrOutputSavesAndStops) {
+  const auto ended_well = [&](const std::string& run, const Outcome& ended,
+                              const std::string& why) {
+    const std::size_t at = ended.output.find("stopped at step ");
+    ASSERT_NE(at, std::string::npos) << ended.output;
+    const std::string step =
+        ended.output.substr(at + 16, ended.output.find(' ', at + 16) - at - 16);
+    EXPECT_NE(ended.output.find(step + " (" + why), std::string::npos) << ended.output;
+    const Outcome resumed = train(run, "--train.steps=1 --run.resume=true");
+    EXPECT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_NE(resumed.output.find("at step " + step), std::string::npos) << resumed.output;
+  };
+  const Outcome hung_up =
+      disturb("terminal", "kill -HUP $(pgrep -n -f 'run.dir=" + root_ + "/[t]erminal')");
+  EXPECT_EQ(hung_up.status, 0) << hung_up.output;
+  ended_well("terminal", hung_up, "SIGHUP");
+
+  // The plan is read, the figures of evaluations find nobody.
+  const std::string errors = root_ + "/errors";
+  const Outcome closed = run_command(
+      "{ timeout -k 5 100 " TGR_PROGRAM " " +
+      arguments("pipe", "--train.steps=1000000 --train.epochs=0 --eval.every_steps=3") + " 2> " +
+      errors + "; echo status $? >> " + errors + "; } | head -n 1; cat " + errors);
+  EXPECT_NE(closed.output.find("status 1"), std::string::npos) << closed.output;
+  EXPECT_NE(closed.output.find("cannot write to standard output"), std::string::npos)
+      << closed.output;
+  ended_well("pipe", closed, "standard output was closed");
+}
+
+// Whatever is the first not to be had: threads, tensors, oneDNN's code, a checkpoint's header.
+TEST_F(RunFaults, ALimitOfTheAddressSpaceEndsInWords) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "a sanitizer's own memory is past any limit";
+#endif
+  bool refused = false;
+  for (int mib = 60; mib <= 116; mib += 4) {
+    std::filesystem::remove_all(root_ + "/limited");
+    const Outcome ended = test::run_program(arguments("limited", "--train.steps=2"),
+                                            "ulimit -v " + std::to_string(mib * 1024) + ";");
+    EXPECT_LE(ended.status, 1) << mib << " MiB: " << ended.output;
+    if (ended.status == 0) continue;
+    refused = true;
+    EXPECT_NE(ended.output.find("turbogr: "), std::string::npos) << mib << " MiB: " << ended.output;
+  }
+  EXPECT_TRUE(refused);
+}
+
+TEST_F(RunFaults, AStoreThatIsCutIsNamed) {
+  const Outcome cut = disturb("run", "truncate -s 0 " + store_ + "/items.bin");
+  EXPECT_EQ(cut.status, 1) << cut.output;
+  EXPECT_NE(cut.output.find("store/items.bin' was cut short while it was in use"),
+            std::string::npos)
+      << cut.output;
+}
+
+TEST_F(RunFaults, ARunFolderThatIsReplacedIsLeftAlone) {
+  const std::string run = root_ + "/run";
+  const Outcome ended = disturb("run", "mv " + run + " " + root_ + "/moved; mkdir " + run);
+  EXPECT_EQ(ended.status, 1) << ended.output;
+  EXPECT_NE(ended.output.find("no longer the folder this run began in"), std::string::npos)
+      << ended.output;
+  EXPECT_TRUE(std::filesystem::is_empty(run));
+  std::filesystem::remove(run);
+  std::filesystem::rename(root_ + "/moved", run);
+  const Outcome resumed = train("run", "--train.steps=1 --run.resume=true");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+}
+
+TEST_F(RunFaults, CheckpointsThatAreGoneAreNotTakenForNoneYet) {
+  ASSERT_EQ(train("run", "--train.steps=5").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/run/checkpoints/none_yet"));
+  const std::string metrics = contents_of(root_ + "/run/metrics.jsonl");
+  std::filesystem::remove_all(root_ + "/run/checkpoints");
+  const Outcome refused = train("run", "--train.steps=5 --run.resume=true");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.output.find("--run.start_over=true begins at step 0"), std::string::npos)
+      << refused.output;
+  EXPECT_EQ(contents_of(root_ + "/run/metrics.jsonl"), metrics);
+  const Outcome again = train("run", "--train.steps=5 --run.resume=true --run.start_over=true");
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(contents_of(root_ + "/run/config.toml").find("start_over = true"), std::string::npos);
+  const Outcome alone = train("other", "--train.steps=5 --run.start_over=true");
+  EXPECT_NE(alone.output.find("run.start_over = true is for run.resume = true"), std::string::npos)
+      << alone.output;
+}
+
+TEST_F(RunFaults, AForgedStateIsRefusedInWords) {
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  const std::string folder = root_ + "/run/checkpoints/step-000000002";
+  const nlohmann::json good = nlohmann::json::parse(contents_of(folder + "/state.json"));
+  for (const char* field : {"loader", "epoch", "window", "skipped_steps"}) {
+    nlohmann::json state = good;
+    state[field] = {"x"};
+    test::write_file(folder + "/state.json", state.dump());
+    nlohmann::json manifest = nlohmann::json::parse(contents_of(folder + "/manifest.json"));
+    manifest["files"]["state.json"] = sum_text(state.dump());
+    manifest["crc32c"] = manifest_sum(manifest);
+    test::write_file(folder + "/manifest.json", manifest.dump());
+    const Outcome refused = train("run", "--train.steps=3 --run.resume=true");
+    EXPECT_EQ(refused.status, 1) << refused.output;
+    EXPECT_NE(refused.output.find("does not say where the run stood"), std::string::npos)
+        << refused.output;
+    EXPECT_EQ(refused.output.find("json.exception"), std::string::npos) << refused.output;
+  }
+}
+
+TEST_F(RunFaults, AStoreIsFoundFromAnyFolder) {
+  const Outcome trained = run_command("cd " + root_ + " && " TGR_PROGRAM " " +
+                                      arguments("run", "--train.steps=2 --data.store=store"));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_NE(contents_of(root_ + "/run/config.toml").find("store = \"" + store_ + "\""),
+            std::string::npos);
+  const Outcome evaluated =
+      run_command("cd / && " TGR_PROGRAM " eval --checkpoint " + root_ + "/run");
+  EXPECT_EQ(evaluated.status, 0) << evaluated.output;
+}
+
+TEST_F(RunFaults, ABeginningThatComesAgainKeepsTheWeightsItStartedFrom) {
+  ASSERT_EQ(train("first", "--train.steps=3").status, 0);
+  const std::string from = "--train.steps=2 --run.start_from=" + root_ + "/first ";
+  ASSERT_EQ(train("whole", from).status, 0);
+  ASSERT_EQ(train("again", from).status, 0);
+  forget_checkpoints("again");
+  ASSERT_EQ(train("again", from + "--run.resume=true").status, 0);
+  EXPECT_EQ(model_bytes("again"), model_bytes("whole"));
+}
+
+TEST_F(RunFaults, AStoreWithOtherEventsIsRefused) {
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  const std::string before = store_;
+  store_ = root_ + "/other";
+  const Outcome made = test::run_program(
+      "data synth --like kuairand27k --users 60 --items 80 --mean-length 30 --max-length 60 "
+      "--seed 4 --threads 1 --out " +
+      store_);
+  ASSERT_EQ(made.status, 0) << made.output;
+  const Outcome other = train("run", "--train.steps=4 --run.resume=true");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_NE(other.output.find("was trained on other events than those of"), std::string::npos)
+      << other.output;
+  store_ = root_ + "/moved";
+  std::filesystem::rename(before, store_);
+  const Outcome moved = train("run", "--train.steps=4 --run.resume=true");
+  EXPECT_EQ(moved.status, 0) << moved.output;
+}
+
+}  // namespace
+}  // namespace turbogr

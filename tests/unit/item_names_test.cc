@@ -1,0 +1,71 @@
+#include "turbogr/train/item_names.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/stores.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/train/checkpoint_writer.h"
+
+namespace turbogr::train {
+namespace {
+
+using test::message_of;
+
+class ItemNamesTest : public testing::Test {
+ protected:
+  void SetUp() override { test::write_numbered_store(folder_ / "store", {2, 3}); }
+
+  // With the names' offsets as given, or as they are.
+  Checkpoint saved(const std::vector<std::int64_t>& forged = {}) {
+    ItemNames names;
+    const data::Store store(folder_ / "store");
+    std::vector<NamedTensor> tensors = names.tensors(store);
+    Tensor offsets(DType::kI64, {static_cast<std::int64_t>(forged.size())});
+    if (!forged.empty()) {
+      std::copy(forged.begin(), forged.end(), offsets.view<std::int64_t, 1>().data);
+      tensors[0] = named(tensors[0].name, offsets);
+    }
+    CheckpointWriter writer(folder_ / "checkpoints");
+    Tensor rows(DType::kF32, {5, 2});
+    tensors.push_back(named("items", rows));
+    writer.save({.step = 1, .shards = {{"model", tensors}}, .state = {}, .config = ""});
+    writer.wait();
+    return open_newest_checkpoint(folder_ / "checkpoints", false);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ItemNamesTest, ComeBack) {
+  const data::Store store(folder_ / "store");
+  check_item_names(saved(), store);
+  Tensor rows(DType::kF32, {5, 2});
+  EXPECT_EQ(read_known_rows(Context({.threads = 1}), saved(), store, rows), 5);
+}
+
+// Five names of one byte each. What leads out of the text must not be followed.
+TEST_F(ItemNamesTest, OffsetsThatLeaveTheTextAreRefused) {
+  const data::Store store(folder_ / "store");
+  Tensor rows(DType::kF32, {5, 2});
+  for (const std::vector<std::int64_t>& forged :
+       std::vector<std::vector<std::int64_t>>{{0, 1, 2, 3, 4, 1'000'000'000'000},
+                                              {-7, 1, 2, 3, 4, 5},
+                                              {0, 4, 2, 3, 4, 5},
+                                              {0, 1, 99, 3, 4, 5},
+                                              {0, 1, 2, 3, 4, 4}}) {
+    const Checkpoint checkpoint = saved(forged);
+    for (const std::string& message :
+         {message_of([&] { check_item_names(checkpoint, store); }),
+          message_of([&] { read_known_rows(Context({.threads = 1}), checkpoint, store, rows); })}) {
+      EXPECT_NE(message.find("do not rise from 0 to the 5 bytes"), std::string::npos) << message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace turbogr::train
