@@ -20,7 +20,9 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/escape.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/nearest_name.h"
 #include "turbogr/core/version.h"
 
 namespace turbogr::apps {
@@ -59,7 +61,10 @@ std::string check_output(const std::string& path) {
 // What holds for options of every command.
 void check_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    if (option->check_lname("json") || option->check_lname("trace")) option->check(check_output);
+    const bool file = option->check_lname("out") && app.get_name() == "export";
+    if (option->check_lname("json") || option->check_lname("trace") || file) {
+      option->check(check_output);
+    }
     const std::string type = option->get_type_name();
     const bool negative_too = type.starts_with("INT") && !option->check_lname("threads");
     if (!type.starts_with("INT") && !type.starts_with("UINT")) continue;
@@ -69,15 +74,46 @@ void check_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) check_values(*command);
 }
 
-// The help first: an error above a screen of it would scroll away. CLI11 calls a mistyped command a
-// missing one; `turbogr evla` should hear of 'evla'.
-std::string usage_message(const CLI::App* app, const CLI::Error& error) {
-  std::string what = error.what();
-  const std::vector<std::string> left = app->remaining(/*recurse=*/true);
-  if (what == "A subcommand is required" && !left.empty()) {
-    what = fmt::format("there is no command '{}'; the list is above", left.front());
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_name(name, known);
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
   }
-  return fmt::format("{}\nturbogr: {}\n", app->help(), what);
+  return names;
+}
+
+std::string no_command(const CLI::App& app, const std::string& name) {
+  return fmt::format("there is no command '{}'{}", name, did_you_mean(name, command_names(app)));
+}
+
+// What words that nobody expected were meant to be; empty when they are neither option nor command.
+std::string meant(const CLI::App& app, const std::vector<std::string>& unexpected) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+  for (const std::string& word : unexpected) {
+    if (!word.starts_with("--")) continue;
+    const std::string name = word.substr(0, word.find('='));
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
+    }
+    return fmt::format("there is no option '{}'{}", name, did_you_mean(name, known));
+  }
+  if (unexpected.empty() || command_names(*command).empty()) return "";
+  return no_command(*command, unexpected.front());
+}
+
+// The help first: an error above a screen of it would scroll away. CLI11 calls a mistyped command a
+// missing one, and so a mistyped option that is required; `turbogr evla` should hear of 'evla'.
+std::string usage_message(const CLI::App* app, const CLI::Error& error) {
+  const std::string slip = meant(*app, app->remaining(/*recurse=*/true));
+  return fmt::format("{}\nturbogr: {}\n", app->help(),
+                     escaped(slip.empty() ? error.what() : slip, "\\\n"));
 }
 
 // The parser sees CONFIG.toml and overrides as extras, so it would not mention them.
@@ -88,8 +124,9 @@ class ConfigUsage : public CLI::Formatter {
   }
 };
 
+// Errors name ids and paths, which may hold what a terminal would obey.
 int fail(std::string_view what) {
-  fmt::print(stderr, "turbogr: {}\n", what);
+  fmt::print(stderr, "turbogr: {}\n", escaped(what, "\\\n"));
   return 1;
 }
 
@@ -205,7 +242,18 @@ std::string Command::name() const { return app_->get_name(); }
 
 std::string Command::description() const { return app_->get_description(); }
 
-std::string Command::help() const { return app_->help(); }
+std::string Command::help() const {
+  std::string path = app_->get_name();
+  for (const CLI::App* above = app_->get_parent(); above != nullptr; above = above->get_parent()) {
+    path = above->get_name() + " " + path;
+  }
+  // App::help would answer for the command that is being run.
+  return app_->get_formatter()->make_help(app_, path, CLI::AppFormatMode::Normal);
+}
+
+std::string Command::no_such_command(const std::string& name) const {
+  return no_command(*app_, name);
+}
 
 std::vector<Command::OptionText> Command::options() const {
   std::vector<OptionText> texts;

@@ -72,6 +72,7 @@ class Command {
   std::string help() const;
   std::vector<OptionText> options() const;
   std::vector<const Command*> subcommands() const;
+  std::string no_such_command(const std::string& name) const;  // an error; says which was meant
 
   // The whole of main: reads the words, runs the command, says what went wrong. The exit status.
   int run(const std::vector<std::string>& words);

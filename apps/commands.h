@@ -20,6 +20,7 @@ Command* add_demo(Command& program);
 void add_doctor(Command& program);
 void add_eval(Command& program);
 Command* add_export(Command& program);
+void add_help(Command& program);
 Command* add_recommend(Command& program);
 Command* add_report(Command& program);
 void add_train(Command& program);

@@ -2,25 +2,33 @@
 // share the users.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/user_progress.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/file.h"
+#include "turbogr/train/item_names.h"
 #include "turbogr/train/popularity.h"
+#include "turbogr/train/progress.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/seen_items.h"
 #include "turbogr/train/trained_model.h"
 
 namespace turbogr::apps {
 namespace {
+
+constexpr std::string_view kModel = "model";
 
 struct EvalOptions {
   std::string checkpoint;
@@ -31,7 +39,13 @@ struct EvalOptions {
   int threads = 0;
   bool popularity = true;
   bool untrained = false;
+  std::string seen;
 };
+
+std::int64_t users_of(data::Split split, const Config& config, const data::Store& store) {
+  return std::ssize(data::make_windows(
+      store, train::eval_loader_options(config, store, split, train::kTokensAtOnce).windows));
+}
 
 void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const bool leads = world.rank() == 0;
@@ -39,15 +53,16 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   for (const std::int64_t k : options.at) {
     TGR_CHECK(k >= 1, "--at ", k, "; K of HR@K and NDCG@K is at least 1");
   }
+  TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
+            "unknown split '", options.split, "'; use validation, test or all");
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
   const train::Share share = {world.rank(), world.size()};
   const int threads = train::threads_for_rank(options.threads, world);
   train::device_for_rank(config, world);
+  const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
   train::TrainedModel model(checkpoint, store, threads);
-  TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
-            "unknown split '", options.split, "'; use validation, test or all");
   std::vector<data::Split> splits;
   const bool has_validation = config.data.holdout == "validation_test";
   if (options.split == "validation" || (options.split == "all" && has_validation)) {
@@ -56,38 +71,57 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   if (options.split != "validation") splits.push_back(data::Split::kTest);
 
   if (leads) {
-    fmt::print("{} (step {}), store {}, every item of {} ranked\n", checkpoint.folder(),
-               checkpoint.step(), store.folder().string(), store.num_items());
+    fmt::print("{} (step {}), store {}, every item of {} ranked, seen items {}\n",
+               checkpoint.folder(), checkpoint.step(), store.folder().string(), store.num_items(),
+               seen == train::SeenItems::kDrop ? "dropped" : "kept");
+    const std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);
+    const auto untrained = std::count(trained.begin(), trained.end(), 0);
+    if (untrained > 0) {
+      fmt::print("{} of the items do not occur in training: ranked here, left out by recommend\n",
+                 untrained);
+    }
   }
   nlohmann::json rows = nlohmann::json::array();
-  const auto report = [&](const char* ranking, data::Split split, train::RankingMetrics metrics) {
+  const auto report = [&](std::string_view ranking, data::Split split, const auto& evaluate) {
+    UserProgress progress(ranking, users_of(split, config, store) / world.size(),
+                          leads ? UserProgress::Speaks::kYes : UserProgress::Speaks::kNo);
+    train::RankingMetrics metrics =
+        evaluate({.cutoffs = options.at, .seen = seen, .progress = [&](std::int64_t users) {
+                    progress.update(users);
+                  }});
+    progress.clear();
     metrics.add_up(world);
     if (!leads) return metrics;
-    fmt::print("{:<11} {:<10}", name_of(split), ranking);
-    nlohmann::json row = {
-        {"split", name_of(split)}, {"ranking", ranking}, {"step", checkpoint.step()}};
+    fmt::print("{:<11} {:<10}  {} users", name_of(split), ranking, grouped_text(metrics.users()));
+    nlohmann::json row = {{"split", name_of(split)},   {"ranking", ranking},
+                          {"step", checkpoint.step()}, {"users", metrics.users()},
+                          {"seen", name_of(seen)},     {"repeats", metrics.repeat_share()}};
     for (const auto& [name, value] : metrics.figures()) {
       fmt::print("  {} {:.4f}", name, value);
       row[name] = value;
     }
     fmt::print("\n");
+    // The targets are the same in every ranking of a split.
+    if (ranking == kModel) fmt::print("{}", repeats_text(metrics, seen));
     rows.push_back(row);
     return metrics;
   };
   for (const data::Split split : splits) {
-    const train::RankingMetrics own =
-        report("model", split, model.evaluate(split, options.at, share));
+    const train::RankingMetrics own = report(kModel, split, [&](const train::EvaluateOptions& how) {
+      return model.evaluate(split, how, share);
+    });
     if (options.untrained) {
       train::TrainedModel fresh(checkpoint, store, threads, train::TrainedModel::Weights::kFresh);
-      report("untrained", split, fresh.evaluate(split, options.at, share));
+      report("untrained", split,
+             [&](const train::EvaluateOptions& how) { return fresh.evaluate(split, how, share); });
     }
     if (options.popularity) {
-      data::Loader loader(store, train::eval_loader_options(config, store, split, 16384, share));
-      const Context ctx({.threads = 1});
+      data::Loader loader(
+          store, train::eval_loader_options(config, store, split, train::kTokensAtOnce, share));
       const train::RankingMetrics popularity =
-          report("popularity", split,
-                 train::evaluate_popularity(ctx, loader, train::item_popularity(config, store),
-                                            options.at));
+          report("popularity", split, [&](const train::EvaluateOptions& how) {
+            return train::evaluate_popularity(loader, train::item_popularity(config, store), how);
+          });
       const std::string warning =
           train::below_popularity(name_of(split), own, popularity, config.eval.metric);
       if (leads && !warning.empty()) log::warn("{}", warning);
@@ -119,6 +153,8 @@ void add_eval(Command& app) {
   command->add_flag("--popularity,!--no-popularity", options->popularity,
                     "Also rank by popularity, to compare (the default)");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
+  command->add_option("--seen", options->seen,
+                      "drop or keep items the user has met; default: eval.seen of the run");
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([options] {
     dist::run_as_launched([&](dist::Communicator& world) { run_eval(*options, world); });

@@ -1,19 +1,23 @@
 // `turbogr export`: the vectors retrieval compares, for another system's nearest-neighbour search.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
-#include <span>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/sequences.h"
+#include "apps/user_progress.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/escape.h"
 #include "turbogr/data/store.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/history.h"
+#include "turbogr/train/item_names.h"
 #include "turbogr/train/safetensors.h"
 #include "turbogr/train/trained_model.h"
 
@@ -28,10 +32,11 @@ struct ExportOptions {
   int threads = 0;
 };
 
-// Original ids, one a line, in the order of the rows.
+// Original ids, one a line, in the order of the rows. Escaped: an id with a newline in it would
+// shift all that follow.
 void write_ids(const std::string& path, const data::IdMap& ids) {
   std::string text;
-  for (std::int64_t i = 0; i < ids.size(); ++i) (text += ids.text(i)) += '\n';
+  for (std::int64_t i = 0; i < ids.size(); ++i) (text += escaped(ids.text(i))) += '\n';
   replace_file(path, text);
 }
 
@@ -42,27 +47,30 @@ void run_export(const ExportOptions& options) {
   train::TrainedModel model(checkpoint, store, options.threads);
   Tensor items = model.item_vectors();
   Tensor users;
+  std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);
   std::vector<NamedTensor> tensors = {named("items", items)};
   if (options.users) {
     users = Tensor(DType::kF32, {store.num_users(), items.shape()[1]});
     const train::HistoryOptions history = {.max_length = config.data.max_length,
                                            .milliseconds = config.model.time_unit == "milliseconds",
                                            .query_time = {}};
-    const std::int64_t at_once = std::max<std::int64_t>(1, 16384 / config.data.max_length);
+    std::vector<std::int64_t> everybody(static_cast<std::size_t>(store.num_users()));
+    std::iota(everybody.begin(), everybody.end(), std::int64_t{0});
+    const WholeHistories sequences(store, std::move(everybody), history);
+    UserProgress progress("export", sequences.size());
     data::Batch batch;
-    std::vector<std::int64_t> part;
-    for (std::int64_t first = 0; first < store.num_users(); first += at_once) {
-      part.clear();
-      for (std::int64_t u = first; u < std::min(first + at_once, store.num_users()); ++u)
-        part.push_back(u);
-      train::history_batch(store, part, history, batch);
+    for (std::int64_t first = 0; first < sequences.size();) {
+      const std::int64_t end = batch_end(sequences, first, sequences.size());
+      sequences.fill(first, end, batch);
       const Tensor vectors = model.user_vectors(batch);
-      std::memcpy(users.data() + static_cast<std::size_t>(first) * users.bytes() /
-                                     static_cast<std::size_t>(store.num_users()),
-                  vectors.data(), vectors.bytes());
+      std::memcpy(&users.view<float, 2>()(first, 0), vectors.data(), vectors.bytes());
+      first = end;
+      progress.update(first);
     }
     tensors.push_back(named("users", users));
   }
+  tensors.push_back(
+      named("items_trained", View<std::uint8_t, 1>{trained.data(), {std::ssize(trained)}}));
   OutputTarget target(options.out);
   write_safetensors(target.writing(), tensors, {});
   target.put_in_place();

@@ -38,6 +38,7 @@ int run_program(const std::vector<std::string>& words) {
   add_bench(program);
   add_doctor(program);
   add_completion(program);
+  add_help(program);
   return program.run(words);
 }
 

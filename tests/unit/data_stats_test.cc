@@ -54,7 +54,14 @@ TEST(Stats, CountsLengthsPopularityTimesAndSignals) {
   EXPECT_EQ(json["time"]["unit"], "s");
   EXPECT_EQ(json["time"]["span"], 86300);
   EXPECT_EQ(json["signals"]["click"], 0.25);
+  // Of 2, 2, 0, 2 the second and the last come back.
+  EXPECT_EQ(json["repeats"]["events"], 0.5);
+  EXPECT_EQ(json["repeats"]["last_events"], 1.0);
   const std::string text = to_text(stats);
+  EXPECT_NE(text.find("repeats    50.0 % of events, 100.0 % of last events are items their user "
+                      "had met; eval.seen = \"auto\" is \"keep\""),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("1970-01-01 00:01:40 to 1970-01-02 00:00:00 UTC"), std::string::npos) << text;
 }
 

@@ -98,6 +98,28 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
   EXPECT_TRUE(best_seen);
 }
 
+TEST(Report, SaysByWhichRuleSeenItemsWereCounted) {
+  const auto evaluations = [](const std::string& config) {
+    const TemporaryFolder folder;
+    JsonLines log(folder / "metrics.jsonl", std::nullopt);
+    log.write({.step = 1,
+               .split = "test",
+               .values = {{"hr@10", 0.5}, {"users", 500}, {"repeats", 0.762}}});
+    replace_file(folder / "config.toml", config);
+    return data_of(report_page(folder.path()))["evaluations"];
+  };
+  EXPECT_EQ(
+      evaluations("[eval]\nseen = \"keep\"\n")["note"],
+      "Seen items stay candidates (eval.seen = \"keep\"); met before: 76.2% of test targets.");
+  const json dropped = evaluations("[eval]\nseen = \"drop\"\n");
+  EXPECT_EQ(dropped["note"],
+            "Seen items dropped: a target met before is a miss (eval.seen = \"drop\"); met before: "
+            "76.2% of test targets.");
+  EXPECT_EQ(dropped["names"], json({"hr@10"}));  // users and repeats are no figures of quality
+  EXPECT_EQ(evaluations("")["note"],
+            "Seen items removed, but never the target: the rule before eval.seen.");
+}
+
 TEST(Report, SaysWhatMfuIsAShareOf) {
   const auto roof = [](const std::string& config, double logged, double later = 0) {
     const TemporaryFolder folder;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/escape.h"
 
 namespace turbogr::log {
 namespace {
@@ -29,7 +30,9 @@ spdlog::level::level_enum spdlog_level(Level level) {
 void write(Level level, fmt::string_view format, fmt::format_args values) {
   spdlog::logger& logger = *spdlog::default_logger_raw();
   const spdlog::level::level_enum at = spdlog_level(level);
-  if (logger.should_log(at)) logger.log(at, fmt::vformat(format, values));
+  if (!logger.should_log(at)) return;
+  // Lines name ids and paths, which may hold what a terminal would obey.
+  logger.log(at, escaped(fmt::vformat(format, values), "\\\n"));
 }
 
 void set_up(std::string_view level) {

@@ -1,9 +1,9 @@
 #include "turbogr/data/id_map.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/field.h"
 
 namespace turbogr::data {
 
@@ -66,8 +66,8 @@ std::optional<std::int64_t> IdMap::find(std::int64_t id) const {
 std::optional<std::int64_t> IdMap::find(std::string_view id) const {
   if (kind_ != IdKind::kString) {
     std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
-    if (error != std::errc() || end != id.data() + id.size()) return std::nullopt;
+    // As the log's ids were read: 00 is another text than 0, not another way to write it.
+    if (parse_integer(id, number) != FieldError::kNone) return std::nullopt;
     return find(number);
   }
   std::int64_t low = 0;

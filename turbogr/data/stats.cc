@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/escape.h"
 
 namespace turbogr::data {
 namespace {
@@ -107,6 +108,9 @@ StoreStats stats_of(const Store& store) {
     stats.signal_rates.push_back(
         stats.events > 0 ? static_cast<double>(count) / static_cast<double>(stats.events) : 0);
   }
+  stats.repeats = repeated_events(store);
+  stats.last_repeats = repeated_targets(
+      store, make_windows(store, {.holdout = Holdout("test"), .split = Split::kTest}));
   if (store.has_times() && stats.events > 0) {
     const auto times = store.times();
     const auto [first, last] = std::minmax_element(times.begin(), times.end());
@@ -117,13 +121,15 @@ StoreStats stats_of(const Store& store) {
 }
 
 std::string to_json(const StoreStats& stats) {
-  Json json = {{"users", stats.users},
-               {"items", stats.items},
-               {"events", stats.events},
-               {"lengths", to_json(stats.lengths)},
-               {"popularity", to_json(stats.popularity)},
-               {"time", {{"unit", name_of(stats.time_unit)}}},
-               {"signals", Json::object()}};
+  Json json = {
+      {"users", stats.users},
+      {"items", stats.items},
+      {"events", stats.events},
+      {"lengths", to_json(stats.lengths)},
+      {"popularity", to_json(stats.popularity)},
+      {"repeats", {{"events", stats.repeats.share()}, {"last_events", stats.last_repeats.share()}}},
+      {"time", {{"unit", name_of(stats.time_unit)}}},
+      {"signals", Json::object()}};
   if (stats.time_unit != TimeUnit::kNone) {
     json["time"]["first"] = stats.first_time;
     json["time"]["last"] = stats.last_time;
@@ -141,6 +147,11 @@ std::string to_text(const StoreStats& stats) {
   text += fmt::format("\n{:<11}{:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}\n", "", "min",
                       "p10", "p25", "p50", "mean", "p75", "p90", "p99", "max");
   text += line_of("lengths", stats.lengths) + line_of("popularity", stats.popularity) + "\n";
+  text += fmt::format(
+      "repeats    {:.1f} % of events, {:.1f} % of last events are items their user had met; "
+      "eval.seen = \"auto\" is \"{}\"\n",
+      100 * stats.repeats.share(), 100 * stats.last_repeats.share(),
+      stats.last_repeats.share() > kManyRepeats ? "keep" : "drop");
   if (stats.time_unit == TimeUnit::kNone) {
     text += "time       none: the order of events only\n";
   } else {
@@ -150,7 +161,7 @@ std::string to_text(const StoreStats& stats) {
   }
   for (std::size_t i = 0; i < stats.signals.size(); ++i) {
     text += fmt::format("{:<10} {:<20} {:.4f} of events\n", i == 0 ? "signals" : "",
-                        stats.signals[i], stats.signal_rates[i]);
+                        escaped(stats.signals[i]), stats.signal_rates[i]);
   }
   return text;
 }

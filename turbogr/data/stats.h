@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/data/repeats.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr::data {
@@ -22,6 +23,8 @@ struct StoreStats {
   std::int64_t events = 0;
   Quantiles lengths;     // events a user
   Quantiles popularity;  // events an item
+  Repeats repeats;       // events of items that their user had met before
+  Repeats last_repeats;  // the same of last events alone: what an evaluation asks for
   TimeUnit time_unit = TimeUnit::kNone;
   std::int64_t first_time = 0;
   std::int64_t last_time = 0;

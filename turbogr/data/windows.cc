@@ -2,10 +2,31 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/philox.h"
 
 namespace turbogr::data {
+namespace {
+
+// Keeps the windows of the `count` users with the lowest lots, in their old order.
+void draw_users(std::vector<Window>& windows, std::int64_t count, std::uint64_t seed) {
+  if (count >= static_cast<std::int64_t>(windows.size())) return;
+  const auto lot = [seed](const Window& window) {
+    constexpr std::uint64_t kStream = 0x75736572;  // apart from other uses of the seed
+    const auto bits = philox(seed, static_cast<std::uint64_t>(window.user), kStream);
+    return std::tuple(bits[0], bits[1], window.user);
+  };
+  const auto drawn = windows.begin() + count;
+  std::nth_element(windows.begin(), drawn, windows.end(),
+                   [&](const Window& a, const Window& b) { return lot(a) < lot(b); });
+  windows.erase(drawn, windows.end());
+  std::sort(windows.begin(), windows.end(),
+            [](const Window& a, const Window& b) { return a.user < b.user; });
+}
+
+}  // namespace
 
 LongHistory long_history_from_name(std::string_view name) {
   if (name == "last") return LongHistory::kLast;
@@ -45,6 +66,9 @@ std::vector<Window> make_windows(const Store& store, const WindowOptions& option
                          .length = static_cast<std::int32_t>(length),
                          .user = static_cast<std::int32_t>(user)});
     }
+  }
+  if (options.split != Split::kTrain && options.max_users > 0) {
+    draw_users(windows, options.max_users, options.user_seed);
   }
   return windows;
 }

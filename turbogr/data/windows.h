@@ -27,6 +27,10 @@ struct WindowOptions {
   Split split = Split::kTrain;
   std::int64_t max_length = 200;  // S
   LongHistory long_history = LongHistory::kLast;
+  // Evaluation splits: so many users at most, drawn by the seed; 0: all. A user's lot depends on
+  // the seed alone, so that every evaluation of a run asks the same users.
+  std::int64_t max_users = 0;
+  std::uint64_t user_seed = 0;
 };
 
 // Longest window: positions have this many bits in row keys.

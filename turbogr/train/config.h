@@ -141,6 +141,7 @@ struct EvalConfig {
   std::vector<std::int64_t> at = {10, 50, 200};
   std::string metric = "ndcg@10";
   std::int64_t max_users = 0;
+  std::string seen = "auto";
 
   bool operator==(const EvalConfig&) const = default;
 };

@@ -6,8 +6,9 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
-#include <numeric>
 #include <utility>
+
+#include "turbogr/core/nearest_name.h"
 
 namespace turbogr {
 namespace {
@@ -268,7 +269,12 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),
       TGR_KEY(eval, at, cutoffs(), "K of HR@K and NDCG@K"),
       TGR_KEY(eval, metric, metric_word(), "what makes a checkpoint the best (validation split)"),
-      TGR_KEY(eval, max_users, at_least(0), "users evaluated during training; 0: all"),
+      TGR_KEY(eval, max_users, at_least(0),
+              "users evaluated during training, drawn by run.seed; 0: all"),
+      TGR_KEY(eval, seen, one_of({"auto", "drop", "keep"}),
+              "items a user has met before, in eval and recommend: drop takes them off the "
+              "candidates, so that a target met before is a miss; auto: keep where more than a "
+              "tenth of the targets are such, else drop"),
 
       TGR_KEY(log, every, at_least(1), "steps between lines of metrics.jsonl and of the log"),
       TGR_KEY(log, progress, one_of({"auto", "bar", "lines", "none"}),
@@ -294,21 +300,6 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(checkpoint, fall_back, anything(),
               "when the newest checkpoint is damaged, resume from the newest good one"),
   };
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 std::string_view last_name(std::string_view name) { return name.substr(name.rfind('.') + 1); }

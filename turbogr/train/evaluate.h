@@ -1,8 +1,8 @@
-// Ranking quality over the whole catalogue: HR@K, NDCG@K and MRR of the held-out item, seen items
-// removed.
+// Ranking quality over the whole catalogue: HR@K, NDCG@K and MRR of the held-out item.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "turbogr/data/loader.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/seen_items.h"
 
 namespace turbogr::train {
 
@@ -20,8 +21,12 @@ class RankingMetrics {
   explicit RankingMetrics(std::vector<std::int64_t> cutoffs);
 
   void add(std::int64_t rank);             // counted from 1
+  void add_miss();                         // the target is no candidate: no rank at all
+  void count_repeat() { ++repeats_; }      // the target of a user added was met before
   void add_up(dist::Communicator& ranks);  // becomes the sums over all of them
   std::int64_t users() const { return users_; }
+  std::int64_t repeats() const { return repeats_; }
+  double repeat_share() const;  // of all targets
   // hr@10, ndcg@10, ... for each cutoff in order, then mrr.
   std::vector<std::pair<std::string, double>> figures() const;
 
@@ -30,30 +35,25 @@ class RankingMetrics {
   std::vector<double> hits_, gains_;
   double reciprocal_ = 0;
   std::int64_t users_ = 0;
+  std::int64_t repeats_ = 0;
 };
 
-// The item table as retrieval reads it: rows in T and the inverses of their lengths.
-template <class T>
-class ItemVectors {
- public:
-  ItemVectors(const Context& ctx, const embedding::ItemTable& table);
-  Rows<const T> rows() const { return rows_; }
-  View<const float, 1> inverse_norms() const { return inverse_norms_.view<float, 1>(); }
+// A line about targets that their users had met before, for people; empty where there were none.
+std::string repeats_text(const RankingMetrics& metrics, SeenItems seen);
 
- private:
-  Tensor rounded_;  // bf16 only
-  Tensor inverse_norms_;
-  Rows<const T> rows_;
+struct EvaluateOptions {
+  std::vector<std::int64_t> cutoffs;
+  SeenItems seen = SeenItems::kDrop;
+  std::function<void(std::int64_t users)> progress;  // told after each batch how many are done
 };
 
-// Ranks every user of an evaluation loader. At most max_users of them; 0: all.
+// Ranks every user of an evaluation loader.
 template <class T>
 RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::Loader& loader,
-                        const std::vector<std::int64_t>& cutoffs, std::int64_t max_users = 0);
+                        const EvaluateOptions& options);
 
 // The same with one score an item for everybody: what a popularity ranking reaches.
-RankingMetrics evaluate_popularity(const Context& ctx, data::Loader& loader,
-                                   const std::vector<float>& popularity,
-                                   const std::vector<std::int64_t>& cutoffs);
+RankingMetrics evaluate_popularity(data::Loader& loader, const std::vector<float>& popularity,
+                                   const EvaluateOptions& options);
 
 }  // namespace turbogr::train

@@ -8,12 +8,16 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/log.h"
+#include "turbogr/data/target_counts.h"
+#include "turbogr/train/run_options.h"
 
 namespace turbogr::train {
 namespace {
 
 constexpr const char* kOffsets = "item_names.offsets";
 constexpr const char* kText = "item_names.text";
+constexpr const char* kTrained = "item_names.trained";
 
 struct SavedNames {
   View<const std::int64_t, 1> offsets;
@@ -39,9 +43,36 @@ struct SavedNames {
   }
 };
 
+std::vector<std::uint8_t> in_training_part(const Config& config, const data::Store& store) {
+  return data::items_in(store,
+                        data::make_windows(store, train_loader_options(config, store).windows));
+}
+
+// The checkpoint's own marks, or ones where it has none, by the store's items.
+std::vector<std::uint8_t> marks_of(const Checkpoint& saved, const data::Store& store) {
+  const SavedNames names(saved);
+  View<const std::uint8_t, 1> marks;
+  if (saved.find(kTrained) != nullptr) {
+    marks = saved.view<std::uint8_t, 1>(kTrained);
+    TGR_CHECK(marks.shape[0] == names.size(), "checkpoint '", saved.folder(), "' marks ",
+              marks.shape[0], " items as trained or not and names ", names.size(),
+              "; use another checkpoint");
+  }
+  std::vector<std::uint8_t> trained(static_cast<std::size_t>(store.num_items()));
+  for (std::int64_t item = 0; item < names.size(); ++item) {
+    const auto index = store.item_ids().find(names.name(item));
+    if (index) trained[static_cast<std::size_t>(*index)] = marks.empty() || marks(item) != 0;
+  }
+  return trained;
+}
+
 }  // namespace
 
-std::vector<NamedTensor> ItemNames::tensors(const data::Store& store) {
+void ItemNames::add_trained(const Checkpoint& saved, const data::Store& store) {
+  if (saved.find(kTrained) != nullptr) trained_before_ = marks_of(saved, store);
+}
+
+std::vector<NamedTensor> ItemNames::tensors(const Config& config, const data::Store& store) {
   if (offsets_.size() == 0) {
     const std::int64_t items = store.num_items();
     offsets_ = Tensor(DType::kI64, {items + 1});
@@ -52,8 +83,25 @@ std::vector<NamedTensor> ItemNames::tensors(const data::Store& store) {
     }
     text_ = Tensor(DType::kU8, {static_cast<std::int64_t>(all.size())});
     std::memcpy(text_.data(), all.data(), all.size());
+    std::vector<std::uint8_t> trained = in_training_part(config, store);
+    for (std::size_t i = 0; i < trained_before_.size(); ++i) trained[i] |= trained_before_[i];
+    trained_ = Tensor(DType::kU8, {items});
+    std::memcpy(trained_.data(), trained.data(), trained.size());
   }
-  return {named(kOffsets, offsets_), named(kText, text_)};
+  return {named(kOffsets, offsets_), named(kText, text_), named(kTrained, trained_)};
+}
+
+std::vector<std::uint8_t> trained_items(const Checkpoint& saved, const Config& config,
+                                        const data::Store& store) {
+  std::vector<std::uint8_t> trained = marks_of(saved, store);
+  if (saved.find(kTrained) != nullptr) return trained;
+  log::info(
+      "'{}' is of an older program that did not mark the items it trained: those of the store's "
+      "training part are taken for it",
+      saved.folder());
+  const std::vector<std::uint8_t> part = in_training_part(config, store);
+  for (std::size_t i = 0; i < part.size(); ++i) trained[i] &= part[i];
+  return trained;
 }
 
 void check_item_names(const Checkpoint& saved, const data::Store& store) {

@@ -38,6 +38,7 @@ struct Curves {
   std::map<std::string, std::map<std::string, Series>> splits;
   std::vector<MetricRecord> evaluations;
   std::vector<std::string> evaluation_names;  // in the order they first came
+  std::map<std::string, double> repeats;      // by split, the newest: targets met before
   double last_step = 0.0;
   double last_epoch = 0.0;
 };
@@ -50,6 +51,10 @@ Curves sort_records(const std::vector<MetricRecord>& records) {
     curves.last_epoch = std::max(curves.last_epoch, record.epoch);
     auto& target = record.split.empty() ? curves.train : curves.splits[record.split];
     for (const auto& [name, value] : record.values) {
+      if (!record.split.empty() && (name == "users" || name == "repeats")) {
+        if (name == "repeats") curves.repeats[record.split] = value;
+        continue;  // no figure of quality
+      }
       target[name].push_back({step, value});
       auto& names = curves.evaluation_names;
       if (!record.split.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
@@ -236,7 +241,23 @@ ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config)
   return tiles;
 }
 
-ordered_json evaluation_table(const Curves& curves) {
+// By which rule about items already met the figures were counted.
+std::string seen_note(const Curves& curves, const std::optional<Config>& config) {
+  if (!config) return "";
+  const std::string& seen = config->eval.seen;
+  if (seen == "auto") return "Seen items removed, but never the target: the rule before eval.seen.";
+  std::string shares;
+  for (const auto& [split, share] : curves.repeats) {
+    shares +=
+        fmt::format("{}{:.1f}% of {} targets", shares.empty() ? "" : ", ", 100 * share, split);
+  }
+  return fmt::format("{} (eval.seen = \"{}\"){}.",
+                     seen == "keep" ? "Seen items stay candidates"
+                                    : "Seen items dropped: a target met before is a miss",
+                     seen, shares.empty() ? "" : "; met before: " + shares);
+}
+
+ordered_json evaluation_table(const Curves& curves, const std::optional<Config>& config) {
   ordered_json rows = ordered_json::array();
   for (const MetricRecord& record : curves.evaluations) {
     ordered_json row = {record.step, record.epoch, record.split};
@@ -247,7 +268,9 @@ ordered_json evaluation_table(const Curves& curves) {
     }
     rows.push_back(std::move(row));
   }
-  return {{"names", curves.evaluation_names}, {"rows", std::move(rows)}};
+  return {{"names", curves.evaluation_names},
+          {"note", seen_note(curves, config)},
+          {"rows", std::move(rows)}};
 }
 
 ordered_json lengths_of(const std::string& path) {
@@ -345,7 +368,7 @@ std::string report_page(const std::string& run_folder) {
                              {"last_step", curves.last_step},
                              {"tiles", tiles_of(curves, config)},
                              {"charts", charts_of(curves)},
-                             {"evaluations", evaluation_table(curves)},
+                             {"evaluations", evaluation_table(curves, config)},
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
                              {"timeline", timeline_of(run_folder + "/trace.json")},
                              {"config", config_of(config, config_path)}};

@@ -260,6 +260,7 @@ function histogram(parent, lengths) {
 function evaluations(parent, table) {
   const card = make("div", parent, undefined, "card");
   make("h2", card, "Evaluations, newest first");
+  if (table.note) make("div", card, table.note, "legend");
   const grid = make("table", make("div", card, undefined, "scroll"));
   const head = make("tr", make("thead", grid));
   for (const name of ["step", "epoch", "split"].concat(table.names)) make("th", head, name, name === "split" ? "word" : "");

@@ -93,6 +93,7 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
   if (progress_ != nullptr) progress_->pause();
   std::optional<double> score;
   const std::vector<data::Split> splits = held_out(config_);
+  const SeenItems seen = seen_items_from_name(config_.eval.seen);
   if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
   for (const data::Split split : splits) {
     if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
@@ -108,11 +109,13 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     for (const auto& [name, value] : record.values) {
       if (split == data::Split::kValidation && name == config_.eval.metric) score = value;
     }
+    record.values.emplace_back("users", static_cast<double>(metrics.users()));
+    record.values.emplace_back("repeats", metrics.repeat_share());
     write(record);
     if (!prints()) continue;
     if (progress_ != nullptr) progress_->clear();
-    print_result("{} after {:.2f} epochs, {} users:{}\n", record.split, record.epoch,
-                 metrics.users(), figures_text(metrics));
+    print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
+                 metrics.users(), figures_text(metrics), repeats_text(metrics, seen));
   }
   if (pipeline_) pipeline_->dismiss();
   if (progress_ != nullptr) progress_->resume();
@@ -121,11 +124,23 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
 
 template <class T>
 RankingMetrics TrainingRun<T>::evaluate_split(data::Split split) {
-  data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_, share_));
-  const std::int64_t most = (config_.eval.max_users + share_.world - 1) / share_.world;
-  RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, config_.eval.at, most);
+  data::Loader loader(store_, evaluation_of(split));
+  RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, evaluate_options());
   metrics.add_up(world_);
   return metrics;
+}
+
+template <class T>
+EvaluateOptions TrainingRun<T>::evaluate_options() const {
+  return {
+      .cutoffs = config_.eval.at, .seen = seen_items_from_name(config_.eval.seen), .progress = {}};
+}
+
+template <class T>
+data::LoaderOptions TrainingRun<T>::evaluation_of(data::Split split) const {
+  data::LoaderOptions options = eval_loader_options(config_, store_, split, capacity_, share_);
+  options.windows.max_users = config_.eval.max_users;
+  return options;
 }
 
 template <class T>
@@ -151,9 +166,9 @@ void TrainingRun<T>::compare_with_popularity() {
     last_metrics_ = evaluate_split(split);
     if (pipeline_) pipeline_->dismiss();
   }
-  data::Loader loader(store_, eval_loader_options(config_, store_, split, capacity_, share_));
+  data::Loader loader(store_, evaluation_of(split));
   RankingMetrics popularity =
-      evaluate_popularity(ctx_, loader, item_popularity(config_, store_), config_.eval.at);
+      evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
   popularity.add_up(world_);
   if (!prints()) return;
   if (!best.empty()) {

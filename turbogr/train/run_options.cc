@@ -190,6 +190,7 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
   options.windows.long_history = data::LongHistory::kLast;
   options.plan.budget = data::BatchBudget::tokens(std::max(capacity, config.data.max_length));
   options.plan.shuffle = false;
+  options.windows.user_seed = static_cast<std::uint64_t>(config.run.seed);
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "turbogr/data/checksum.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/device_tensors.h"
+#include "turbogr/train/seen_items.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/trained_model.h"
 #include "turbogr/train/training_run_class.h"
@@ -107,8 +108,11 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
     TGR_CHECK(differences.empty(), "cannot go on from checkpoint '", saved.folder(),
               "': ", differences.front(), "; a resumed run keeps its model and data");
   }
+  const std::string seen = check_same_seen(was, config_);
+  if (leads() && !seen.empty()) log::warn("{}", seen);
   check_item_names(saved, store_);
   check_same_events(saved, store_);
+  names_.add_trained(saved, store_);
   make_whole_table();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
   read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
@@ -163,6 +167,7 @@ void TrainingRun<T>::start_from() {
     trainer_->table().initialise(ctx_.host(), trainer_->options().seed,
                                  trainer_->options().table_scale);
   }
+  names_.add_trained(saved, store_);
   const std::int64_t known =
       read_known_rows(ctx_, saved, store_, trainer_->table().weight_tensor());
   share_whole_table();
@@ -206,7 +211,7 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
   contents.step = trainer_->steps_done();
   contents.shards = {{"model", trainer_->model_tensors()},
                      {"optimiser", trainer_->optimiser_tensors()},
-                     {"item_names", names_.tensors(store_)}};
+                     {"item_names", names_.tensors(config_, store_)}};
   contents.state = {
       {"loader", loader_.state().to_json()},
       {"epoch", epoch_},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -14,15 +16,12 @@
 #include "turbogr/ops/top_k.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/item_names.h"
+#include "turbogr/train/retrieval_vectors.h"
 
 namespace turbogr::train {
 namespace {
 
 using data::Batch;
-using model::first_rows;
-using model::first_values;
-
-constexpr std::int64_t kTokensAtOnce = 16384;
 
 }  // namespace
 
@@ -56,10 +55,10 @@ data::Store open_store(const Config& config, const std::string& given) {
 // What is the same for every number format.
 struct TrainedModel::Scorer {
   virtual ~Scorer() = default;
-  virtual std::vector<std::vector<Recommendation>> recommend(const Batch& batch,
-                                                             std::int64_t k) = 0;
-  virtual RankingMetrics evaluate(data::Loader& loader,
-                                  const std::vector<std::int64_t>& cutoffs) = 0;
+  virtual void set_candidates(std::vector<std::int64_t> items) = 0;
+  virtual std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
+                                                             SeenItems seen) = 0;
+  virtual RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) = 0;
   virtual Tensor user_vectors(const Batch& batch) = 0;
   virtual Tensor item_vectors() = 0;
   std::int64_t capacity = 0;
@@ -70,6 +69,9 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   Context ctx;
   RetrievalTrainer<T> trainer;
   ItemVectors<T> items;
+  UserVectors<T> queries;
+  std::vector<std::int64_t> candidates;  // empty: all items
+  std::vector<std::int64_t> place_of;    // among the candidates, by item; -1: none
 
   ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
            std::int64_t tokens, int threads, Weights weights)
@@ -103,7 +105,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
               store.num_items(), " items of the store '", store.folder().string(),
               "'; use the store it was trained on, or one with the same item ids");
     if (known < store.num_items()) {
-      log::warn("{} of the {} items of '{}' are new to the checkpoint; their vectors are random",
+      log::warn("{} of the {} items of '{}' are new to the checkpoint: it has no vectors of them",
                 store.num_items() - known, store.num_items(), store.folder().string());
     }
     trainer.refresh(ctx);
@@ -119,48 +121,81 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     return vectors;
   }
 
-  std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k) override {
+  void set_candidates(std::vector<std::int64_t> chosen) override {
+    const std::int64_t all = trainer.table().rows();
+    const bool fine =
+        !chosen.empty() && chosen.front() >= 0 && chosen.back() < all &&
+        std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) == chosen.end();
+    TGR_CHECK(fine, chosen.size(), " candidates of ", all,
+              " items; give at least one, in ascending order and each once");
+    items = ItemVectors<T>(ctx, trainer.table(), chosen);
+    place_of.assign(static_cast<std::size_t>(all), -1);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      place_of[static_cast<std::size_t>(chosen[i])] = static_cast<std::int64_t>(i);
+    }
+    candidates = std::move(chosen);
+  }
+
+  // The seen items of each sequence as places among the candidates.
+  void seen_places(const Batch& batch, std::vector<std::int64_t>& places,
+                   std::vector<std::int64_t>& offsets) const {
+    places = batch.seen_items;
+    offsets = batch.seen_offsets;
+    if (candidates.empty()) return;
+    std::size_t kept = 0;
+    for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
+      for (auto i = static_cast<std::size_t>(batch.seen_offsets[b]);
+           i < static_cast<std::size_t>(batch.seen_offsets[b + 1]); ++i) {
+        const std::int64_t place = place_of.at(static_cast<std::size_t>(batch.seen_items[i]));
+        if (place >= 0) places[kept++] = place;
+      }
+      offsets[b + 1] = static_cast<std::int64_t>(kept);
+    }
+    places.resize(kept);
+  }
+
+  std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
+                                                     SeenItems seen) override {
     const std::int64_t users = batch.num_sequences();
-    const Tensor vectors = unit_vectors(batch);
+    queries.compute(ctx, trainer, batch);
     Tensor ids(DType::kI64, {users, k}, ctx.device()),
         scores(DType::kF32, {users, k}, ctx.device()), count(DType::kI64, {users}, ctx.device());
-    const Tensor excluded = on_device_of(batch.seen_items);
-    const Tensor offsets = on_device_of(batch.seen_offsets);
-    ctx.workspace().reserve(ops::top_k_workspace_bytes(
-        ctx, users, vectors.shape()[1], static_cast<std::int64_t>(batch.seen_items.size()), k));
     ops::RetrievalInputs<T> inputs;
-    inputs.query = vectors.template view<T, 2>();
+    inputs.query = queries.rows();
     inputs.table = items.rows();
+    inputs.query_inverse_norms = queries.inverse_norms();
     inputs.table_inverse_norms = items.inverse_norms();
-    if (!batch.seen_offsets.empty()) {
-      inputs.excluded = excluded.view<std::int64_t, 1>();
-      inputs.excluded_offsets = offsets.view<std::int64_t, 1>();
+    Tensor places_there, offsets_there;
+    std::vector<std::int64_t> places, offsets;
+    if (seen == SeenItems::kDrop) {
+      seen_places(batch, places, offsets);
+      inputs.excluded = on_context(ctx, places, places_there);
+      inputs.excluded_offsets = on_context(ctx, offsets, offsets_there);
     }
+    ctx.workspace().reserve(ops::top_k_workspace_bytes(ctx, users, trainer.table().width(),
+                                                       inputs.excluded.shape[0], k));
     ops::top_k<T>(
         ctx, inputs,
         {ids.view<std::int64_t, 2>(), scores.view<float, 2>(), count.view<std::int64_t, 1>()});
     ids = to_host(ctx, ids);
     scores = to_host(ctx, scores);
     count = to_host(ctx, count);
+    const auto item_at = [&](std::int64_t user, std::int64_t place) {
+      const std::int64_t row = ids.view<std::int64_t, 2>()(user, place);
+      return candidates.empty() ? row : candidates[static_cast<std::size_t>(row)];
+    };
     std::vector<std::vector<Recommendation>> lists(static_cast<std::size_t>(users));
     for (std::int64_t user = 0; user < users; ++user) {
       for (std::int64_t place = 0; place < count.view<std::int64_t, 1>()(user); ++place) {
         lists[static_cast<std::size_t>(user)].push_back(
-            {ids.view<std::int64_t, 2>()(user, place), scores.view<float, 2>()(user, place)});
+            {item_at(user, place), scores.view<float, 2>()(user, place)});
       }
     }
     return lists;
   }
 
-  RankingMetrics evaluate(data::Loader& loader, const std::vector<std::int64_t>& cutoffs) override {
-    return train::evaluate(ctx, trainer, loader, cutoffs);
-  }
-
-  Tensor on_device_of(const std::vector<std::int64_t>& values) const {
-    Tensor copy(DType::kI64, {std::ssize(values)}, ctx.device());
-    copy_bytes(ctx, copy.data(), values.data(), copy.bytes());
-    synchronize(ctx);
-    return copy;
+  RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) override {
+    return train::evaluate(ctx, trainer, loader, options);
   }
 
   Tensor in_f32(const Tensor& there) const {
@@ -204,16 +239,20 @@ TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& stor
 
 TrainedModel::~TrainedModel() = default;
 
-std::vector<std::vector<Recommendation>> TrainedModel::recommend(const Batch& batch,
-                                                                 std::int64_t k) {
-  return scorer_->recommend(batch, k);
+void TrainedModel::set_candidates(std::vector<std::int64_t> items) {
+  scorer_->set_candidates(std::move(items));
 }
 
-RankingMetrics TrainedModel::evaluate(data::Split split, const std::vector<std::int64_t>& cutoffs,
+std::vector<std::vector<Recommendation>> TrainedModel::recommend(const Batch& batch, std::int64_t k,
+                                                                 SeenItems seen) {
+  return scorer_->recommend(batch, k, seen);
+}
+
+RankingMetrics TrainedModel::evaluate(data::Split split, const EvaluateOptions& options,
                                       const Share& share) {
   data::Loader loader(store_,
                       eval_loader_options(config_, store_, split, scorer_->capacity, share));
-  return scorer_->evaluate(loader, cutoffs);
+  return scorer_->evaluate(loader, options);
 }
 
 Tensor TrainedModel::user_vectors(const Batch& batch) { return scorer_->user_vectors(batch); }

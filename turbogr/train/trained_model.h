@@ -13,6 +13,7 @@
 #include "turbogr/train/config.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/seen_items.h"
 
 namespace turbogr::train {
 
@@ -25,6 +26,10 @@ Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
 
 // The store named, or the one the run was trained on when `given` is empty.
 data::Store open_store(const Config& config, const std::string& given);
+
+// What a TrainedModel plans memory for: batches hold as many users as this, or as one of the
+// longest history.
+inline constexpr std::int64_t kTokensAtOnce = 16384;
 
 struct Recommendation {
   std::int64_t item;  // index in the store
@@ -43,11 +48,14 @@ class TrainedModel {
 
   const Config& config() const { return config_; }
 
-  // The k best items for each sequence of the batch, best first. Seen items (batch.seen_items) are
-  // left out.
-  std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k);
-  // Over a rank's share of the users of a split; by default over all of them.
-  RankingMetrics evaluate(data::Split split, const std::vector<std::int64_t>& cutoffs,
+  // From now on only these items are recommended: indices of the store, ascending, at least one.
+  void set_candidates(std::vector<std::int64_t> items);
+  // The k best candidates for each sequence of the batch, best first; batch.seen_items as the rule
+  // has them. Scores are those of evaluate, to the bit.
+  std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k,
+                                                     SeenItems seen);
+  // Over a rank's share of the users of a split, every item of the store a candidate.
+  RankingMetrics evaluate(data::Split split, const EvaluateOptions& options,
                           const Share& share = {});
   // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items.
   Tensor user_vectors(const data::Batch& batch);

@@ -10,6 +10,7 @@
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/idle_keys.h"
 #include "turbogr/train/lengths.h"
+#include "turbogr/train/seen_items.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/training_run_class.h"
 
@@ -345,6 +346,8 @@ RunEnd run_training(const Config& given, const std::string& command, dist::Commu
   Config config = given;
   // As the run remembers it: who reads the run later may stand in another folder.
   config.data.store = std::filesystem::absolute(given.data.store).string();
+  const std::string seen = resolve_seen(config, data::Store(config.data.store));
+  if (world.rank() == 0 && !control.quiet && !seen.empty()) log::info("{}", seen);
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
   if (config.train.dtype == "bf16") return TrainingRun<bf16>(config, command, world, control).run();
   return TrainingRun<float>(config, command, world, control).run();

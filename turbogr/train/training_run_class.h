@@ -136,6 +136,8 @@ class TrainingRun {
   // it.
   std::optional<double> evaluate_all();
   RankingMetrics evaluate_split(data::Split split);
+  EvaluateOptions evaluate_options() const;
+  data::LoaderOptions evaluation_of(data::Split split) const;  // eval.max_users of them
 
   // An evaluation during training: its score, counted against train.patience.
   std::optional<double> evaluate_and_count();

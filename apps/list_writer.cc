@@ -1,0 +1,102 @@
+#include "apps/list_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/escape.h"
+
+namespace turbogr::apps {
+namespace {
+
+constexpr std::size_t kBlock = 1 << 20;  // bytes written at a time
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+// The newest items of sequence b, newest first.
+std::string recent_items(const data::Store& store, const data::ItemTitles& titles,
+                         const data::Batch& batch, std::size_t b) {
+  constexpr std::int64_t kShown = 5;
+  std::string recent;
+  const std::int64_t end = batch.offsets[b + 1];
+  for (std::int64_t i = end - 1; i >= std::max(batch.offsets[b], end - kShown); --i) {
+    const std::int64_t item = batch.items[static_cast<std::size_t>(i)];
+    if (!recent.empty()) recent += titles.empty() ? ", " : "; ";
+    recent += escaped(store.item_ids().text(item));
+    if (!titles.text(item).empty()) recent += fmt::format(" {}", titles.text(item));
+  }
+  return recent;
+}
+
+}  // namespace
+
+ListWriter::ListWriter(const std::string& path) : path_(path) {
+  if (path.empty()) return;
+  // A device or a pipe has no say in what it is given.
+  const std::filesystem::file_status status = std::filesystem::status(path);
+  const bool special = exists(status) && !is_regular_file(status) && !is_directory(status);
+  const std::string extension = std::filesystem::path(path).extension().string();
+  TGR_CHECK(special || extension == ".csv" || extension == ".jsonl", "cannot write '", path,
+            "': lists are written as .csv or .jsonl; end the name of --out in one of these");
+  form_ = extension == ".jsonl" ? Form::kJsonLines : Form::kCsv;
+  target_.emplace(path);
+  file_.emplace(target_->writing());
+  if (form_ == Form::kCsv) waiting_ = "user,place,item,score\n";
+}
+
+void ListWriter::write(const std::string& user, const data::Batch& batch, std::size_t b,
+                       const std::vector<train::Recommendation>& list, const data::Store& store,
+                       const data::ItemTitles& titles) {
+  ++users_;
+  if (form_ == Form::kText) {
+    fmt::print("user {}, recently {}\n", escaped(user), recent_items(store, titles, batch, b));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      fmt::print("{:>4}  {:<20} {:.4f}", i + 1, escaped(store.item_ids().text(list[i].item)),
+                 list[i].score);
+      const std::string_view title = titles.text(list[i].item);
+      fmt::print("{}{}\n", title.empty() ? "" : "  ", title);
+    }
+  } else if (form_ == Form::kJsonLines) {
+    nlohmann::json items = nlohmann::json::array();
+    for (const auto& entry : list) {
+      items.push_back({{"item", store.item_ids().text(entry.item)}, {"score", entry.score}});
+      const std::string_view title = titles.text(entry.item);
+      if (!title.empty()) items.back()["title"] = title;
+    }
+    // Ids are whatever bytes the log had; what is no UTF-8 in them is replaced.
+    waiting_ += nlohmann::json({{"user", user}, {"items", items}})
+                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    waiting_ += '\n';
+  } else {
+    const std::string name = csv_field(user);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      fmt::format_to(std::back_inserter(waiting_), "{},{},{},{:.6f}\n", name, i + 1,
+                     csv_field(store.item_ids().text(list[i].item)), list[i].score);
+    }
+  }
+  if (waiting_.size() > kBlock) flush();
+}
+
+void ListWriter::flush() {
+  file_->write(waiting_);
+  waiting_.clear();
+}
+
+void ListWriter::finish() {
+  if (!to_file()) return;
+  flush();
+  file_->finish();
+  target_->put_in_place();
+}
+
+}  // namespace turbogr::apps

@@ -1,0 +1,35 @@
+// What becomes of items that a user has met before, when items are ranked: eval.seen. One rule for
+// evaluation and recommendation; a run stores the one it was evaluated by.
+//
+//   drop   they leave the candidates, so a target met before is a miss
+//   keep   nothing leaves
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "turbogr/data/store.h"
+#include "turbogr/train/checkpoint.h"
+#include "turbogr/train/config.h"
+
+namespace turbogr::train {
+
+enum class SeenItems : std::uint8_t { kDrop, kKeep };
+SeenItems seen_items_from_name(std::string_view name);  // drop, keep; throws on another
+std::string_view name_of(SeenItems seen);
+
+// Puts drop or keep in the place of eval.seen = "auto": what a resumed run has stored, or what
+// suits the targets of the test split. Returns why, for people; empty where it was said before.
+std::string resolve_seen(Config& config, const data::Store& store);
+
+// A resumed run goes on by the rule it was evaluated by, so that its figures can be compared.
+// Returns a remark about a run that has none stored; else empty.
+std::string check_same_seen(const Config& was, const Config& is);
+
+// The rule for a checkpoint: the one given, or its run's when that is empty. Runs of older programs
+// have none stored: they took seen items off the lists of `recommend`, so it is drop, with a
+// warning.
+SeenItems seen_for(const Checkpoint& checkpoint, const Config& config, std::string_view given);
+
+}  // namespace turbogr::train
