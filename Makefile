@@ -2,49 +2,68 @@
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
+# Packages carry the commit's time, not the clock's: two builds of one commit are the same.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null)
 
-.PHONY: all deps configure program build cuda cuda-test demo test asan tsan bench format format-check layers lint install clean help
+.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test asan tsan bench \
+        format format-check layers lint install package cuda-package bare clean help
 
 all: build
 
 help: ## list these words
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-deps: ## install the Debian packages of tools/packages.txt that are missing
+deps: ## install the Debian packages that building the program needs (tools/packages.txt)
 	@tools/install_packages tools/packages.txt
 
+test-deps: ## and those that the tests need (tools/packages-test.txt)
+	@tools/install_packages tools/packages.txt tools/packages-test.txt
+
+dev-deps: ## and those of people who work on turbogr (tools/packages-dev.txt)
+	@tools/install_packages tools/packages.txt tools/packages-test.txt tools/packages-dev.txt
+
+# $(call configure,PRESET): quiet unless it fails. Those who work on turbogr (TGR_WERROR) compile source by source.
+configure = cmake --preset $(1) -DTGR_UNITY=$(if $(TGR_WERROR),OFF,ON) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+
 configure: deps
-	@cmake --preset cpu > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
-	@rm -f build-configure.log
+	@$(call configure,cpu)
 
 program: configure ## build the program at build/turbogr, without the tests
 	@cmake --build --preset cpu -j $(JOBS) --target turbogr
 
-build: configure ## build the program and the tests
+build: test-deps ## build everything: the programs and the tests
+	@$(call configure,cpu)
 	@cmake --build --preset cpu -j $(JOBS)
 
 test: build ## run every test
 	@ctest --preset cpu -j $(JOBS)
 
+test-avx2: build ## run every test as a machine without AVX-512 would
+	@TGR_SIMD=avx2 ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 ctest --preset cpu -j $(JOBS)
+
+python-test: build ## run the tests that read our files with Python's own packages, in an environment of their own
+	@tools/python_test build
+
 demo: program ## make a small world, train on it, evaluate, recommend, report
 	@build/turbogr demo demo
 
-cuda: deps ## build for NVIDIA GPUs (nvcc 13): build-cuda/turbogr, the GPU tests, libturbogr_c.so
-	@cmake --preset cuda > build-configure.log 2>&1 || (cat build-configure.log; exit 1)
-	@rm -f build-configure.log
-	@cmake --build --preset cuda -j $(JOBS) --target turbogr tests_cuda turbogr_c attention_bench fuxi_bench
+cuda: deps ## build for NVIDIA GPUs (nvcc 13): build-cuda/turbogr and libturbogr_c.so
+	@$(call configure,cuda)
+	@cmake --build --preset cuda -j $(JOBS) --target turbogr turbogr_c
 
-cuda-test: cuda ## run the GPU tests; without a GPU they skip, by name
+cuda-test: test-deps ## build and run the GPU tests; without a GPU they skip, by name
+	@$(call configure,cuda)
+	@cmake --build --preset cuda -j $(JOBS)
 	@ctest --test-dir build-cuda -j $(JOBS) -L cuda --output-on-failure
 
 SANITIZED = tests_unit tests_gradcheck tests_property
-asan: deps ## run the unit, gradient and property tests under address and undefined-behaviour sanitizers
-	@cmake --preset asan > /dev/null
+asan: test-deps ## run the unit, gradient and property tests under address and undefined-behaviour sanitizers
+	@$(call configure,asan)
 	@cmake --build --preset asan -j $(JOBS) --target $(SANITIZED)
 	@ctest --preset asan -j $(JOBS) -L 'unit|gradcheck|property'
 
-tsan: deps ## the same under the thread sanitizer
-	@cmake --preset tsan > /dev/null
+tsan: test-deps ## the same under the thread sanitizer
+	@$(call configure,tsan)
 	@cmake --build --preset tsan -j $(JOBS) --target $(SANITIZED)
 	@ctest --preset tsan -j $(JOBS) -L 'unit|gradcheck|property'
 
@@ -52,20 +71,39 @@ bench: configure ## measure every operator against its padded rival
 	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr-bench
 	@build/turbogr bench ops
 
-format: deps ## rewrite the sources in the house format
+format: dev-deps ## rewrite the sources in the house format
 	@clang-format -i $(SOURCES)
 
-format-check: deps
+format-check: dev-deps
 	@clang-format --dry-run -Werror $(SOURCES)
 
 layers: ## fail on an include that points upwards
 	@tools/check_layers
 
-lint: build ## clang-tidy over every source
+lint: dev-deps build ## clang-tidy over every source
 	@tools/lint build
 
-install: program ## install the program under PREFIX (default /usr/local)
+install: configure ## install program, C library, manual and completion under PREFIX (default /usr/local)
+	@cmake --build --preset cpu -j $(JOBS) --target distribution
 	@cmake --install build --prefix $(PREFIX)
+
+package: test-deps ## a .deb and a relocatable .tar.gz in build/packages
+	@$(call configure,cpu)
+	@cmake --build --preset cpu -j $(JOBS) --target distribution
+	@rm -rf build/packages
+	@cpack --config build/CPackConfig.cmake > build/cpack.log 2>&1 || (cat build/cpack.log; exit 1)
+	@ls -l build/packages
+
+cuda-package: test-deps ## the same of the CUDA build, in build-cuda/packages
+	@$(call configure,cuda)
+	@cmake --build --preset cuda -j $(JOBS) --target distribution
+	@rm -rf build-cuda/packages
+	@cpack --config build-cuda/CPackConfig.cmake > build-cuda/cpack.log 2>&1 || (cat build-cuda/cpack.log; exit 1)
+	@ls -l build-cuda/packages
+
+bare: dev-deps ## prove `make demo` and the packages on a bare Debian 12 root (needs root)
+	@tools/bare_machine demo
+	@tools/bare_machine package
 
 clean: ## remove every build folder
 	@rm -rf build build-asan build-tsan build-cuda

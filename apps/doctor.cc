@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
@@ -36,6 +38,24 @@ std::string cuda_text() {
                      static_cast<double>(memory.total) / (1 << 30));
 }
 
+// What works here, but not as fast as elsewhere.
+std::vector<std::string> warnings() {
+  std::vector<std::string> found;
+  const SimdLevel level = best_simd_level();
+  if (level < SimdLevel::kAvx512Bf16) {
+    found.push_back(
+        "this processor has no bf16 products: train.dtype = \"bf16\" computes in f32 and only "
+        "saves memory");
+  }
+  if (level < SimdLevel::kAvx2) {
+    found.push_back("without AVX2 the portable kernels run, several times slower");
+  }
+  if (TGR_WITH_ONEDNN == 0) {
+    found.push_back("without oneDNN products on the CPU are plain loops, many times slower");
+  }
+  return found;
+}
+
 void run_doctor() {
   const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                      static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
@@ -52,6 +72,7 @@ void run_doctor() {
   fmt::print("MPI        {}\n", dist::mpi_version());
   fmt::print("CUDA       {}\n", cuda_text());
   fmt::print("NCCL       {}\n", dist::nccl_version());
+  for (const std::string& warning : warnings()) fmt::print("warning    {}\n", warning);
 }
 
 }  // namespace

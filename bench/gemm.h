@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
 
 namespace turbogr::bench {
@@ -18,10 +19,11 @@ struct GemmShape {
   DType out = DType::kF32;
 };
 
-// c[i] = op(a[i]) * op(b[i]) for every i of the batch; dense row-major.
+// c[i] = op(a[i]) * op(b[i]) for every i of the batch; dense row-major. Where oneDNN has no bf16
+// products (below AVX-512) the operands are widened to f32 first, as anybody would have to.
 class Gemm {
  public:
-  Gemm(const GemmShape& shape, int threads);
+  Gemm(const GemmShape& shape, const Context& ctx);
   ~Gemm();
   Gemm(Gemm&&) noexcept;
   void run(const void* a, const void* b, void* c) const;

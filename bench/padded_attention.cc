@@ -77,7 +77,7 @@ struct PaddedAttention::State {
     }
     const auto add = [&](GemmShape shape) {
       shape.dtype = t;
-      products.emplace_back(shape, ctx.threads());
+      products.emplace_back(shape, ctx);
     };
     add({.batch = B * H, .m = S, .n = S, .k = d, .transpose_b = true, .out = t});
     add({.batch = B * H, .m = S, .n = d, .k = S, .out = t});

@@ -33,7 +33,7 @@ double gemm_roof_gflops(const Context& ctx, DType dtype, RoofSize roof_size) {
   const Tensor a = half ? random_matrix<bf16>(size, 1) : random_matrix<float>(size, 1);
   const Tensor b = half ? random_matrix<bf16>(size, 2) : random_matrix<float>(size, 2);
   Tensor c(DType::kF32, {size, size});
-  const Gemm gemm({.m = size, .n = size, .k = size, .dtype = dtype}, ctx.threads());
+  const Gemm gemm({.m = size, .n = size, .k = size, .dtype = dtype}, ctx);
   double best = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const double ms = milliseconds_of([&] { gemm.run(a.data(), b.data(), c.data()); });

@@ -204,7 +204,7 @@ struct TopKRun {
         all_scores(DType::kF32, {queries, items}),
         rival_scores(DType::kF32, {queries, kBest}),
         product({.m = queries, .n = items, .k = cols, .transpose_b = true, .dtype = dtype_of<T>()},
-                ctx.threads()) {
+                ctx) {
     ctx.workspace().reserve(scratch_bytes);
   }
 

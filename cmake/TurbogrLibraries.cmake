@@ -24,10 +24,10 @@ else()
 endif()
 
 if(TGR_PORTABLE)
-  # spdlog's header-only target would bring the fmt library back in.
-  add_library(turbogr_text INTERFACE)
-  target_link_libraries(turbogr_text INTERFACE fmt::fmt-header-only)
-  target_compile_definitions(turbogr_text INTERFACE SPDLOG_FMT_EXTERNAL=1)
+  # Debian has spdlog, fmt and toml++ as shared libraries only: their headers can do without. One source
+  # each sees spdlog and toml++; fmt is everywhere, so it is compiled by itself.
+  add_library(turbogr_text STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt.cc)
+  target_compile_definitions(turbogr_text PUBLIC SPDLOG_FMT_EXTERNAL=1)
   set(TGR_TEXT turbogr_text)
   set(TGR_TOML turbogr_toml)
   add_library(turbogr_toml INTERFACE)

@@ -2,15 +2,12 @@
 # standard headers read once.
 add_library(turbogr_options INTERFACE)
 target_include_directories(turbogr_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
-# A path in the program would make two builds of one commit differ.
 target_compile_options(turbogr_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
       -Wno-missing-field-initializers -Wnon-virtual-dtor $<$<BOOL:${TGR_WERROR}>:-Werror>
-      -fPIC  # programs too: they share the precompiled headers with libraries
-      -ffile-prefix-map=${PROJECT_BINARY_DIR}=build -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>
+      -fPIC>  # programs too: they share the precompiled headers with libraries
     $<$<COMPILE_LANGUAGE:CUDA>:$<$<BOOL:${TGR_WERROR}>:-Werror=all-warnings> --expt-relaxed-constexpr
-      --extended-lambda -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers
-      -Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>)
+      --extended-lambda -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 target_compile_definitions(turbogr_options INTERFACE TGR_WITH_CUDA=$<BOOL:${TGR_CUDA}>
                            TGR_WITH_ONEDNN=$<BOOL:${TGR_ONEDNN}>)
 # -O2: what is worth more is in the x_simd.cc files, which ask for it themselves (TurbogrSimd.cmake).

@@ -99,17 +99,5 @@ TEST(Program, TooManyThreadsAreAnErrorAndNoCrash) {
 #endif
 }
 
-TEST(Program, WorksWhenInstalled) {
-  const auto prefix = std::filesystem::path(testing::TempDir()) / "tgr_installed";
-  std::filesystem::remove_all(prefix);
-  const auto installed =
-      run_command(TGR_CMAKE " --install " TGR_BUILD_DIR " --prefix " + prefix.string());
-  ASSERT_EQ(installed.status, 0) << installed.output;
-  const auto finished = run_command((prefix / "bin" / "turbogr").string() + " --version");
-  EXPECT_EQ(finished.status, 0) << finished.output;
-  EXPECT_EQ(finished.output, run_program("--version").output);
-  std::filesystem::remove_all(prefix);
-}
-
 }  // namespace
 }  // namespace turbogr

@@ -1,5 +1,8 @@
 #include "turbogr/c_api/c_api.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <string>
@@ -37,11 +40,29 @@ int guarded(Body&& body) noexcept {
 
 enum class Direction { kForward, kBackward };
 
+// The description as this library knows it. One from an older header ends earlier: what it lacks
+// takes its zero meaning. One from a newer header may go on, but only with zeros.
+tgr_attention complete(const tgr_attention* given) {
+  TGR_CHECK(given != nullptr, kOp, ": the description is NULL");
+  const std::size_t size = given->struct_size;
+  constexpr std::size_t kLeast = offsetof(tgr_attention, causal);
+  constexpr std::size_t kMost = 1 << 16;
+  TGR_CHECK(size >= kLeast && size <= kMost, kOp, ": struct_size is ", size,
+            "; set it to sizeof(tgr_attention), which is ", sizeof(tgr_attention),
+            " in this version and was never below ", kLeast);
+  const char* const bytes = reinterpret_cast<const char*>(given);
+  for (std::size_t i = sizeof(tgr_attention); i < size; ++i) {
+    TGR_CHECK(bytes[i] == 0, kOp, ": byte ", i,
+              " is set, which belongs to a newer header; this is ", version(),
+              ", whose tgr_attention has ", sizeof(tgr_attention),
+              " bytes; install the library of that header, or leave the new fields zero");
+  }
+  tgr_attention known = {};
+  std::memcpy(&known, given, std::min(size, sizeof known));
+  return known;
+}
+
 void check_sizes(const tgr_attention* a) {
-  TGR_CHECK(a != nullptr, kOp, ": the description is NULL");
-  TGR_CHECK(a->struct_size == sizeof(tgr_attention), kOp, ": struct_size is ", a->struct_size,
-            "; wanted sizeof(tgr_attention), ", sizeof(tgr_attention),
-            ", so that header and library are of one version");
   TGR_CHECK(a->dtype == TGR_BF16 || a->dtype == TGR_F32 || a->dtype == TGR_F64, kOp, ": dtype is ",
             static_cast<int>(a->dtype), "; use TGR_BF16, TGR_F32 or TGR_F64");
   TGR_CHECK(a->tokens >= 0 && a->tokens <= std::numeric_limits<std::int32_t>::max(), kOp, ": ",
@@ -219,16 +240,19 @@ void run(const tgr_attention& a, Direction direction, void* memory, std::size_t 
 int call(const tgr_attention* a, Direction direction, void* memory, std::size_t bytes,
          void* stream) {
   return guarded([&] {
-    check_sizes(a);
-    with_format(a->dtype,
-                [&](auto format) { run<decltype(format)>(*a, direction, memory, bytes, stream); });
+    const tgr_attention known = complete(a);
+    check_sizes(&known);
+    with_format(known.dtype, [&](auto format) {
+      run<decltype(format)>(known, direction, memory, bytes, stream);
+    });
   });
 }
 
 int query(const tgr_attention* a, Direction direction, std::size_t* bytes) {
   return guarded([&] {
     TGR_CHECK(bytes != nullptr, kOp, ": nowhere to put the number of bytes");
-    *bytes = bytes_of(a, direction);
+    const tgr_attention known = complete(a);
+    *bytes = bytes_of(&known, direction);
   });
 }
 

@@ -29,10 +29,12 @@ typedef enum tgr_dtype { TGR_BF16 = 0, TGR_F32 = 1, TGR_F64 = 2 } tgr_dtype;
  * columns h * width up to (h + 1) * width. Tables and their gradients are f32 (f64 with TGR_F64).
  * Set it to zeros, then fill in what is used. */
 typedef struct tgr_attention {
-  size_t struct_size; /* sizeof(tgr_attention) */
-  tgr_dtype dtype;    /* of q, k, v, out, dout, dq, dk, dv */
-  int64_t tokens;     /* N */
-  int32_t batch;      /* B */
+  size_t
+      struct_size; /* sizeof(tgr_attention): programs built with an older header keep working, the
+                      fields it lacks are taken as zeros; new ones are only ever added at the end */
+  tgr_dtype dtype; /* of q, k, v, out, dout, dq, dk, dv */
+  int64_t tokens;  /* N */
+  int32_t batch;   /* B */
   int32_t heads;
   int32_t query_width;    /* of one head of q and k, 1 to 256 */
   int32_t value_width;    /* of one head of v and out, 1 to 256 */

@@ -41,7 +41,8 @@ template <class... Parts>
     if (!(condition)) ::turbogr::detail::throw_error(__VA_ARGS__); \
   } while (false)
 
-#define TGR_ASSERT(condition)                                                              \
-  do {                                                                                     \
-    if (!(condition)) ::turbogr::detail::assertion_failed(#condition, __FILE__, __LINE__); \
+// The file's name alone: with its path, two builds of one commit would differ.
+#define TGR_ASSERT(condition)                                                                   \
+  do {                                                                                          \
+    if (!(condition)) ::turbogr::detail::assertion_failed(#condition, __FILE_NAME__, __LINE__); \
   } while (false)

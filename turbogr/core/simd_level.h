@@ -11,7 +11,8 @@ namespace turbogr {
 // Each level includes those before it.
 enum class SimdLevel : std::uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16 };
 
-SimdLevel best_simd_level();  // what this machine can run
+// What this machine can run, or less when the environment says so (TGR_SIMD=avx2).
+SimdLevel best_simd_level();
 std::string_view name_of(SimdLevel level);
 std::string cpu_model();  // for `doctor` and benchmark headers
 

@@ -11,7 +11,7 @@ std::string mpi_version() { return "not in this build"; }
 void run_mpi(const std::function<void(Communicator&)>&, const WaitOptions&) {
   detail::throw_error(
       "this build has no MPI and was started as one of several ranks; install libopenmpi-dev and "
-      "configure with -DTGR_MPI=ON, or start the program without mpirun");
+      "build again, or start the program without mpirun");
 }
 
 }  // namespace turbogr::dist

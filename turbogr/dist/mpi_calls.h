@@ -1,6 +1,6 @@
-// What is used of an MPI, as a table of C functions: the one file that sees mpi.h fills it in, and
-// is linked in or, in a program that must start without an MPI, opened as libturbogr_mpi.so. No
-// exceptions and no C++ types cross it.
+// What is used of an MPI, as a table of C functions: the one file that sees mpi.h fills it in; it
+// is opened as libturbogr_mpi.so, so that the program starts without an MPI. No exceptions and no
+// C++ types cross it.
 #pragma once
 
 #include <cstdint>

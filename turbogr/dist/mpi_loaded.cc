@@ -1,5 +1,5 @@
-// Stands for mpi_linked.cc in a program that must start without an MPI: libturbogr_mpi.so, from
-// beside it, is opened when ranks are asked for.
+// The program starts where no MPI is: libturbogr_mpi.so, from beside it, is opened when ranks are
+// asked for.
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ struct Opened {
     std::vector<std::string> places;
     std::error_code none;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
-    for (const char* folder : {".", "..", "../lib"}) {
+    for (const char* folder : {".", "..", "../lib/turbogr"}) {
       const std::filesystem::path place = program.parent_path() / folder / kFile;
       if (!none && std::filesystem::exists(place, none)) places.push_back(place.string());
     }

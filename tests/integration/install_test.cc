@@ -1,0 +1,104 @@
+// What `make install` puts somewhere, used by somebody who has no source tree.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace turbogr {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_command;
+
+// Installed once, then moved: nothing may remember where it was put.
+class Installed : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new test::TemporaryFolder;
+    const fs::path first = *folder_ / "first";
+    const auto installed =
+        run_command(TGR_CMAKE " --install " TGR_BUILD_DIR " --prefix " + first.string());
+    ASSERT_EQ(installed.status, 0) << installed.output;
+    fs::rename(first, prefix());
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+  static fs::path prefix() { return *folder_ / "moved"; }
+  static std::string scratch(const char* name) { return (*folder_ / name).string(); }
+
+ private:
+  static inline test::TemporaryFolder* folder_ = nullptr;
+};
+
+TEST_F(Installed, ProgramRuns) {
+  const auto finished = run_command((prefix() / "bin/turbogr").string() + " --version");
+  EXPECT_EQ(finished.status, 0) << finished.output;
+  EXPECT_EQ(finished.output, test::run_program("--version").output);
+}
+
+TEST_F(Installed, BenchFindsItsProgram) {
+  const auto finished = run_command((prefix() / "bin/turbogr").string() + " bench --help");
+  EXPECT_EQ(finished.status, 0) << finished.output;
+  EXPECT_NE(finished.output.find("negatives"), std::string::npos) << finished.output;
+}
+
+TEST_F(Installed, BashCompletesCommandsAndOptions) {
+  const std::string script = (prefix() / "share/bash-completion/completions/turbogr").string();
+  const auto complete = [&](const std::string& words, int current) {
+    return run_command("bash -c 'source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" +
+                       std::to_string(current) + "; _turbogr; echo ${COMPREPLY[@]}'")
+        .output;
+  };
+  EXPECT_EQ(complete("turbogr rec", 1), "recommend\n");
+  EXPECT_EQ(complete("turbogr data pre", 2), "prepare\n");
+  EXPECT_EQ(complete("turbogr data prepare --over", 3), "--overwrite\n");
+}
+
+TEST_F(Installed, ManualNamesEveryCommand) {
+  const std::string page =
+      run_command("cat " + (prefix() / "share/man/man1/turbogr.1").string()).output;
+  for (const char* command : {"data prepare", "train", "eval", "recommend", "demo", "doctor"}) {
+    EXPECT_NE(page.find(".SS \"turbogr " + std::string(command) + "\""), std::string::npos)
+        << command;
+  }
+}
+
+TEST_F(Installed, CMakeFindsTheCLibrary) {
+  const std::string build = scratch("with-package");
+  const auto built =
+      run_command(TGR_CMAKE " -S " TGR_SOURCE_DIR "/tests/downstream -B " + build +
+                  " -DCMAKE_PREFIX_PATH=" + prefix().string() + " && " TGR_CMAKE " --build " +
+                  build + " && " + build + "/downstream");
+  EXPECT_EQ(built.status, 0) << built.output;
+}
+
+TEST_F(Installed, PkgConfigFindsTheCLibrary) {
+  if (run_command("pkg-config --version").status != 0) GTEST_SKIP() << "there is no pkg-config";
+  const std::string program = scratch("by-pkg-config");
+  const auto built = run_command(
+      "export PKG_CONFIG_PATH=" + (prefix() / "lib/pkgconfig").string() +
+      "; cc " TGR_SOURCE_DIR "/tests/downstream/main.c $(pkg-config --cflags --libs turbogr) -o " +
+      program + " && LD_LIBRARY_PATH=" + (prefix() / "lib").string() + " " + program);
+  EXPECT_EQ(built.status, 0) << built.output;
+}
+
+// As add_subdirectory: configured, with the C library as a target, no tests, no warnings as errors.
+TEST(Subfolder, ConfiguresInsideAnotherProject) {
+  const test::TemporaryFolder folder;
+  const auto configured =
+      run_command(TGR_CMAKE " -G Ninja -S " TGR_SOURCE_DIR "/tests/downstream -B " +
+                  folder.path().string() + " -DTGR_SOURCE=" TGR_SOURCE_DIR " && ninja -C " +
+                  folder.path().string() + " -t commands downstream");
+  EXPECT_EQ(configured.status, 0) << configured.output;
+  EXPECT_NE(configured.output.find("libturbogr_c.so"), std::string::npos);
+  EXPECT_EQ(configured.output.find("-Werror"), std::string::npos);
+  EXPECT_EQ(configured.output.find("gtest"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace turbogr
