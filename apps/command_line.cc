@@ -120,7 +120,7 @@ std::string usage_message(const CLI::App* app, const CLI::Error& error) {
 class ConfigUsage : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
-    return "Usage: " + name + " CONFIG.toml [--KEY=VALUE ...] [OPTIONS]\n";
+    return "Usage: " + name + " [CONFIG.toml] [--KEY=VALUE ...] [OPTIONS]\n";
   }
 };
 

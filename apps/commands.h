@@ -24,5 +24,6 @@ void add_help(Command& program);
 Command* add_recommend(Command& program);
 Command* add_report(Command& program);
 void add_train(Command& program);
+Command* add_tune(Command& program);
 
 }  // namespace turbogr::apps

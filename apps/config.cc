@@ -7,6 +7,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "turbogr/core/log.h"
 
 namespace turbogr::apps {
 
@@ -14,15 +15,23 @@ void add_config(Command& app) {
   Command* command =
       app.add_subcommand("config", "Print the complete config a run would have, or list all keys");
   command->take_config();
+  command->footer(
+      "Any key of the file can be overridden: --train.steps=100. `turbogr config --keys` lists "
+      "them.\nThe file may be left out: --data.store=STORE shows what is chosen for a store.");
   auto keys = std::make_shared<bool>(false);
-  command->add_flag("--keys", *keys, "List every key: default, meaning, what is allowed");
+  command->add_flag("--keys", *keys,
+                    "List every key: default or how it is chosen, meaning, what is allowed");
   command->callback([command, keys] {
     if (*keys) {
       fmt::print("{}", config_help());
       return;
     }
     const ConfigArguments arguments = split_config_arguments(command->remaining());
-    fmt::print("{}", config_text(load_config(arguments.path, arguments.overrides)));
+    const LoadedConfig loaded = load_config_for_store(arguments.path, arguments.overrides);
+    if (!loaded.unread.empty()) {
+      log::warn("keys that the store decides are shown as they are without one: {}", loaded.unread);
+    }
+    fmt::print("{}", config_text(loaded.config));
   });
 }
 

@@ -15,11 +15,11 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/store.h"
-#include "turbogr/data/target_counts.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/evaluate.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/item_names.h"
+#include "turbogr/train/popularity.h"
 #include "turbogr/train/progress.h"
 #include "turbogr/train/run_options.h"
 #include "turbogr/train/seen_items.h"
@@ -37,17 +37,10 @@ struct EvalOptions {
   std::vector<std::int64_t> at = {10, 50, 200};
   std::string json;
   int threads = 0;
-  bool popularity = false;
+  bool popularity = true;
   bool untrained = false;
   std::string seen;
 };
-
-// How often each item is trained on: what a ranking without a model goes by.
-std::vector<float> popularity_of(const Config& config, const data::Store& store) {
-  const std::vector<std::int64_t> counts = data::target_counts(
-      store, data::make_windows(store, train::train_loader_options(config, store).windows));
-  return {counts.begin(), counts.end()};
-}
 
 std::int64_t users_of(data::Split split, const Config& config, const data::Store& store) {
   return std::ssize(data::make_windows(
@@ -98,7 +91,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
                   }});
     progress.clear();
     metrics.add_up(world);
-    if (!leads) return;
+    if (!leads) return metrics;
     fmt::print("{:<11} {:<10}  {} users", name_of(split), ranking, grouped_text(metrics.users()));
     nlohmann::json row = {{"split", name_of(split)},   {"ranking", ranking},
                           {"step", checkpoint.step()}, {"users", metrics.users()},
@@ -111,10 +104,12 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     // The targets are the same in every ranking of a split.
     if (ranking == kModel) fmt::print("{}", repeats_text(metrics, seen));
     rows.push_back(row);
+    return metrics;
   };
   for (const data::Split split : splits) {
-    report(kModel, split,
-           [&](const train::EvaluateOptions& how) { return model.evaluate(split, how, share); });
+    const train::RankingMetrics own = report(kModel, split, [&](const train::EvaluateOptions& how) {
+      return model.evaluate(split, how, share);
+    });
     if (options.untrained) {
       train::TrainedModel fresh(checkpoint, store, threads, train::TrainedModel::Weights::kFresh);
       report("untrained", split,
@@ -123,9 +118,13 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     if (options.popularity) {
       data::Loader loader(
           store, train::eval_loader_options(config, store, split, train::kTokensAtOnce, share));
-      report("popularity", split, [&](const train::EvaluateOptions& how) {
-        return train::evaluate_popularity(loader, popularity_of(config, store), how);
-      });
+      const train::RankingMetrics popularity =
+          report("popularity", split, [&](const train::EvaluateOptions& how) {
+            return train::evaluate_popularity(loader, train::item_popularity(config, store), how);
+          });
+      const std::string warning =
+          train::below_popularity(name_of(split), own, popularity, config.eval.metric);
+      if (leads && !warning.empty()) log::warn("{}", warning);
     }
   }
   if (leads && !options.json.empty()) {
@@ -140,7 +139,8 @@ void add_eval(Command& app) {
   Command* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
   command
       ->add_option("--checkpoint", options->checkpoint,
-                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+                   "Run folder (its best, or newest where none is kept), checkpoint, or "
+                   "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--split", options->split, "validation, test or all")->capture_default_str();
@@ -150,7 +150,8 @@ void add_eval(Command& app) {
   command
       ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
-  command->add_flag("--popularity", options->popularity, "Also rank by popularity, to compare");
+  command->add_flag("--popularity,!--no-popularity", options->popularity,
+                    "Also rank by popularity, to compare (the default)");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
   command->add_option("--seen", options->seen,
                       "drop or keep items the user has met; default: eval.seen of the run");

@@ -89,7 +89,8 @@ Command* add_export(Command& app) {
   Command* command = app.add_subcommand("export", "Write item (and user) vectors as safetensors");
   command
       ->add_option("--checkpoint", options->checkpoint,
-                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+                   "Run folder (its best, or newest where none is kept), checkpoint, or "
+                   "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--out", options->out, "File to write")->capture_default_str();

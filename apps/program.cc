@@ -29,6 +29,7 @@ int run_program(const std::vector<std::string>& words) {
   refuse_ranks(*add_demo(program));
   refuse_ranks(*add_data(program));
   add_train(program);
+  refuse_ranks(*add_tune(program));
   add_eval(program);
   refuse_ranks(*add_recommend(program));
   refuse_ranks(*add_export(program));

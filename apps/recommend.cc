@@ -212,7 +212,8 @@ Command* add_recommend(Command& app) {
   Command* command = app.add_subcommand("recommend", "The best items for users or a history");
   command
       ->add_option("--checkpoint", options->checkpoint,
-                   "Run folder (its newest), checkpoint, or RUN/checkpoints/best")
+                   "Run folder (its best, or newest where none is kept), checkpoint, or "
+                   "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--user", options->user, "One user's id");

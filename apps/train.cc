@@ -1,9 +1,13 @@
-// `turbogr train`: a run from one TOML file.
+// `turbogr train`: a run from one TOML file, or from a store alone.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <memory>
 #include <string>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "turbogr/core/log.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/training_run.h"
@@ -11,18 +15,29 @@
 namespace turbogr::apps {
 
 void add_train(Command& app) {
-  Command* command = app.add_subcommand("train", "Train a model as a config file says");
+  Command* command =
+      app.add_subcommand("train", "Train a model as a config file says, or on a store alone");
   command->take_config();
+  command->footer(
+      "Any key of the file can be overridden: --train.steps=100. `turbogr config --keys` lists "
+      "them.\nThe file may be left out: `turbogr train --data.store=STORE` chooses the model and "
+      "the run's length\nfrom the store's size and writes to runs/ and the store's name.");
   command->callback([command] {
     const ConfigArguments arguments = split_config_arguments(command->remaining());
-    std::string line = "turbogr train " + arguments.path;
+    std::string line = "turbogr train";
+    if (!arguments.path.empty()) line += " " + arguments.path;
     for (const Override& change : arguments.overrides) {
       line += " --" + change.key + "=" + change.value;
     }
-    const Config config = load_config(arguments.path, arguments.overrides);
+    const LoadedConfig loaded = load_config_for_store(arguments.path, arguments.overrides);
     dist::run_as_launched(
-        [&](dist::Communicator& world) { train::run_training(config, line, world); },
-        {.timeout_seconds = config.dist.timeout});
+        [&](dist::Communicator& world) {
+          if (world.rank() == 0 && !loaded.chosen.empty()) {
+            log::info("chosen from the store's size: {}", fmt::join(loaded.chosen, ", "));
+          }
+          train::run_training(loaded.config, line, world);
+        },
+        {.timeout_seconds = loaded.config.dist.timeout});
   });
 }
 

@@ -45,12 +45,13 @@ TEST(Program, ExplainsItselfWhenCalledWrongly) {
   }
 }
 
-TEST(Program, ShowsThatTrainAndConfigTakeAFile) {
-  for (const std::string command : {"train", "config"}) {
+TEST(Program, ShowsThatTrainTuneAndConfigTakeAFile) {
+  for (const std::string command : {"train", "tune", "config"}) {
     const auto finished = run_program(command + " --help");
     EXPECT_EQ(finished.status, 0);
-    EXPECT_NE(finished.output.find("Usage: turbogr " + command + " CONFIG.toml [--KEY=VALUE ...]"),
-              std::string::npos)
+    EXPECT_NE(
+        finished.output.find("Usage: turbogr " + command + " [CONFIG.toml] [--KEY=VALUE ...]"),
+        std::string::npos)
         << finished.output;
   }
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <utility>
 
@@ -256,6 +257,13 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   const auto announced = std::find(paths.begin(), paths.end(), folder + "/" + latest);
   if (announced != paths.end()) std::rotate(paths.begin(), announced, announced + 1);
   return paths;
+}
+
+std::string best_checkpoint(const std::string& folder) {
+  std::string name;
+  std::getline(std::ifstream(folder + "/best"), name);
+  const std::string path = folder + "/" + name;
+  return checkpoint_step(name) && std::filesystem::exists(path + "/manifest.json") ? path : "";
 }
 
 bool never_saved(const std::string& folder) {

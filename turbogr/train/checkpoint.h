@@ -105,6 +105,9 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 // without this has lost its checkpoints.
 bool never_saved(const std::string& folder);
 
+// The checkpoint that the folder's `best` names; empty when there is no such file or checkpoint.
+std::string best_checkpoint(const std::string& folder);
+
 // The three below may be called while a run saves there: what it has replaced or removed in between
 // is looked for again.
 

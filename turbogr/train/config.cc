@@ -12,6 +12,7 @@
 #include "turbogr/train/config_keys.h"
 #include "turbogr/train/file.h"
 #include "turbogr/train/negative_options.h"
+#include "turbogr/train/store_defaults.h"
 
 namespace turbogr {
 namespace {
@@ -79,16 +80,23 @@ const ConfigKey& find_key(const std::string& where, const std::string& name) {
   return *found;
 }
 
-void assign(Config& config, const std::string& where, const std::string& name,
+// A config on its way: the values so far, and who was given one.
+struct Draft {
+  Config config;
+  NamedKeys named;
+};
+
+void assign(Draft& draft, const std::string& where, const std::string& name,
             const toml::node& node) {
   const ConfigKey& key = find_key(where, name);
-  const ConfigValue like = key.get(config);
+  const ConfigValue like = key.get(draft.config);
   const std::optional<ConfigValue> value = value_of(node, like);
   TGR_CHECK(value.has_value(), where, ": ", name, " = ", source_text(node), " is ",
             found_type(node), "; wanted: ", wanted(key, like));
   TGR_CHECK(key.rule.allows(*value), where, ": ", name, " = ", source_text(node),
             " is not allowed; wanted: ", wanted(key, like));
-  key.set(config, *value);
+  key.set(draft.config, *value);
+  draft.named.insert(name);
 }
 
 bool is_section(std::string_view name) {
@@ -99,7 +107,7 @@ bool is_section(std::string_view name) {
   });
 }
 
-void assign_all(Config& config, std::string_view source, const std::string& prefix,
+void assign_all(Draft& draft, std::string_view source, const std::string& prefix,
                 const toml::table& table) {
   for (const auto& [key, node] : table) {
     const std::string name = prefix + std::string(key.str());
@@ -109,13 +117,13 @@ void assign_all(Config& config, std::string_view source, const std::string& pref
       const bool is_key = std::any_of(keys.begin(), keys.end(),
                                       [&](const ConfigKey& known) { return known.name == name; });
       if (!is_key) {
-        assign_all(config, source, name + ".", *node.as_table());
+        assign_all(draft, source, name + ".", *node.as_table());
         continue;
       }
     }
     TGR_CHECK(!is_section(name), where, ": ", name, " = ", source_text(node), " is ",
               found_type(node), "; wanted: a section, [", name, "]");
-    assign(config, where, name, node);
+    assign(draft, where, name, node);
   }
 }
 
@@ -128,15 +136,15 @@ toml::table parse_toml(std::string_view text, std::string_view source) {
   }
 }
 
-void apply(Config& config, const Override& change) {
+void apply(Draft& draft, const Override& change) {
   const std::string where = fmt::format("command line, --{}={}", change.key, change.value);
   const ConfigKey& key = find_key(where, change.key);
-  const ConfigValue like = key.get(config);
+  const ConfigValue like = key.get(draft.config);
   const bool text = std::holds_alternative<std::string>(like);
   const bool quoted =
       change.value.size() >= 2 && change.value.front() == '"' && change.value.back() == '"';
   if (text && !quoted) {
-    assign(config, where, change.key, toml::value<std::string>(change.value));
+    assign(draft, where, change.key, toml::value<std::string>(change.value));
     return;
   }
   toml::table line;
@@ -147,7 +155,7 @@ void apply(Config& config, const Override& change) {
                         "' cannot be read; wanted: ", wanted(key, like));
   }
   TGR_CHECK(line.size() == 1, where, ": more than one value; wanted: ", wanted(key, like));
-  assign(config, where, change.key, *line.get("value"));
+  assign(draft, where, change.key, *line.get("value"));
 }
 
 }  // namespace
@@ -171,21 +179,57 @@ ConfigArguments split_config_arguments(const std::vector<std::string>& arguments
               " needs a value: write ", argument, "=VALUE");
     split.overrides.push_back({argument.substr(2), arguments[++i]});
   }
-  TGR_CHECK(!split.path.empty(), "no config file was given; name one, such as configs/demo.toml");
   return split;
 }
 
+namespace {
+
+Draft read_draft(std::string_view text, std::string_view source,
+                 const std::vector<Override>& overrides) {
+  Draft draft;
+  assign_all(draft, source, "", parse_toml(text, source));
+  for (const Override& change : overrides) apply(draft, change);
+  return draft;
+}
+
+}  // namespace
+
 Config parse_config(std::string_view text, std::string_view source,
                     const std::vector<Override>& overrides) {
-  Config config;
-  assign_all(config, source, "", parse_toml(text, source));
-  for (const Override& change : overrides) apply(config, change);
+  Config config = read_draft(text, source, overrides).config;
   resolve_config(config);
   return config;
 }
 
+LoadedConfig load_config_for_store(const std::string& path,
+                                   const std::vector<Override>& overrides) {
+  Draft draft = read_draft(path.empty() ? "" : read_file(path), path, overrides);
+  TGR_CHECK(!path.empty() || !draft.config.data.store.empty(),
+            "neither a config file nor a store was given; name a file such as configs/demo.toml, "
+            "or a store, as in --data.store=stores/mine: the rest is then chosen for it");
+  LoadedConfig loaded;
+  std::vector<std::string_view> decided;
+  if (leaves_to_the_store(draft.config, draft.named)) {
+    try {
+      TGR_CHECK(!draft.config.data.store.empty(), "data.store is not named");
+      const data::Store store(draft.config.data.store);
+      decided =
+          choose_for_store(draft.config, draft.named, size_of(store, draft.config.data.max_length));
+    } catch (const Error& error) {
+      loaded.unread = error.what();
+    }
+  }
+  resolve_config(draft.config);
+  for (const std::string_view name : decided) {
+    const ConfigKey& key = find_key("store_defaults.cc", std::string(name));
+    loaded.chosen.push_back(fmt::format("{} = {}", name, config_value_text(key.get(draft.config))));
+  }
+  loaded.config = std::move(draft.config);
+  return loaded;
+}
+
 Config load_config(const std::string& path, const std::vector<Override>& overrides) {
-  return parse_config(read_file(path), path, overrides);
+  return load_config_for_store(path, overrides).config;
 }
 
 void resolve_config(Config& config) {
@@ -215,6 +259,14 @@ void resolve_config(Config& config) {
             "checkpoint.keep_best = ", config.checkpoint.keep_best,
             " chooses by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
+  TGR_CHECK(train.patience == 0 || config.data.holdout == "validation_test",
+            "train.patience = ", train.patience,
+            " goes by the validation split, which data.holdout = \"", config.data.holdout,
+            "\" does not have; set data.holdout = \"validation_test\" or patience = 0");
+  TGR_CHECK(train.patience == 0 || config.eval.every > 0 || config.eval.every_steps > 0,
+            "train.patience = ", train.patience,
+            " counts evaluations, and eval.every and eval.every_steps are both 0; set one of them "
+            "or patience = 0");
   TGR_CHECK(model.prefix == 0 || model.targets > 0, "model.prefix = ", model.prefix,
             " without model.targets: a prefix token sees the whole sequence, so through it every "
             "token would see the item it has to predict; set model.targets, or model.prefix = 0");
@@ -253,9 +305,12 @@ std::string config_help() {
   const Config defaults;
   std::string text;
   for (const ConfigKey& key : config_keys()) {
-    const ConfigValue value = key.get(defaults);
-    text += fmt::format("{:<24} {:<18} {}", key.name, config_value_text(value), key.help);
+    const std::string_view chosen = how_chosen(key.name);
+    const std::string value =
+        chosen.empty() ? config_value_text(key.get(defaults)) : "by the store";
+    text += fmt::format("{:<24} {:<18} {}", key.name, value, key.help);
     if (!key.rule.wanted.empty()) text += fmt::format(" [{}]", key.rule.wanted);
+    if (!chosen.empty()) text += fmt::format("; not named: {}", chosen);
     text += '\n';
   }
   return text;

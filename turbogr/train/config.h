@@ -1,6 +1,7 @@
 // A run is one TOML file. It is parsed into these structs; the values beside the fields are the
-// defaults. A key that is not here, a value of the wrong type and a value out of range are errors
-// that name the file, the line and what is wanted.
+// defaults, unless store_defaults.h chooses one from the store. A key that is not here, a value of
+// the wrong type and a value out of range are errors that name the file, the line and what is
+// wanted.
 //
 //   Config config = load_config("configs/demo.toml", {{"train.steps", "100"}});
 //   for (int layer = 0; layer < config.model.layers; ++layer) ...
@@ -9,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +57,7 @@ struct ModelConfig {
 struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t steps = 0;
+  std::int64_t patience = 0;
   std::int64_t batch = 0;
   std::int64_t tokens = 0;
   std::int64_t accumulate = 1;
@@ -195,17 +198,32 @@ struct Override {
   std::string value;  // TOML without the quotes round a string: "100", "true", "cosine", "[10, 50]"
 };
 
-// What follows a subcommand that takes a config: one path, and overrides as --a.b=c or --a.b c.
+// What follows a subcommand that takes a config: a path, which may be absent, and overrides as
+// --a.b=c or --a.b c.
 struct ConfigArguments {
   std::string path;
   std::vector<Override> overrides;
 };
 ConfigArguments split_config_arguments(const std::vector<std::string>& arguments);
 
-// Reads, overrides, fills in what other keys imply (model.dq, model.norm_length, ...) and checks.
-// Throws Error.
+// Names of keys that a file or the command line gives a value.
+using NamedKeys = std::set<std::string, std::less<>>;
+
+struct LoadedConfig {
+  Config config;
+  std::vector<std::string> chosen;  // "model.layers = 2" for each key that the store decided
+  std::string unread;  // why the store could not decide, where keys waited for it; else empty
+};
+
+// Reads, overrides, chooses from the store what is left open (store_defaults.h), fills in what
+// other keys imply (model.dq, model.norm_length, ...) and checks. Without a path there is no file,
+// and data.store must be named. A store that cannot be read leaves the values of config.h. Throws
+// Error.
+LoadedConfig load_config_for_store(const std::string& path,
+                                   const std::vector<Override>& overrides = {});
 Config load_config(const std::string& path, const std::vector<Override>& overrides = {});
-// `source` stands for the file's name in messages.
+// Looks at no store: what is not named has the value of config.h. `source` stands for the file's
+// name in messages.
 Config parse_config(std::string_view text, std::string_view source,
                     const std::vector<Override>& overrides = {});
 

@@ -173,6 +173,9 @@ std::vector<ConfigKey> make_keys() {
               "passes over the data; 0: no limit (the smaller of epochs and steps ends the run)"),
       TGR_KEY(train, steps, at_least(0),
               "total steps, those before a resume included; 0: no limit"),
+      TGR_KEY(train, patience, at_least(0),
+              "evaluations in a row without a better eval.metric (validation split) that end the "
+              "run; 0: never"),
       TGR_KEY(train, batch, at_least(0),
               "sequences a step over all ranks; 0: train.tokens decides, or 128"),
       TGR_KEY(train, tokens, at_least(0), "tokens a step and rank at most; 0: train.batch decides"),

@@ -6,11 +6,22 @@
 
 #include "turbogr/core/log.h"
 #include "turbogr/train/evaluate.h"
+#include "turbogr/train/popularity.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/timeline.h"
 #include "turbogr/train/training_run_class.h"
 
 namespace turbogr::train {
+namespace {
+
+std::string figures_text(const RankingMetrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics.figures())
+    text += fmt::format("  {} {:.4f}", name, value);
+  return text;
+}
+
+}  // namespace
 
 template <class T>
 double TrainingRun<T>::epochs_done() const {
@@ -86,12 +97,10 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
   if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
   for (const data::Split split : splits) {
     if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
-    data::LoaderOptions options = eval_loader_options(config_, store_, split, capacity_, share_);
-    options.windows.max_users = config_.eval.max_users;
-    data::Loader loader(store_, options);
-    RankingMetrics metrics = evaluate(ctx_, *trainer_, loader,
-                                      {.cutoffs = config_.eval.at, .seen = seen, .progress = {}});
-    metrics.add_up(world_);
+    // Patience ran out with this step's figure, which is known.
+    if (split == data::Split::kValidation && counted_step_ == trainer_->steps_done()) continue;
+    const RankingMetrics metrics = evaluate_split(split);
+    last_metrics_ = metrics;
     MetricRecord record;
     record.step = trainer_->steps_done();
     record.epoch = epochs_done();
@@ -100,21 +109,76 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     for (const auto& [name, value] : record.values) {
       if (split == data::Split::kValidation && name == config_.eval.metric) score = value;
     }
-    std::string text;
-    for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
     record.values.emplace_back("users", static_cast<double>(metrics.users()));
     record.values.emplace_back("repeats", metrics.repeat_share());
     write(record);
-    if (!leads()) continue;
+    if (!prints()) continue;
     if (progress_ != nullptr) progress_->clear();
-    std::string text;
-    for (const auto& [name, value] : record.values) text += fmt::format("  {} {:.4f}", name, value);
     print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
-                 metrics.users(), text, repeats_text(metrics, seen));
+                 metrics.users(), figures_text(metrics), repeats_text(metrics, seen));
   }
   if (pipeline_) pipeline_->dismiss();
   if (progress_ != nullptr) progress_->resume();
   return score;
+}
+
+template <class T>
+RankingMetrics TrainingRun<T>::evaluate_split(data::Split split) {
+  data::Loader loader(store_, evaluation_of(split));
+  RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, evaluate_options());
+  metrics.add_up(world_);
+  return metrics;
+}
+
+template <class T>
+EvaluateOptions TrainingRun<T>::evaluate_options() const {
+  return {
+      .cutoffs = config_.eval.at, .seen = seen_items_from_name(config_.eval.seen), .progress = {}};
+}
+
+template <class T>
+data::LoaderOptions TrainingRun<T>::evaluation_of(data::Split split) const {
+  data::LoaderOptions options = eval_loader_options(config_, store_, split, capacity_, share_);
+  options.windows.max_users = config_.eval.max_users;
+  return options;
+}
+
+template <class T>
+std::optional<double> TrainingRun<T>::evaluate_and_count() {
+  const std::optional<double> score = evaluate_all();
+  if (!score) return score;
+  counted_step_ = trainer_->steps_done();
+  early_stopping_.add(*score);
+  if (prints() && early_stopping_.out_of_patience()) {
+    log::info("stopping early: {} evaluations in a row were no better than {} {:.4f}",
+              early_stopping_.since_best(), config_.eval.metric, *early_stopping_.best());
+  }
+  return score;
+}
+
+template <class T>
+void TrainingRun<T>::compare_with_popularity() {
+  world_.barrier();  // the last checkpoint is written
+  const data::Split split = held_out(config_).back();
+  const std::string best = load_best();
+  if (!best.empty()) {
+    if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
+    last_metrics_ = evaluate_split(split);
+    if (pipeline_) pipeline_->dismiss();
+  }
+  data::Loader loader(store_, evaluation_of(split));
+  RankingMetrics popularity =
+      evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
+  popularity.add_up(world_);
+  if (!prints()) return;
+  if (!best.empty()) {
+    print_result("{} of the best checkpoint, {}:{}\n", name_of(split), best,
+                 figures_text(*last_metrics_));
+  }
+  print_result("{} by popularity alone:{}\n", name_of(split), figures_text(popularity));
+  const std::string warning =
+      below_popularity(name_of(split), *last_metrics_, popularity, config_.eval.metric);
+  if (!warning.empty()) log::warn("{}", warning);
 }
 
 template <class T>

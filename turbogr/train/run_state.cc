@@ -129,6 +129,7 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
     epoch_ = state.at("epoch").get<std::int64_t>();
     bad_steps_ = state.value("bad_steps", std::int64_t{0});
     skipped_steps_ = state.value("skipped_steps", std::int64_t{0});
+    early_stopping_.restore(state.value("early_stopping", json::object()));
     if (state.contains("window")) window_ = window_from(state.at("window"));
   } catch (const json::exception&) {
     detail::throw_error(
@@ -157,7 +158,7 @@ void TrainingRun<T>::share_whole_table() {
 
 template <class T>
 void TrainingRun<T>::start_from() {
-  const Checkpoint saved = open_checkpoint(config_.run.start_from);
+  const Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   const std::vector<std::string> differences = config_differences(was, config_, "model.");
   TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
@@ -178,6 +179,19 @@ void TrainingRun<T>::start_from() {
   if (leads())
     log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
               store_.num_items());
+}
+
+template <class T>
+std::string TrainingRun<T>::load_best() {
+  const std::string best = best_checkpoint(folder_.checkpoints());
+  if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
+  const Checkpoint saved = open_named_checkpoint(best);
+  if (saved.step() == trainer_->steps_done()) return "";
+  make_whole_table();
+  read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
+  share_whole_table();
+  trainer_->refresh(ctx_);
+  return std::filesystem::path(saved.folder()).filename().string();
 }
 
 template <class T>
@@ -208,6 +222,7 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
       {"store", events_checksum(store_)},
       {"bad_steps", bad_steps_},
       {"skipped_steps", skipped_steps_},
+      {"early_stopping", early_stopping_.state()},
       {"window", window_state(window_, pipeline_ ? pipeline_->times() : StageTimes{})}};
   contents.config = config_text(config_);
   contents.command = command_;

@@ -25,14 +25,23 @@ using data::Batch;
 
 }  // namespace
 
-Checkpoint open_checkpoint(const std::string& path) {
+Checkpoint open_checkpoint(const std::string& path, Pick pick) {
   namespace fs = std::filesystem;
   TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
   if (fs::is_regular_file(path)) return open_pointed_checkpoint(path);  // `latest` or `best`
   TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
   if (fs::exists(fs::path(path) / "manifest.json")) return open_named_checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";
-  return open_newest_checkpoint(fs::exists(inside) ? inside.string() : path, /*fall_back=*/true);
+  const std::string folder = fs::exists(inside) ? inside.string() : path;
+  const std::string best = pick == Pick::kBest ? best_checkpoint(folder) : "";
+  if (!best.empty()) {
+    try {
+      return open_named_checkpoint(best);
+    } catch (const Error& error) {
+      log::warn("{}; taking the newest one instead of the best", error.what());
+    }
+  }
+  return open_newest_checkpoint(folder, /*fall_back=*/true);
 }
 
 data::Store open_store(const Config& config, const std::string& given) {

@@ -17,8 +17,12 @@
 
 namespace turbogr::train {
 
-// A run folder, its checkpoints folder or one checkpoint: the newest whole checkpoint there.
-Checkpoint open_checkpoint(const std::string& path);
+// Which checkpoint a run folder stands for.
+enum class Pick { kBest, kNewest };
+
+// A run folder, its checkpoints folder or one checkpoint. Of a folder: the best checkpoint, where
+// the run has kept one, or else the newest whole one.
+Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
 
 // The store named, or the one the run was trained on when `given` is empty.
 data::Store open_store(const Config& config, const std::string& given);

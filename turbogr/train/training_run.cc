@@ -52,10 +52,11 @@ double seconds_now() { return static_cast<double>(Trace::now_ns()) * 1e-9; }
 
 template <class T>
 TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
-                            dist::Communicator& world)
+                            dist::Communicator& world, const RunControl& control)
     : config_(config),
       command_(command),
       world_(world),
+      control_(control),
       share_(share_of(config, world)),
       nodes_(nodes_of(config, world)),
       store_(config.data.store),
@@ -63,7 +64,8 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
             .threads = threads_for_rank(config.train.threads, world),
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
-      loader_(store_, train_loader_options(config, store_, share_)) {
+      loader_(store_, train_loader_options(config, store_, share_)),
+      early_stopping_(config.train.patience) {
   const bool pipelined = wants_pipeline(config, share_.world);
   const std::string idle = check_idle_keys(
       config, {.world = share_.world,
@@ -102,10 +104,10 @@ void TrainingRun<T>::make_trainer(const RetrievalOptions& options) {
 }
 
 template <class T>
-void TrainingRun<T>::run() {
+RunEnd TrainingRun<T>::run() {
   const data::InterruptGuard guard;
-  if (leads()) print_plan();
-  if (config_.run.dry_run) return;
+  if (prints()) print_plan();
+  if (config_.run.dry_run) return RunEnd::kFinished;
   check_evaluation(config_, store_);
   if (leads()) folder_ = open_run_folder(config_);
   world_.barrier();  // the folder is there
@@ -119,8 +121,9 @@ void TrainingRun<T>::run() {
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
   roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
-  train();
+  const RunEnd end = train();
   if (config_.run.trace) write_trace();
+  return end;
 }
 
 template <class T>
@@ -162,18 +165,17 @@ Trace* TrainingRun<T>::trace_of(const Config& config) {
 }
 
 template <class T>
-void TrainingRun<T>::train() {
+RunEnd TrainingRun<T>::train() {
   Progress progress(
       stderr, leads() ? Progress::choose(config_.log.progress, stderr) : Progress::Style::kNone,
       total_steps_, trainer_->steps_done());
   progress_ = &progress;
-  if (finished() && leads()) {
-    log::info(
-        "nothing left to train: {} steps, {} epochs are done; raise train.epochs or train.steps to "
-        "go on",
-        trainer_->steps_done(), epoch_);
+  if (finished() && prints()) {
+    log::info("nothing left to train: {} steps, {} epochs are done; raise {} to go on",
+              trainer_->steps_done(), epoch_,
+              early_stopping_.out_of_patience() ? "train.patience" : "train.epochs or train.steps");
   }
-  while (!finished() && !stopping()) {
+  while (!finished() && !pausing() && !interrupted()) {
     const double begin = seconds_now();
     const std::size_t parts = [&] {
       const TraceScope scope(trace_.get(), stages::kRead.name, kComputeLane);
@@ -201,26 +203,30 @@ void TrainingRun<T>::train() {
   if (window_.tokens > 0 && last_.step > 0) log_window(last_);
   save(std::nullopt);
   if (writer_) writer_->wait();
-  if (stopping()) {
+  if (interrupted()) {
     if (leads())
       log::info("stopped at step {} ({}); go on with --run.resume=true", trainer_->steps_done(),
                 data::interrupted() ? data::interruption() : "a signal to another rank");
-    return;
+    return RunEnd::kInterrupted;
   }
+  if (!finished()) return RunEnd::kPaused;
   save_if_scored(evaluate_all());
   if (writer_) writer_->wait();
-  if (!leads()) return;
+  if (!control_.quiet) compare_with_popularity();
+  if (!prints()) return RunEnd::kFinished;
   if (skipped_steps_ > 0) {
     log::warn("{} steps were skipped: their loss or gradient was not finite", skipped_steps_);
   }
   log::info("finished at step {}; look at it with `turbogr eval --checkpoint {}`",
             trainer_->steps_done(), config_.run.dir);
+  return RunEnd::kFinished;
 }
 
 template <class T>
 bool TrainingRun<T>::finished() const {
   return (config_.train.steps > 0 && trainer_->steps_done() >= config_.train.steps) ||
-         (config_.train.epochs > 0 && epoch_ >= config_.train.epochs);
+         (config_.train.epochs > 0 && epoch_ >= config_.train.epochs) ||
+         early_stopping_.out_of_patience();
 }
 
 template <class T>
@@ -285,8 +291,11 @@ void TrainingRun<T>::after_step() {
   const bool evaluate_now =
       config_.eval.every_steps > 0 && step % config_.eval.every_steps == 0 && !finished();
   if (save_now || evaluate_now) finish_steps(0);
-  if (save_now) save(std::nullopt);
-  if (evaluate_now) save_if_scored(evaluate_all());
+  // The checkpoint of a step counts the evaluation of that step.
+  std::optional<double> score;
+  if (evaluate_now) score = evaluate_and_count();
+  if (save_now) save(score);
+  if (!save_now) save_if_scored(score);
 }
 
 template <class T>
@@ -319,7 +328,7 @@ void TrainingRun<T>::end_epoch() {
   const EvalConfig& eval = config_.eval;
   std::optional<double> score;
   if (eval.every > 0 && epoch_ % eval.every == 0 && !finished()) {
-    score = evaluate_all();
+    score = evaluate_and_count();
   }
   const std::int64_t every = config_.checkpoint.every_epochs;
   if ((every > 0 && epoch_ % every == 0) || (score && config_.checkpoint.keep_best > 0))
@@ -329,7 +338,8 @@ void TrainingRun<T>::end_epoch() {
 template class TrainingRun<float>;
 template class TrainingRun<bf16>;
 
-void run_training(const Config& given, const std::string& command, dist::Communicator& world) {
+RunEnd run_training(const Config& given, const std::string& command, dist::Communicator& world,
+                    const RunControl& control) {
   check_same_config(given, world);
   TGR_CHECK(!given.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/ml-1m");
@@ -337,13 +347,10 @@ void run_training(const Config& given, const std::string& command, dist::Communi
   // As the run remembers it: who reads the run later may stand in another folder.
   config.data.store = std::filesystem::absolute(given.data.store).string();
   const std::string seen = resolve_seen(config, data::Store(config.data.store));
-  if (world.rank() == 0 && !seen.empty()) log::info("{}", seen);
+  if (world.rank() == 0 && !control.quiet && !seen.empty()) log::info("{}", seen);
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);
-  if (config.train.dtype == "bf16") {
-    TrainingRun<bf16>(config, command, world).run();
-  } else {
-    TrainingRun<float>(config, command, world).run();
-  }
+  if (config.train.dtype == "bf16") return TrainingRun<bf16>(config, command, world, control).run();
+  return TrainingRun<float>(config, command, world, control).run();
 }
 
 }  // namespace turbogr::train

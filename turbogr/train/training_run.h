@@ -2,6 +2,7 @@
 // figures.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "turbogr/dist/communicator.h"
@@ -9,9 +10,18 @@
 
 namespace turbogr::train {
 
-// Returns when the run has ended or was asked to stop by SIGINT or SIGTERM (after a checkpoint).
-// `command` is how it was started, kept with every checkpoint. Every rank of `world` calls it with
-// the same config; rank 0 speaks and writes.
-void run_training(const Config& config, const std::string& command, dist::Communicator& world);
+// For whoever trains many models in turn.
+struct RunControl {
+  std::int64_t pause_after = 0;  // stop with a checkpoint after so many epochs in all; 0: never
+  bool quiet = false;            // no plan and no figures on standard output; warnings stay
+};
+
+enum class RunEnd { kFinished, kPaused, kInterrupted };
+
+// Returns when the run has ended, is to pause, or was asked to stop by SIGINT or SIGTERM (the two
+// after a checkpoint). `command` is how it was started, kept with every checkpoint. Every rank of
+// `world` calls it with the same config; rank 0 speaks and writes.
+RunEnd run_training(const Config& config, const std::string& command, dist::Communicator& world,
+                    const RunControl& control = {});
 
 }  // namespace turbogr::train

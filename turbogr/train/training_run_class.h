@@ -20,6 +20,8 @@
 #include "turbogr/model/flops.h"
 #include "turbogr/train/checkpoint_writer.h"
 #include "turbogr/train/config.h"
+#include "turbogr/train/early_stopping.h"
+#include "turbogr/train/evaluate.h"
 #include "turbogr/train/item_names.h"
 #include "turbogr/train/metrics.h"
 #include "turbogr/train/progress.h"
@@ -28,6 +30,7 @@
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/training_run.h"
 
 namespace turbogr::train {
 
@@ -50,9 +53,10 @@ struct Window {
 template <class T>
 class TrainingRun {
  public:
-  TrainingRun(const Config& config, const std::string& command, dist::Communicator& world);
+  TrainingRun(const Config& config, const std::string& command, dist::Communicator& world,
+              const RunControl& control);
 
-  void run();
+  RunEnd run();
 
  private:
   static Share share_of(const Config& config, const dist::Communicator& world);
@@ -61,6 +65,7 @@ class TrainingRun {
   static std::vector<int> nodes_of(const Config& config, const dist::Communicator& world);
 
   bool leads() const { return world_.rank() == 0; }
+  bool prints() const { return leads() && !control_.quiet; }
 
   void make_trainer(const RetrievalOptions& options);
 
@@ -93,13 +98,14 @@ class TrainingRun {
 
   void start_from();
 
-  void train();
+  RunEnd train();
 
   // Over several ranks all must end at the same step, whoever heard the signal.
-  bool stopping() const { return pipeline_ ? pipeline_->stop_asked() : data::interrupted(); }
+  bool interrupted() const { return pipeline_ ? pipeline_->stop_asked() : data::interrupted(); }
+  bool pausing() const { return control_.pause_after > 0 && epoch_ >= control_.pause_after; }
 
-  // The smaller of steps and epochs ends a run; total_steps_, which the progress and the learning
-  // rate go by, is an estimate when the run is very long.
+  // The smaller of steps and epochs ends a run, or patience that ran out; total_steps_, which the
+  // progress and the learning rate go by, is an estimate when the run is very long.
   bool finished() const;
 
   // Fills up to `accumulate` batches; none at the end of an epoch.
@@ -129,6 +135,17 @@ class TrainingRun {
   // Where there is a validation split the test split waits for the end, so that nobody chooses by
   // it.
   std::optional<double> evaluate_all();
+  RankingMetrics evaluate_split(data::Split split);
+  EvaluateOptions evaluate_options() const;
+  data::LoaderOptions evaluation_of(data::Split split) const;  // eval.max_users of them
+
+  // An evaluation during training: its score, counted against train.patience.
+  std::optional<double> evaluate_and_count();
+
+  // The end of a run: the best checkpoint, which eval and recommend take, beside popularity.
+  void compare_with_popularity();
+  // Its weights, unless they are those there already; its folder's name then, else empty.
+  std::string load_best();
 
   // A checkpoint can only be the best one when its score is known.
   void save_if_scored(std::optional<double> score);
@@ -140,6 +157,7 @@ class TrainingRun {
   Config config_;
   std::string command_;
   dist::Communicator& world_;
+  const RunControl control_;
   const Share share_;
   const std::vector<int> nodes_;
   const std::int64_t start_ns_ = Trace::now_ns();
@@ -171,6 +189,9 @@ class TrainingRun {
   std::int64_t bad_steps_ = 0;
   std::int64_t skipped_steps_ = 0;
   std::int64_t last_saved_ = -1;
+  EarlyStopping early_stopping_;
+  std::int64_t counted_step_ = -1;              // of the last evaluation that counts
+  std::optional<RankingMetrics> last_metrics_;  // of the last split evaluated
 };
 
 }  // namespace turbogr::train

@@ -1,0 +1,224 @@
+#include "turbogr/train/store_defaults.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/messages.h"
+#include "tests/support/stores.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/train/config_keys.h"
+
+namespace turbogr {
+namespace {
+
+Config chosen_for(const StoreSize& size, const NamedKeys& named = {}) {
+  Config config;
+  choose_for_store(config, named, size);
+  resolve_config(config);
+  return config;
+}
+
+TEST(StoreDefaults, SmallStoresGetManySmallStepsAndPatience) {
+  const Config config = chosen_for(
+      {.name = "films", .users = 610, .items = 9724, .events = 100'836, .recent_events = 55'000});
+  EXPECT_EQ(config.data.history, "windows");
+  EXPECT_EQ(config.model.dropout, 0.4);
+  EXPECT_EQ(config.optim.lr, 2e-3);
+  EXPECT_EQ(config.embedding.lr, 2e-3);
+  EXPECT_EQ(config.negatives.count, 128);
+  EXPECT_EQ(config.run.dir, "runs/films");
+  EXPECT_EQ(config.train.batch, 16);
+  EXPECT_EQ(config.train.epochs, 200);
+  EXPECT_EQ(config.train.patience, 5);
+  EXPECT_EQ(config.eval.every, 2);  // 38 steps an epoch
+  EXPECT_EQ(config.eval.max_users, 0);
+  EXPECT_EQ(config.checkpoint.keep_best, 1);
+  EXPECT_EQ(config.model.bias, "both");
+}
+
+TEST(StoreDefaults, LargerStoresGetLargerModelsAndFewerEpochs) {
+  std::int64_t width = 0, layers = 0, epochs = 1000;
+  for (const std::int64_t events : {1'000'000, 10'000'000, 300'000'000}) {
+    const Config config = chosen_for({.name = "s",
+                                      .users = events / 100,
+                                      .items = events / 50,
+                                      .events = events,
+                                      .recent_events = events});
+    EXPECT_GT(config.model.width, width);
+    EXPECT_GT(config.model.layers, layers);
+    EXPECT_LT(config.train.epochs, epochs);
+    EXPECT_EQ(config.model.width % config.model.heads, 0);
+    EXPECT_GE(config.train.epochs, 3);
+    EXPECT_EQ(config.data.history, "last");
+    EXPECT_EQ(config.train.batch, 128);
+    EXPECT_EQ(config.eval.every, 1);
+    width = config.model.width;
+    layers = config.model.layers;
+    epochs = config.train.epochs;
+  }
+}
+
+TEST(StoreDefaults, AStoreWithoutTimesGetsABiasThatNeedsNone) {
+  EXPECT_EQ(chosen_for({.users = 10, .items = 10, .events = 100, .times = false}).model.bias,
+            "position");
+}
+
+TEST(StoreDefaults, TheEmptiestStoreHasDefaultsToo) {
+  const Config config = chosen_for({});
+  EXPECT_GE(config.train.batch, 1);
+  EXPECT_GE(config.train.epochs, 1);
+}
+
+TEST(StoreDefaults, NegativesAreAtMostHalfOfTheItemsAndMoreForLargeCatalogues) {
+  for (const auto& [items, count] :
+       {std::pair{0, 1}, {2, 1}, {100, 50}, {10'000, 128}, {500'000, 256}, {2'000'000, 512}}) {
+    EXPECT_EQ(chosen_for({.users = 10, .items = items, .events = 99}).negatives.count, count);
+  }
+}
+
+TEST(StoreDefaults, AnotherOptimiserOfTheItemTableKeepsItsRate) {
+  Config config;
+  config.embedding.optimiser = "adagrad";
+  choose_for_store(config, {"embedding.optimiser"}, {.users = 10, .items = 9, .events = 100});
+  EXPECT_EQ(config.embedding.lr, 1e-3);
+  EXPECT_EQ(config.optim.lr, 2e-3);
+}
+
+// Each key that a rule decides, named with a value that no rule chooses: nothing may change.
+TEST(StoreDefaults, ANamedKeyIsNeverChanged) {
+  Config config;
+  config.model.layers = 3;
+  config.model.width = 48;
+  config.train.epochs = 7;
+  config.train.patience = 11;
+  config.eval.every = 13;
+  NamedKeys named;
+  for (const ConfigKey& key : config_keys()) named.insert(std::string(key.name));
+  Config after = config;
+  EXPECT_TRUE(choose_for_store(after, named, {.users = 610, .items = 99, .events = 1'000}).empty());
+  EXPECT_EQ(after, config);
+  for (const ConfigKey& key : config_keys()) {
+    if (how_chosen(key.name).empty()) continue;
+    NamedKeys one = {std::string(key.name)};
+    Config other = config;
+    choose_for_store(other, one, {.users = 50'000, .items = 99, .events = 10'000'000});
+    EXPECT_EQ(key.get(other), key.get(config)) << key.name;
+  }
+}
+
+TEST(StoreDefaults, NamingALengthLeavesEvaluationAndPatienceAlone) {
+  const StoreSize size = {.users = 500'000, .items = 9, .events = 4'000'000};
+  EXPECT_EQ(chosen_for(size).eval.max_users, 20'000);
+  Config by_steps;
+  by_steps.train.steps = 500;
+  choose_for_store(by_steps, {"train.steps"}, size);
+  EXPECT_EQ(by_steps.train.epochs, 0);  // else the smaller of the two would end the run
+  for (const Config& config : {by_steps, chosen_for(size, {"train.epochs"})}) {
+    EXPECT_EQ(config.train.patience, 0);
+    EXPECT_EQ(config.eval.every, 0);
+    EXPECT_EQ(config.eval.max_users, 0);
+    EXPECT_EQ(config.checkpoint.keep_best, 0);
+    EXPECT_EQ(config.data.history, "last");
+  }
+  Config by_test;
+  by_test.data.holdout = "test";
+  choose_for_store(by_test, {"data.holdout"}, {.users = 10, .items = 9, .events = 100});
+  EXPECT_EQ(by_test.train.patience, 0);
+  resolve_config(by_test);
+  Config without_evaluations;
+  choose_for_store(without_evaluations, {"eval.every"}, {.users = 9, .items = 9, .events = 99});
+  EXPECT_EQ(without_evaluations.train.patience, 0);
+  resolve_config(without_evaluations);
+}
+
+TEST(StoreDefaults, NamedPatienceGetsItsEvaluationsAndTheBestCheckpoint) {
+  for (const NamedKeys& named :
+       {NamedKeys{"train.patience"}, NamedKeys{"train.patience", "train.epochs"}}) {
+    Config config;
+    config.train.patience = 9;
+    choose_for_store(config, named, {.users = 50'000, .items = 9, .events = 1'000'000});
+    EXPECT_EQ(config.train.patience, 9);
+    EXPECT_EQ(config.eval.every, 1);
+    EXPECT_EQ(config.checkpoint.keep_best, 1);
+    resolve_config(config);
+  }
+  const Config never = chosen_for({.users = 99, .items = 9, .events = 990}, {"train.patience"});
+  EXPECT_EQ(never.train.patience, 0);
+  EXPECT_GT(never.eval.every, 0);
+}
+
+TEST(StoreDefaults, HeadsDivideAnyWidth) {
+  for (std::int64_t width = 1; width < 200; ++width) {
+    Config config;
+    config.model.width = width;
+    choose_for_store(config, {"model.width"}, {.users = 10, .items = 9, .events = 100});
+    EXPECT_EQ(width % config.model.heads, 0) << width;
+  }
+}
+
+class LoadedForAStore : public ::testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  std::string store_ = (folder_ / "mine").string();
+
+  void SetUp() override { test::write_numbered_store(store_, {5, 7, 9}); }
+};
+
+TEST_F(LoadedForAStore, AConfigNeedsNoFile) {
+  const LoadedConfig loaded = load_config_for_store("", {{"data.store", store_ + "/"}});
+  EXPECT_EQ(loaded.config.run.dir, "runs/mine");
+  EXPECT_EQ(loaded.config.train.patience, 5);
+  EXPECT_TRUE(loaded.unread.empty()) << loaded.unread;
+  const auto& chosen = loaded.chosen;
+  EXPECT_NE(std::find(chosen.begin(), chosen.end(), "train.patience = 5"), chosen.end());
+  EXPECT_EQ(loaded.config.model.dq * loaded.config.model.heads, loaded.config.model.width);
+  EXPECT_NE(test::message_of([] { load_config(""); }).find("neither a config file nor a store"),
+            std::string::npos);
+}
+
+TEST_F(LoadedForAStore, TheResolvedConfigHasTheChosenNumbers) {
+  const LoadedConfig loaded = load_config_for_store("", {{"data.store", store_}});
+  EXPECT_EQ(parse_config(config_text(loaded.config), "printed"), loaded.config);
+}
+
+TEST_F(LoadedForAStore, AStoreThatIsNotThereLeavesTheValuesAndSaysWhy) {
+  const LoadedConfig loaded = load_config_for_store("", {{"data.store", store_ + "-not"}});
+  EXPECT_NE(loaded.unread.find("mine-not"), std::string::npos) << loaded.unread;
+  EXPECT_TRUE(loaded.chosen.empty());
+  EXPECT_EQ(loaded.config.train.epochs, 1);
+}
+
+// The configs of the tree name what the store would decide: they train as they did.
+TEST_F(LoadedForAStore, NamedConfigsAreAsTheyAreWithoutAStore) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(TGR_SOURCE_DIR) + "/configs")) {
+    if (entry.path().stem() == "own-data") continue;
+    const LoadedConfig loaded =
+        load_config_for_store(entry.path().string(), {{"data.store", store_}});
+    EXPECT_TRUE(loaded.chosen.empty()) << entry.path() << ": " << loaded.chosen.front();
+  }
+}
+
+// The file explains; what it does is what the program does without it.
+TEST_F(LoadedForAStore, TheConfigForOnesOwnDataIsTheDefaultsExplained) {
+  const std::string path = std::string(TGR_SOURCE_DIR) + "/configs/own-data.toml";
+  const std::vector<Override> overrides = {{"data.store", store_}, {"run.dir", "runs/x"}};
+  EXPECT_EQ(load_config(path, overrides), load_config("", overrides));
+}
+
+TEST(ConfigHelp, SaysHowADefaultIsChosen) {
+  const std::string help = "\n" + config_help();
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t line = help.find("\n" + std::string(key.name) + " ") + 1;
+    ASSERT_NE(line, 0u) << key.name;
+    const std::string text = help.substr(line, help.find('\n', line) - line);
+    EXPECT_EQ(text.find("by the store") != std::string::npos, !how_chosen(key.name).empty())
+        << text;
+    EXPECT_NE(text.find(how_chosen(key.name)), std::string::npos);
+  }
+  EXPECT_FALSE(how_chosen("train.epochs").empty());
+}
+
+}  // namespace
+}  // namespace turbogr
