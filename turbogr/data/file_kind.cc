@@ -10,12 +10,12 @@ namespace {
 
 using namespace std::string_view_literals;
 
-struct Kind {
+struct FileKind {
   std::string_view magic;  // the first bytes
   std::string_view name;
 };
 
-constexpr Kind kKinds[] = {
+constexpr FileKind kKinds[] = {
     {"PAR1"sv, "a Parquet file"},
     {"ARROW1"sv, "an Arrow (Feather) file"},
     {"FEA1"sv, "an Arrow (Feather) file"},
@@ -45,7 +45,7 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view start) {
 }  // namespace
 
 std::string_view kind_of_other_file(std::string_view first_bytes) {
-  for (const Kind& kind : kKinds) {
+  for (const FileKind& kind : kKinds) {
     if (first_bytes.starts_with(kind.magic)) return kind.name;
   }
   if (first_bytes.size() > 262 && first_bytes.substr(257).starts_with("ustar")) {

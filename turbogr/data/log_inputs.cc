@@ -101,7 +101,7 @@ bool named_like_a_log(const fs::path& path) {
          std::find(std::begin(kEndings), std::end(kEndings), ending_of(path)) != std::end(kEndings);
 }
 
-std::string listed(const std::vector<std::string>& names) {
+std::string joined(const std::vector<std::string>& names) {
   return printable(fmt::format("{}", fmt::join(names, ", ")), 400);
 }
 
@@ -131,14 +131,14 @@ void add_folder(const fs::path& folder, LogInputs& inputs) {
   TGR_CHECK(
       inputs.logs.size() > logs_before, "'", folder.string(),
       "' holds no log: no file in it ends in .csv, .tsv, .txt, .dat, .log, .data or .inter ",
-      "(or one of these and .gz or .zst); it has: ", others.empty() ? "nothing" : listed(others));
+      "(or one of these and .gz or .zst); it has: ", others.empty() ? "nothing" : joined(others));
   if (others.empty()) return;
   inputs.remarks.push_back(
       fmt::format("'{}': {} read; left alone: {}", folder.string(),
                   inputs.logs.size() - logs_before == 1
                       ? "1 log"
                       : fmt::format("{} logs", inputs.logs.size() - logs_before),
-                  listed(others)));
+                  joined(others)));
 }
 
 }  // namespace
