@@ -132,8 +132,12 @@ int fail(std::string_view what) {
 
 // Figures that never reached a full disk or a closed pipe must not look like success.
 int finish_output() {
+  errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-  return fail("cannot write to standard output: it was closed, or its disk is full");
+  // An earlier write may have failed: then the reason is gone.
+  return fail(
+      fmt::format("cannot write to standard output: {}",
+                  errno != 0 ? std::strerror(errno) : "it was closed, or its disk is full"));
 }
 
 }  // namespace

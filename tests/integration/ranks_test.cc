@@ -175,8 +175,9 @@ TEST_F(Ranks, AveragedReplicasResumeBitEqualAndAreEvaluatedAsSaved) {
 
 TEST_F(Ranks, ShareAnEvaluationAndSpeakOnce) {
   ASSERT_EQ(train(1, "run", "--train.steps=4").status, 0);
-  const std::string eval = std::string(TGR_PROGRAM) + " eval --checkpoint " + root_ +
-                           "/run --popularity --untrained --threads 1 --json " + root_ + "/";
+  const std::string eval = std::string(TGR_PROGRAM) + " --log-level error eval --checkpoint " +
+                           root_ + "/run --popularity --untrained --threads 1 --json " + root_ +
+                           "/";
   const Outcome alone = test::run_command(eval + "alone.json");
   ASSERT_EQ(alone.status, 0) << alone.output;
   for (const int ranks : {2, 3}) {

@@ -10,6 +10,7 @@
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/train/checkpoint_writer.h"
+#include "turbogr/train/config.h"
 
 namespace turbogr::train {
 namespace {
@@ -24,7 +25,7 @@ class ItemNamesTest : public testing::Test {
   Checkpoint saved(const std::vector<std::int64_t>& forged = {}) {
     ItemNames names;
     const data::Store store(folder_ / "store");
-    std::vector<NamedTensor> tensors = names.tensors(store);
+    std::vector<NamedTensor> tensors = names.tensors(parse_config("", "test.toml"), store);
     Tensor offsets(DType::kI64, {static_cast<std::int64_t>(forged.size())});
     if (!forged.empty()) {
       std::copy(forged.begin(), forged.end(), offsets.view<std::int64_t, 1>().data);

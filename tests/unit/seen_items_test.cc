@@ -104,6 +104,7 @@ class SavedItems : public ::testing::Test {
     CheckpointContents contents;
     contents.step = step;
     contents.shards = {{"item_names", std::move(names)}};
+    contents.state = nlohmann::json::object();
     contents.config = config;
     CheckpointWriter writer(folder_ / "checkpoints", {.keep_last = 9, .background = false});
     writer.save(contents);
