@@ -1,5 +1,5 @@
-// The fmt library, for programs that bring their libraries along: Debian has no static one. Compiled
-// once here instead of into every source that formats a text.
+// The fmt library, for programs that bring their libraries along: Debian has no static one.
+// Compiled once here instead of into every source that formats a text.
 #include <fmt/format-inl.h>
 
 template auto fmt::detail::thousands_sep_impl<char>(locale_ref) -> thousands_sep_result<char>;
