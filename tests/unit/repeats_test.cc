@@ -25,7 +25,7 @@ TEST(Repeats, AreItemsThatTheSameUserHadMet) {
   }
   writer.finish();
   const Store store(folder / "s");
-  const Repeats all = repeated_events(store);
+  const RepeatCount all = repeated_events(store);
   EXPECT_EQ(all.events, 12);
   EXPECT_EQ(all.repeated, 4);
   EXPECT_DOUBLE_EQ(all.share(), 4.0 / 12);
@@ -37,7 +37,7 @@ TEST(Repeats, AreItemsThatTheSameUserHadMet) {
   EXPECT_EQ(targets(Split::kTest).events, 3);
   EXPECT_EQ(targets(Split::kTest).repeated, 1);        // 1 of the first user
   EXPECT_EQ(targets(Split::kValidation).repeated, 2);  // 0 of the first, 3 of the last
-  EXPECT_DOUBLE_EQ(Repeats().share(), 0);
+  EXPECT_DOUBLE_EQ(RepeatCount().share(), 0);
 }
 
 TEST(ItemsIn, CountsInputsAndTargetsOfTheWindowsAlone) {

@@ -20,11 +20,11 @@ void read_history(const Store& store, std::int64_t user, std::int64_t count,
 
 }  // namespace
 
-Repeats repeated_events(const Store& store) {
+RepeatCount repeated_events(const Store& store) {
   // The user who last met an item: histories stand end to end, so one pass and no sorting.
   std::vector<std::int64_t> last_user(static_cast<std::size_t>(store.num_items()), -1);
   std::vector<std::int64_t> items;
-  Repeats repeats;
+  RepeatCount repeats;
   for (std::int64_t user = 0; user < store.num_users(); ++user) {
     const auto at = static_cast<std::size_t>(user);
     read_history(store, user, store.offsets()[at + 1] - store.offsets()[at], items);
@@ -41,9 +41,9 @@ Repeats repeated_events(const Store& store) {
   return repeats;
 }
 
-Repeats repeated_targets(const Store& store, std::span<const Window> windows) {
+RepeatCount repeated_targets(const Store& store, std::span<const Window> windows) {
   std::vector<std::int64_t> items;
-  Repeats repeats;
+  RepeatCount repeats;
   for (const Window& window : windows) {
     const std::int64_t begin = store.offsets()[static_cast<std::size_t>(window.user)];
     read_history(store, window.user, window.first_event + window.length + 1 - begin, items);

@@ -14,7 +14,7 @@ namespace turbogr::data {
 // eval.seen = "auto" goes by.
 inline constexpr double kManyRepeats = 0.1;
 
-struct Repeats {
+struct RepeatCount {
   std::int64_t events = 0;    // that were looked at
   std::int64_t repeated = 0;  // those of an item that their user had met before
 
@@ -24,9 +24,9 @@ struct Repeats {
 };
 
 // Of all events of a store.
-Repeats repeated_events(const Store& store);
+RepeatCount repeated_events(const Store& store);
 
 // Of the targets of an evaluation split: the event after each window, against all before it.
-Repeats repeated_targets(const Store& store, std::span<const Window> windows);
+RepeatCount repeated_targets(const Store& store, std::span<const Window> windows);
 
 }  // namespace turbogr::data

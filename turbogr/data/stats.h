@@ -21,10 +21,10 @@ struct StoreStats {
   std::int64_t users = 0;
   std::int64_t items = 0;
   std::int64_t events = 0;
-  Quantiles lengths;     // events a user
-  Quantiles popularity;  // events an item
-  Repeats repeats;       // events of items that their user had met before
-  Repeats last_repeats;  // the same of last events alone: what an evaluation asks for
+  Quantiles lengths;         // events a user
+  Quantiles popularity;      // events an item
+  RepeatCount repeats;       // events of items that their user had met before
+  RepeatCount last_repeats;  // the same of last events alone: what an evaluation asks for
   TimeUnit time_unit = TimeUnit::kNone;
   std::int64_t first_time = 0;
   std::int64_t last_time = 0;

@@ -28,7 +28,7 @@ std::string resolve_seen(Config& config, const data::Store& store) {
   }
   const data::LoaderOptions options =
       eval_loader_options(config, store, data::Split::kTest, config.data.max_length);
-  const data::Repeats repeats =
+  const data::RepeatCount repeats =
       data::repeated_targets(store, data::make_windows(store, options.windows));
   const bool many = repeats.share() > data::kManyRepeats;
   config.eval.seen = many ? "keep" : "drop";
