@@ -249,7 +249,7 @@ std::string Command::description() const { return app_->get_description(); }
 std::string Command::help() const {
   std::string path = app_->get_name();
   for (const CLI::App* above = app_->get_parent(); above != nullptr; above = above->get_parent()) {
-    path = above->get_name() + " " + path;
+    path = fmt::format("{} {}", above->get_name(), path);
   }
   // App::help would answer for the command that is being run.
   return app_->get_formatter()->make_help(app_, path, CLI::AppFormatMode::Normal);

@@ -141,7 +141,8 @@ TEST(FileKind, IsToldByTheFirstBytes) {
       {std::string(257, 'a') + "ustar\0"s, "tar"}};
   for (const auto& [bytes, kind] : cases) {
     EXPECT_TRUE(has(std::string(kind_of_other_file(bytes)), kind)) << kind;
-    const std::string message = message_of([&] { check_delimited_text(bytes, "log"); });
+    const std::string message =
+        message_of([&bytes = bytes] { check_delimited_text(bytes, "log"); });
     EXPECT_TRUE(has(message, "'log' is a") || has(message, "'log' is JSON")) << message;
   }
   for (const std::string& text : {""s, "user_id,item_id\n1,2\n"s, "[user],[item]\n"s,

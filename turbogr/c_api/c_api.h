@@ -7,8 +7,8 @@
  * what to do. Calls only queue work on the stream; memory must stay until the stream has passed.
  * Nothing is kept between calls and nothing is allocated.
  */
-#ifndef TURBOGR_C_API_H_
-#define TURBOGR_C_API_H_
+#ifndef TGR_C_API_H_
+#define TGR_C_API_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -102,4 +102,4 @@ TGR_C_API const char* tgr_version(void);
 }
 #endif
 
-#endif /* TURBOGR_C_API_H_ */
+#endif /* TGR_C_API_H_ */
