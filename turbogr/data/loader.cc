@@ -24,7 +24,7 @@ struct Slot {
 
 // The exception in flight, as one that names the batch; itself when there is no memory for words.
 std::exception_ptr named_error(const Batch& batch) noexcept {
-  const std::exception_ptr raw = std::current_exception();
+  std::exception_ptr raw = std::current_exception();
   try {
     std::string cause = "an exception of an unknown kind";
     try {

@@ -72,7 +72,7 @@ std::vector<fs::path> kuairand_files(const fs::path& folder) {
 fs::path first_of(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     for (const char* packed : {"", ".gz", ".zst"}) {
-      const fs::path path = folder / (std::string(name) + packed);
+      fs::path path = folder / (std::string(name) + packed);
       if (fs::is_regular_file(path)) return path;
     }
   }

@@ -384,7 +384,7 @@ std::string report_page(const std::string& run_folder) {
 }
 
 std::string write_report(const std::string& run_folder, const std::string& path) {
-  const std::string target = path.empty() ? run_folder + "/report.html" : path;
+  std::string target = path.empty() ? run_folder + "/report.html" : path;
   replace_file(target, report_page(run_folder));
   return target;
 }
