@@ -7,8 +7,7 @@
  * what to do. Calls only queue work on the stream; memory must stay until the stream has passed.
  * Nothing is kept between calls and nothing is allocated.
  */
-#ifndef TGR_C_API_H_
-#define TGR_C_API_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ TGR_C_API const char* tgr_version(void);
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* TGR_C_API_H_ */
