@@ -192,9 +192,9 @@ class RankPipeline {
   std::vector<std::int64_t> blocks_by_layers_;  // gradient blocks final after so many layers
 
   std::vector<std::unique_ptr<Flight>> slots_;
-  std::deque<Flight*> flights_;  // submitted and not finished, oldest first
-  Flight* held_ = nullptr;       // rows fetched, not computed
-  Flight* late_ = nullptr;       // computed, rows not all updated
+  std::deque<Flight*> flights_;   // submitted and not finished, oldest first
+  Flight* held_ = nullptr;        // rows fetched, not computed
+  Flight* late_ = nullptr;        // computed, rows not all updated
   bool replicas_differ_ = false;  // averaged ones: rows were updated since the last mean
   bool stop_asked_ = false;
   StageTimes times_;
