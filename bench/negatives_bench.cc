@@ -11,11 +11,11 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/embedding/row_prefetch.h"
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/random_rows.h"
 #include "turbogr/ops/sampled_softmax.h"
-#include "turbogr/train/row_prefetch.h"
 
 namespace turbogr::bench {
 namespace {
@@ -39,8 +39,8 @@ struct Buffers {
   Tensor query, items, positive, negatives, dloss, ids;
   Tensor loss, log_sum_exp, dquery, ditems;
   Tensor table, host_table;  // f32
-  std::unique_ptr<train::RowPrefetch<T>> prefetch;
-  train::TouchedRows touched;
+  std::unique_ptr<embedding::RowPrefetch<T>> prefetch;
+  embedding::TouchedRows touched;
 
   Buffers(const Context& ctx_in, const NegativesProblem& problem_in)
       : ctx(ctx_in),
@@ -64,7 +64,7 @@ struct Buffers {
     table = random_f32(problem.items, 2);
     host_table = Tensor(DType::kF32, {problem.items, problem.width}, Device::kPinned);
     copy_tensor(ctx, host_table, table);
-    prefetch = std::make_unique<train::RowPrefetch<T>>(ctx, problem.items, problem.width);
+    prefetch = std::make_unique<embedding::RowPrefetch<T>>(ctx, problem.items, problem.width);
     const Tensor all = to_host(ctx, ids);
     touched.mark(ctx.host(), all.view<std::int64_t, 1>());
     touched.number(ctx.host());
@@ -155,7 +155,7 @@ struct Buffers {
   }
   // All rows come over the link, and nothing else is there for the copies to hide behind.
   void run_offload() {
-    prefetch->fetch(ctx, host_table.view<float, 2>(), touched, items.view<T, 2>());
+    prefetch->fetch(ctx, host_table.view<float, 2>(), nullptr, touched, items.view<T, 2>());
     prefetch->arrive(ctx);
     run_loss(false);
     prefetch->release(ctx);

@@ -3,7 +3,8 @@
 //   fused         own negatives, rows gathered where they are multiplied
 //   materialised  own negatives, looked up into [N, R, D] (materialised_softmax.h)
 //   shared        one set of R for all tokens
-//   offload       as fused, the item table in host memory (turbogr/train/row_prefetch.h): the host
+//   offload       as fused, the item table in host memory (turbogr/embedding/row_prefetch.h): the
+//   host
 //                 gathers, rounds and sends all rows, and nothing hides it
 //
 // f32 on a CPU; bf16 on a GPU, where the items' rows are first gathered from a table in f32, which

@@ -10,9 +10,9 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/model/flops.h"
-#include "turbogr/train/retrieval_trainer.h"
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/schedules.h"
 
 namespace turbogr::bench {
 namespace {
@@ -119,10 +119,10 @@ StepFigures measure(const StepProblem& problem) {
     trainer.submit(ctx, batch_of(step));
     ends.push_back(std::make_unique<Event>(ctx, /*timed=*/true));
     ends.back()->record(ctx);
-    if (trainer.pending() == trainer.queue_length()) figures.loss = trainer.finish().loss;
+    if (trainer.pending() == trainer.queue_length()) figures.loss = trainer.finish(ctx).loss;
     host_ends.push_back(static_cast<double>(Trace::now_ns()) * 1e-6);
   }
-  while (trainer.pending() > 0) figures.loss = trainer.finish().loss;
+  while (trainer.pending() > 0) figures.loss = trainer.finish(ctx).loss;
   synchronize(ctx);
   std::vector<double> samples;
   for (std::size_t i = 1; i < ends.size(); ++i) {

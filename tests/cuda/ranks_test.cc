@@ -13,8 +13,7 @@
 #include "tests/support/on_device.h"
 #include "tests/support/rank_batches.h"
 #include "turbogr/dist/device_communicator.h"
-#include "turbogr/train/rank_pipeline.h"
-#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/schedules.h"
 
 namespace turbogr::train {
 namespace {
@@ -155,30 +154,27 @@ Trained train_alone(const RetrievalOptions& options) {
 }
 
 template <class T>
-Trained train_on_ranks(const RetrievalOptions& given, int ranks, int group,
-                       PipelineOptions options) {
-  RetrievalOptions trainer_options = given;
-  trainer_options.holds_table = false;
+Trained train_on_ranks(const RetrievalOptions& given, int ranks, int group, RankOptions options) {
   Trained trained;
   std::mutex mutex;
   dist::run_threads(ranks, [&](dist::Communicator& world) {
     const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
-    PipelineOptions own = options;
-    own.topology = dist::make_topology(world.nodes(), group);
-    RetrievalTrainer<T> trainer(ctx, trainer_options, kShape.items);
-    RankPipeline<T> pipeline(ctx, world, trainer, own);
-    pipeline.initialise(ctx);
+    RetrievalOptions own = given;
+    own.ranks = options;
+    own.ranks.topology = dist::make_topology(world.nodes(), group);
+    RetrievalTrainer<T> trainer(ctx, world, own, kShape.items);
+    trainer.initialise(ctx);
     Trained here;
     const auto keep = [&](const StepResult& result) {
       here.losses.push_back(result.loss);
       here.norms.push_back(result.gradient_norm);
     };
     for (int step = 0; step < kSteps; ++step) {
-      pipeline.submit(ctx, batches_of(step, world.rank(), world.size()));
-      while (pipeline.pending() > pipeline.queue_length() - 1) keep(pipeline.finish(ctx));
+      trainer.submit(ctx, batches_of(step, world.rank(), world.size()));
+      while (trainer.pending() > trainer.queue_length() - 1) keep(trainer.finish(ctx));
     }
-    while (pipeline.pending() > 0) keep(pipeline.finish(ctx));
-    pipeline.assemble(/*everywhere=*/true);
+    while (trainer.pending() > 0) keep(trainer.finish(ctx));
+    trainer.assemble(ctx, /*everywhere=*/true);
     here.weights = weights_of(ctx, trainer);
     const std::lock_guard lock(mutex);
     if (trained.losses.empty()) {
@@ -243,7 +239,7 @@ TEST(CudaRanks, SchedulesThatPromiseItGiveTheSameBits) {
                                        {.schedule = StepSchedule::kSemiAsync, .delay = 0}),
                  "semi_async without delay");
   }
-  const PipelineOptions late = {.schedule = StepSchedule::kSemiAsync};
+  const RankOptions late = {.schedule = StepSchedule::kSemiAsync};
   expect_near(train_on_ranks<float>(options, 1, 1, late),
               train_on_ranks<float>(options, 2, 2, late), 2e-5, "semi_async");
 }
@@ -289,18 +285,16 @@ TEST(CudaRanks, NcclTrainsLikeStagedCopies) {
 TEST(CudaRanks, AWholeTableComesAndGoes) {
   TGR_SKIP_WITHOUT_GPU();
   RetrievalOptions options = options_of(model::ModelKind::kHstu);
-  options.holds_table = false;
   dist::run_threads(3, [&](dist::Communicator& world) {
     const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
-    RetrievalTrainer<float> trainer(ctx, options, kShape.items);
-    RankPipeline<float> pipeline(ctx, world, trainer,
-                                 {.topology = dist::make_topology(world.nodes(), 3)});
-    pipeline.initialise(ctx);
-    pipeline.submit(ctx, batches_of(0, world.rank(), world.size()));
-    pipeline.finish(ctx);
-    Tensor& own = pipeline.table().own().second_moment();
+    RetrievalOptions spread = options;
+    spread.ranks.topology = dist::make_topology(world.nodes(), 3);
+    RetrievalTrainer<float> trainer(ctx, world, spread, kShape.items);
+    trainer.initialise(ctx);
+    trainer.step(ctx, batches_of(0, world.rank(), world.size()));
+    Tensor& own = trainer.rows().shard(0).second_moment();
     const std::vector<float> before = test::vector_of<float>(ctx, own);
-    pipeline.assemble(/*everywhere=*/false);
+    trainer.assemble(ctx, /*everywhere=*/false);
     embedding::ItemTable whole(kShape.items, options.model.width, options.table_optimiser);
     if (world.rank() == 0) whole = std::move(trainer.table());
     for (Tensor* tensor : {&whole.weight_tensor(), &whole.first_moment(), &whole.second_moment()}) {
@@ -308,8 +302,7 @@ TEST(CudaRanks, AWholeTableComesAndGoes) {
     }
     trainer.table() = std::move(whole);
     zero_bytes(ctx, own.data(), own.bytes());
-    pipeline.take_whole();
-    pipeline.dismiss();
+    trainer.take_whole(ctx);
     EXPECT_TRUE(test::vector_of<float>(ctx, own) == before);
     EXPECT_GT(before.size(), 0u);
   });

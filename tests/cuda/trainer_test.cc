@@ -8,7 +8,7 @@
 
 #include "tests/support/on_device.h"
 #include "turbogr/core/philox.h"
-#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/schedules.h"
 
 namespace turbogr::train {
 namespace {
@@ -79,9 +79,9 @@ Trained train(Device device, const RetrievalOptions& options, std::int64_t items
   for (std::size_t step = 0; step < 6; ++step) {
     trainer.submit(ctx, {&batches[step % 2], 1});
     if (refreshes) trainer.refresh(ctx);
-    if (trainer.pending() == trainer.queue_length()) keep(trainer.finish());
+    if (trainer.pending() == trainer.queue_length()) keep(trainer.finish(ctx));
   }
-  while (trainer.pending() > 0) keep(trainer.finish());
+  while (trainer.pending() > 0) keep(trainer.finish(ctx));
   trained.items = test::vector_of<float>(ctx, trainer.table().weight_tensor());
   return trained;
 }

@@ -19,11 +19,11 @@ Config with(const std::vector<Override>& overrides) {
 
 TEST(IdleKeys, DefaultsAreNeverIdle) {
   EXPECT_EQ(check_idle_keys(with({}), {}), "");
-  EXPECT_EQ(check_idle_keys(with({}), {.world = 4, .groups = 2, .pipeline = true}), "");
+  EXPECT_EQ(check_idle_keys(with({}), {.world = 4, .groups = 2, .sharded = true}), "");
 }
 
 TEST(IdleKeys, WhatAnotherKeySwitchesOffIsRefused) {
-  const RunLayout many = {.world = 4, .groups = 2, .pipeline = true};
+  const RunLayout many = {.world = 4, .groups = 2, .sharded = true};
   const struct {
     std::vector<Override> set, reads;
     std::string message;
@@ -66,13 +66,13 @@ TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
     if (each.key == "dist.average_every") continue;  // read by replicas, which is named
     EXPECT_NE(alone.find(each.key + " = "), std::string::npos) << each.key << ": " << alone;
   }
-  const std::string one_pipeline = check_idle_keys(config, {.pipeline = true});
-  EXPECT_EQ(one_pipeline.find("dist.rows"), std::string::npos) << one_pipeline;
-  EXPECT_NE(one_pipeline.find("dist.balance"), std::string::npos) << one_pipeline;
-  const std::string one_group = check_idle_keys(config, {.world = 4, .pipeline = true});
+  const std::string one_asking = check_idle_keys(config, {.sharded = true});
+  EXPECT_EQ(one_asking.find("dist.rows"), std::string::npos) << one_asking;
+  EXPECT_NE(one_asking.find("dist.balance"), std::string::npos) << one_asking;
+  const std::string one_group = check_idle_keys(config, {.world = 4, .sharded = true});
   EXPECT_EQ(one_group,
             "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks)");
-  EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .pipeline = true}), "");
+  EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .sharded = true}), "");
 }
 
 TEST(IdleKeys, EveryKeyOfDistIsLookedAfter) {

@@ -7,7 +7,7 @@
 
 #include "tests/support/rank_batches.h"
 #include "turbogr/model/model_options.h"
-#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/schedules.h"
 
 // Sanitizers bring an allocator of their own, which mallinfo2 knows nothing of.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,4 +1,4 @@
-#include "turbogr/train/row_prefetch.h"
+#include "turbogr/embedding/row_prefetch.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/data.h"
 #include "turbogr/ops/embedding.h"
 
-namespace turbogr::train {
+namespace turbogr::embedding {
 namespace {
 
 constexpr std::int64_t kItems = 100;
@@ -25,11 +25,11 @@ void check_fetch() {
   const Context ctx({.threads = 2});
   const Tensor table = test::random_tensor<float>({kItems, kWidth}, 1);
   RowPrefetch<T> prefetch(ctx, kItems, kWidth, 2 * kWidth * static_cast<std::int64_t>(sizeof(T)));
-  TouchedRows next(kItems);
-  touch(ctx, {3, 40, 41, 99}, prefetch.previous());
+  TouchedRows previous(kItems), next(kItems);
+  touch(ctx, {3, 40, 41, 99}, previous);
   touch(ctx, {0, 3, 7, 8, 9, 41, 50, 98}, next);
   Tensor rows(dtype_of<T>(), {8, kWidth});
-  prefetch.fetch(ctx, table.view<float, 2>(), next, rows.view<T, 2>());
+  prefetch.fetch(ctx, table.view<float, 2>(), &previous, next, rows.view<T, 2>());
   prefetch.arrive(ctx);
   EXPECT_EQ(prefetch.rows_sent(), 6);
   for (std::int64_t i = 0; i < 8; ++i) {
@@ -39,10 +39,12 @@ void check_fetch() {
       EXPECT_EQ(convert<float>(rows.view<T, 2>()(i, c)), convert<float>(want)) << i;
     }
   }
-  data::Batch batch;
-  batch.items = {41, 0, 41, 98};  // what the forward pass reads
+  const std::vector<std::int64_t> items = {41, 0, 41, 98};  // what the forward pass reads
+  const View<const std::int64_t, 1> inputs = {items.data(), {4}};
   std::vector<std::int32_t> places(4), which(4);
-  EXPECT_EQ(prefetch.divide(ctx, next, {&batch, 1}, {places.data(), {4}}, {which.data(), {4}}), 1);
+  EXPECT_EQ(
+      prefetch.divide(ctx, previous, next, {&inputs, 1}, {places.data(), {4}}, {which.data(), {4}}),
+      1);
   EXPECT_EQ(places, (std::vector<std::int32_t>{1, -1, 5, -1}));
   EXPECT_EQ(which, (std::vector<std::int32_t>{2, 0, 1, 3}));
 }
@@ -59,7 +61,7 @@ TEST(RowPrefetch, BringsAllRowsWhereThereWasNoStepBefore) {
   TouchedRows next(kItems);
   touch(ctx, {5, 6}, next);
   Tensor rows(DType::kF32, {2, kWidth});
-  prefetch.fetch(ctx, table.view<float, 2>(), next, rows.view<float, 2>());
+  prefetch.fetch(ctx, table.view<float, 2>(), nullptr, next, rows.view<float, 2>());
   EXPECT_EQ(prefetch.rows_sent(), 2);
   EXPECT_EQ((rows.view<float, 2>()(1, 4)), (table.view<float, 2>()(6, 4)));
   EXPECT_EQ(next.find(6), 1);
@@ -67,4 +69,4 @@ TEST(RowPrefetch, BringsAllRowsWhereThereWasNoStepBefore) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::embedding

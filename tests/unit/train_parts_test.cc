@@ -1,15 +1,20 @@
 // The small parts of a training step: touched rows, ranking metrics.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "tests/support/messages.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/embedding/touched_rows.h"
 #include "turbogr/train/evaluate.h"
-#include "turbogr/train/touched_rows.h"
 
 namespace turbogr::train {
 namespace {
+
+using embedding::TouchedRows;
 
 TEST(TouchedRows, AreDistinctAscendingAndForgottenWhenCleared) {
   const Context ctx({.threads = 2});
@@ -58,6 +63,43 @@ TEST(TouchedRows, NumberFirstOnesFirst) {
   touched.mark(ctx, {a.data(), {3}});
   touched.number(ctx);
   EXPECT_EQ(touched.num_first(), 0);
+}
+
+TEST(TouchedRows, AreThoseOfASetInAnyTable) {
+  const Context ctx({.threads = 2});
+  for (const std::int64_t rows : {1, 63, 64, 65, 4096, 4097, 1'000'000}) {
+    TouchedRows touched(rows, 60'000);
+    for (std::uint64_t round = 0; round < 3; ++round) {  // and forgets the rounds before
+      PhiloxStream random(round + 1);
+      std::vector<std::int64_t> ids(round == 1 ? 5 : 30'000), first(round == 2 ? 0 : 300);
+      for (std::vector<std::int64_t>* list : {&ids, &first}) {
+        for (std::int64_t& id : *list) {
+          id = static_cast<std::int64_t>(random.uniform() * static_cast<double>(rows));
+        }
+      }
+      touched.clear();
+      touched.mark(ctx, {ids.data(), {std::ssize(ids)}});
+      touched.mark_first(ctx, {first.data(), {std::ssize(first)}});
+      touched.number(ctx);
+      const std::set<std::int64_t> before(first.begin(), first.end());
+      std::vector<std::int64_t> wanted(before.begin(), before.end());
+      for (const std::int64_t id : std::set<std::int64_t>(ids.begin(), ids.end())) {
+        if (before.count(id) == 0) wanted.push_back(id);
+      }
+      ASSERT_EQ(touched.num_first(), std::ssize(before));
+      ASSERT_EQ(touched.ids().shape[0], std::ssize(wanted));
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        ASSERT_EQ(touched.ids()(static_cast<std::int64_t>(i)), wanted[i]) << rows;
+        ASSERT_EQ(touched.find(wanted[i]), static_cast<std::int32_t>(i)) << rows;
+      }
+      const std::set<std::int64_t> all(wanted.begin(), wanted.end());
+      for (std::int64_t id = 0; id < std::min<std::int64_t>(rows, 5000); ++id) {
+        if (all.count(id) == 0) {
+          ASSERT_EQ(touched.find(id), -1) << rows;
+        }
+      }
+    }
+  }
 }
 
 TEST(RankingMetrics, FollowTheirDefinitions) {

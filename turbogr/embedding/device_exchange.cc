@@ -13,11 +13,9 @@
 namespace turbogr::embedding {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
-
 template <class T>
-std::span<const T> span_of(const std::vector<T>& values) {
-  return values;
+std::size_t room_for(const std::vector<T>& list) {
+  return Feed::room<T>(list.size());
 }
 
 // Room for `count` rows of the device's memory; what was there is lost when it grows.
@@ -53,39 +51,9 @@ void with_wire(DType wire, Body&& body) {
 
 }  // namespace
 
-std::size_t SentLists::room(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-void SentLists::begin(const Context& ctx, std::size_t bytes) {
-  used_ = 0;
-  if (host_.bytes() >= bytes && host_.bytes() > 0) return;
-  const auto size = static_cast<std::int64_t>(bytes + bytes / 4 + kAlignment);
-  const bool gpu = ctx.device() == Device::kCuda;
-  host_ = Tensor(DType::kU8, {size}, gpu ? Device::kPinned : Device::kCpu);
-  if (gpu) device_ = Tensor(DType::kU8, {size}, Device::kCuda);
-}
-
-const std::byte* SentLists::put_bytes(const void* data, std::size_t bytes) {
-  TGR_ASSERT(used_ + bytes <= host_.bytes());
-  std::byte* to = host_.data() + used_;
-  if (bytes > 0) std::memcpy(to, data, bytes);
-  const std::byte* sent = device_.bytes() > 0 ? device_.data() + used_ : to;
-  used_ += room(bytes);
-  return sent;
-}
-
-void SentLists::send(const Context& ctx) {
-  if (device_.bytes() > 0) {
-    copy_bytes(ctx, device_.data(), host_.data(), std::min(used_, host_.bytes()));
-  }
-}
-
 void DeviceExchange::send_groups(const Context& ctx, const Route& route, bool joined) {
   std::size_t bytes = 0;
-  const auto count = [&](const auto& list) {
-    bytes += SentLists::room(list.size() * sizeof(list[0]));
-  };
+  const auto count = [&](const auto& list) { bytes += room_for(list); };
   count(route.order);
   count(route.rows);
   count(route.group_offsets);
@@ -96,7 +64,7 @@ void DeviceExchange::send_groups(const Context& ctx, const Route& route, bool jo
     count(route.touched_positions);
   }
   return_lists_.begin(ctx, bytes);
-  const auto put = [&](const auto& list) { return return_lists_.put(span_of(list)); };
+  const auto put = [&](const auto& list) { return return_lists_.place(list); };
   order_ = put(route.order);
   groups_ = {put(route.rows), put(route.group_offsets), put(route.group_requests)};
   touched_ = groups_.rows;
@@ -104,7 +72,7 @@ void DeviceExchange::send_groups(const Context& ctx, const Route& route, bool jo
     joined_groups_ = {put(route.touched), put(route.touched_offsets), put(route.touched_positions)};
     touched_ = joined_groups_.rows;
   }
-  return_lists_.send(ctx);
+  return_lists_.send_all(ctx);
 }
 
 // out(i) = the row that arrived at places(i).
@@ -133,11 +101,10 @@ void DeviceExchange::fetch(const Context& ctx, const ShardedTable& table, const 
   TGR_CHECK(out.rows == route.num_ids && out.cols == options.width, "rows wanted in [", out.rows,
             ", ", out.cols, "]; they are [", route.num_ids, ", ", options.width, "]");
   const std::vector<std::int64_t> places = places_of(route);
-  fetch_lists_.begin(ctx, SentLists::room(route.requests.size() * sizeof(std::int64_t)) +
-                              SentLists::room(places.size() * sizeof(std::int64_t)));
-  const View<const std::int64_t, 1> sent_requests = fetch_lists_.put(span_of(route.requests));
-  const View<const std::int64_t, 1> sent_places = fetch_lists_.put(span_of(places));
-  fetch_lists_.send(ctx);
+  fetch_lists_.begin(ctx, room_for(route.requests) + room_for(places));
+  const View<const std::int64_t, 1> sent_requests = fetch_lists_.place(route.requests);
+  const View<const std::int64_t, 1> sent_places = fetch_lists_.place(places);
+  fetch_lists_.send_all(ctx);
   with_wire(options.row_wire, [&](auto format) {
     using Wire = decltype(format);
     const Rows<Wire> sending = fit<Wire>(ctx, sending_, std::ssize(route.requests), options.width);
@@ -166,11 +133,10 @@ void DeviceExchange::fetch_changed(const Context& ctx, const ShardedTable& table
     places[static_cast<std::size_t>(refresh.positions[i])] =
         route.num_ids + static_cast<std::int64_t>(i);
   }
-  changed_lists_.begin(ctx, SentLists::room(requests.size() * sizeof(std::int64_t)) +
-                                SentLists::room(places.size() * sizeof(std::int64_t)));
-  const View<const std::int64_t, 1> sent_requests = changed_lists_.put(span_of(requests));
-  const View<const std::int64_t, 1> sent_places = changed_lists_.put(span_of(places));
-  changed_lists_.send(ctx);
+  changed_lists_.begin(ctx, room_for(requests) + room_for(places));
+  const View<const std::int64_t, 1> sent_requests = changed_lists_.place(requests);
+  const View<const std::int64_t, 1> sent_places = changed_lists_.place(places);
+  changed_lists_.send_all(ctx);
   with_wire(options.row_wire, [&](auto format) {
     using Wire = decltype(format);
     const Rows<Wire> sending = fit<Wire>(ctx, sending_, std::ssize(requests), options.width);
@@ -237,9 +203,13 @@ void DeviceExchange::update(const Context& ctx, ShardedTable& table, const AdamW
   table.update(ctx, touched_, gradients_, settings, scale, num_replicas);
 }
 
-std::size_t DeviceExchange::bytes() const {
-  return fetch_lists_.bytes() + changed_lists_.bytes() + return_lists_.bytes() + sending_.bytes() +
-         receiving_.bytes() + wide_.bytes() + sums_.bytes() + joined_sums_.bytes();
+PlannedBytes DeviceExchange::bytes() const {
+  PlannedBytes bytes;
+  for (const Feed* feed : {&fetch_lists_, &changed_lists_, &return_lists_}) bytes += feed->bytes();
+  for (const Tensor* tensor : {&sending_, &receiving_, &wide_, &sums_, &joined_sums_}) {
+    bytes.add(*tensor);
+  }
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                    \

@@ -9,8 +9,7 @@
 //   exchange.return_gradients(ctx, table, device_circles, route, gradient);
 //   exchange.update(ctx, table, settings, scale, num_replicas);
 //
-// One for each route on its way. A call's lists are overwritten by the next call of the same name:
-// the stream must have passed the last one's by then.
+// One for each route on its way.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +17,14 @@
 #include <span>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/feed.h"
+#include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
 #include "turbogr/embedding/route.h"
 #include "turbogr/embedding/sharded_table.h"
 
 namespace turbogr::embedding {
-
-// Lists of the host's, sent to the device in one copy.
-class SentLists {
- public:
-  void begin(const Context& ctx, std::size_t bytes);  // of all lists together, each rounded up
-  template <class T>
-  View<const T, 1> put(std::span<const T> values) {
-    return {reinterpret_cast<const T*>(put_bytes(values.data(), values.size_bytes())),
-            {static_cast<std::int64_t>(values.size())}};
-  }
-  void send(const Context& ctx);
-  std::size_t bytes() const { return device_.bytes(); }
-  static std::size_t room(std::size_t bytes);
-
- private:
-  const std::byte* put_bytes(const void* data, std::size_t bytes);
-  Tensor host_, device_;  // on a CPU: host_ alone
-  std::size_t used_ = 0;
-};
 
 class DeviceExchange {
  public:
@@ -60,7 +42,7 @@ class DeviceExchange {
 
   // Summed, of the own rows touched; after return_gradients.
   Rows<const float> gradients() const { return gradients_; }
-  std::size_t bytes() const;
+  PlannedBytes bytes() const;
 
  private:
   struct Groups {
@@ -72,7 +54,7 @@ class DeviceExchange {
   void unpack(const Context& ctx, DType wire, View<const std::int64_t, 1> places,
               std::int64_t arrived, Rows<T> out);
 
-  SentLists fetch_lists_, changed_lists_, return_lists_;
+  Feed fetch_lists_, changed_lists_, return_lists_;
   View<const std::int32_t, 1> order_;  // [num_ids], whose row goes out k-th
   View<const std::int64_t, 1> touched_;
   Groups groups_, joined_groups_;

@@ -80,6 +80,10 @@ void make_step_scale(const Context& ctx, View<const double, 1> squares,
       ctx, [&](auto device) { kernels::make_step_scale(device, squares, losses, options, scale); });
 }
 
+void scale_value(const Context& ctx, double factor, double* value) {
+  on_device(ctx, [&](auto device) { kernels::scale_value(device, factor, value); });
+}
+
 void adamw(const Context& ctx, const UpdateSlices& slices, const AdamWSettings& settings,
            const StepScale* scale) {
   TGR_CHECK(settings.step >= 1, "adamw: step is ", settings.step, "; it counts from 1");

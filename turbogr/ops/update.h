@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -83,6 +84,8 @@ std::size_t squared_sum_workspace_bytes(const Context& ctx, std::int64_t count);
 struct StepScaleOptions {
   double clip = 0;         // the longest gradient let through; 0: any
   double loss_weight = 1;  // of the losses' sum
+  // The first so many squares make the norm; those after them only have to be finite.
+  std::int64_t counted = std::numeric_limits<std::int64_t>::max();
 };
 
 // squares: sums of squares that together make the norm. losses: sums of losses, [0] where there
@@ -90,6 +93,9 @@ struct StepScaleOptions {
 void make_step_scale(const Context& ctx, View<const double, 1> squares,
                      View<const double, 1> losses, const StepScaleOptions& options,
                      StepScale* scale);
+
+// *value *= factor
+void scale_value(const Context& ctx, double factor, double* value);
 
 // AdamWSettings::gradient_scale times scale->scale is applied to gradients on their way in; nothing
 // is changed unless scale->finite. A null scale: all finite, factor 1.

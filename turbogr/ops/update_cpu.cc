@@ -72,6 +72,8 @@ void make_step_scale(Cpu, View<const double, 1> squares, View<const double, 1> l
   *scale = step_scale(squares, losses, options);
 }
 
+void scale_value(Cpu, double factor, double* value) { *value *= factor; }
+
 void adamw(Cpu cpu, const UpdateSlices& slices, const AdamWSettings& settings,
            const StepScale* scale) {
   if (scale != nullptr && scale->finite == 0) return;

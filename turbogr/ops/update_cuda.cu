@@ -57,6 +57,8 @@ __global__ void step_scale_kernel(View<const double, 1> squares, View<const doub
   *scale = step_scale(squares, losses, options);
 }
 
+__global__ void scale_value_kernel(double factor, double* value) { *value *= factor; }
+
 // Rounding is spelled out, so that every kernel gives a row the same bits.
 __device__ void adamw_one(const AdamWCoefficients& k, float g, float& w, float& m, float& v) {
   g = __fmul_rn(g, k.gradient_scale);
@@ -268,6 +270,11 @@ void make_step_scale(Cuda cuda, View<const double, 1> squares, View<const double
                      const StepScaleOptions& options, StepScale* scale) {
   step_scale_kernel<<<1, 1, 0, cuda::stream_of(cuda.stream)>>>(squares, losses, options, scale);
   cuda::check_launch("make_step_scale");
+}
+
+void scale_value(Cuda cuda, double factor, double* value) {
+  scale_value_kernel<<<1, 1, 0, cuda::stream_of(cuda.stream)>>>(factor, value);
+  cuda::check_launch("scale_value");
 }
 
 void adamw(Cuda cuda, const UpdateSlices& slices, const AdamWSettings& settings,

@@ -14,6 +14,8 @@ void squared_sum(Cuda cuda, const UpdateSlices& slices, double* sum);
 void squared_sum(Cpu cpu, View<const float, 1> values, double* sum);
 void squared_sum(Cuda cuda, View<const float, 1> values, double* sum);
 
+void scale_value(Cpu cpu, double factor, double* value);
+void scale_value(Cuda cuda, double factor, double* value);
 void make_step_scale(Cpu cpu, View<const double, 1> squares, View<const double, 1> losses,
                      const StepScaleOptions& options, StepScale* scale);
 void make_step_scale(Cuda cuda, View<const double, 1> squares, View<const double, 1> losses,

@@ -9,6 +9,7 @@ namespace turbogr::train {
 DenseReducer::DenseReducer(const Context& ctx, dist::Communicator& ranks,
                            std::vector<GradientBlock> blocks, std::int64_t bucket_bytes)
     : ctx_(ctx), ranks_(ranks), blocks_(std::move(blocks)) {
+  if (ranks.size() == 1) return;  // nothing to add up
   std::int64_t first = 0;
   std::int64_t values = 0;
   for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {

@@ -10,7 +10,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/data/loader.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/schedules.h"
 #include "turbogr/train/seen_items.h"
 
 namespace turbogr::train {

@@ -12,7 +12,7 @@ namespace turbogr::train {
 struct RunLayout {
   int world = 1;
   int groups = 1;
-  bool pipeline = false;  // rank_pipeline.h runs the steps
+  bool sharded = false;  // rows are asked of ranks
 };
 
 // Throws on what another key switches off; returns the warning about the rest, empty for none.

@@ -11,7 +11,7 @@
 #include "turbogr/core/tensor.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/embedding/item_table.h"
-#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/schedules.h"
 
 namespace turbogr::train {
 

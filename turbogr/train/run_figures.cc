@@ -56,8 +56,8 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"mfu_paper", window_.flops.paper / peak},
                    {"roof_tflops", roof_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
-  if (pipeline_) {
-    const StageTimes times = pipeline_->times() - window_.stages;
+  if (trainer_->options().ranks.sharded()) {
+    const StageTimes times = trainer_->times() - window_.stages;
     record.values.emplace_back("compute_share", times.compute / seconds);
     record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
     record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
@@ -77,7 +77,7 @@ void TrainingRun<T>::log_window(const StepResult& result) {
 template <class T>
 void TrainingRun<T>::begin_window() {
   window_ = {};
-  if (pipeline_) window_.stages = pipeline_->times();
+  window_.stages = trainer_->times();
 }
 
 template <class T>
@@ -94,7 +94,7 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
   std::optional<double> score;
   const std::vector<data::Split> splits = held_out(config_);
   const SeenItems seen = seen_items_from_name(config_.eval.seen);
-  if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
+  trainer_->assemble(ctx_, /*everywhere=*/true);
   for (const data::Split split : splits) {
     if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
     // Patience ran out with this step's figure, which is known.
@@ -117,7 +117,7 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
                  metrics.users(), figures_text(metrics), repeats_text(metrics, seen));
   }
-  if (pipeline_) pipeline_->dismiss();
+  trainer_->dismiss();
   if (progress_ != nullptr) progress_->resume();
   return score;
 }
@@ -162,9 +162,9 @@ void TrainingRun<T>::compare_with_popularity() {
   const data::Split split = held_out(config_).back();
   const std::string best = load_best();
   if (!best.empty()) {
-    if (pipeline_) pipeline_->assemble(/*everywhere=*/true);
+    trainer_->assemble(ctx_, /*everywhere=*/true);
     last_metrics_ = evaluate_split(split);
-    if (pipeline_) pipeline_->dismiss();
+    trainer_->dismiss();
   }
   data::Loader loader(store_, evaluation_of(split));
   RankingMetrics popularity =

@@ -201,19 +201,12 @@ std::string schedule_of(const Config& config, int world) {
   return ahead ? "exact_prefetch" : "overlap";
 }
 
-bool wants_pipeline(const Config& config, int world) {
-  return world > 1 || schedule_of(config, world) != "serial";
-}
-
 namespace {
 
-// What one rank with the serial schedule can do and others cannot yet.
-void check_pipeline(const Config& config) {
-  const auto check = [](bool fine, const char* what, const char* instead) {
-    TGR_CHECK(fine, what, " works on one rank with train.schedule = \"serial\" only; ", instead);
-  };
-  check(config.negatives.dtype != "f16", "negatives.dtype = \"f16\"", "use \"full\"");
-  check(config.embedding.memory == "device", "embedding.memory = \"host\"", "use \"device\"");
+void check_ranks(const Config& config) {
+  TGR_CHECK(!config.negatives.half_table,
+            "negatives.half_table keeps an f16 copy of a table that one rank holds; leave it out "
+            "where several share it");
   TGR_CHECK(config.train.device != "cuda" || config.dist.rows != "f16",
             "dist.rows = \"f16\" with train.device = \"cuda\": GPUs send rows as f32 or bf16; use "
             "\"f32\" or \"bf16\"");
@@ -221,22 +214,22 @@ void check_pipeline(const Config& config) {
 
 }  // namespace
 
-PipelineOptions pipeline_options(const Config& config, const std::vector<int>& nodes) {
-  check_pipeline(config);
+RankOptions rank_options(const Config& config, const std::vector<int>& nodes) {
+  if (nodes.size() > 1) check_ranks(config);
   const DistConfig& dist = config.dist;
-  PipelineOptions options;
+  RankOptions options;
   options.schedule = step_schedule_from_name(schedule_of(config, static_cast<int>(nodes.size())));
   options.delay = config.train.delay;
   options.warmup = config.train.sync_steps;
-  options.topology = dist::make_topology(
-      dist::play_nodes(nodes, static_cast<int>(dist.ranks_per_node)), static_cast<int>(dist.group));
+  options.topology =
+      dist::make_topology(dist::play_nodes(nodes, static_cast<int>(dist.ranks_per_node)),
+                          nodes.size() > 1 ? static_cast<int>(dist.group) : 1);
   options.placement = embedding::placement_from_name(dist.placement);
   options.replicas = embedding::replica_mode_from_name(dist.replicas);
   options.average_every = dist.average_every;
   options.row_wire = dtype_from_name(dist.rows);
   options.gradient_wire = dtype_from_name(dist.gradients);
   options.bucket_bytes = dist.bucket;
-  options.device_rows = device_of(config) == Device::kCuda;
   options.wait.timeout_seconds = dist.timeout;
   return options;
 }

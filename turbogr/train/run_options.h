@@ -9,8 +9,7 @@
 #include "turbogr/data/loader.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/config.h"
-#include "turbogr/train/rank_pipeline.h"
-#include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/schedules.h"
 
 namespace turbogr::train {
 
@@ -43,10 +42,8 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
                                         data::Split split, std::int64_t capacity,
                                         const Share& share = {});
 
-// How a run of several ranks, or of one with another schedule than serial, is laid out. nodes: the
-// machine of each rank.
-PipelineOptions pipeline_options(const Config& config, const std::vector<int>& nodes);
-bool wants_pipeline(const Config& config, int world);
+// How a run's ranks are laid out. nodes: the machine of each rank.
+RankOptions rank_options(const Config& config, const std::vector<int>& nodes);
 // What train.schedule = "auto" means: the fastest that gives the bits of serial.
 std::string schedule_of(const Config& config, int world);
 

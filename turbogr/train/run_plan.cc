@@ -42,22 +42,8 @@ void TrainingRun<T>::print_plan() const {
       config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
       config_.model.bias, grouped_text(parameters.count()),
       grouped_text(store_.num_items() * config_.model.width));
-  if (trainer_->options().holds_table) {
-    const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
-    const std::size_t planned = bytes.on(ctx_.device());
-    const std::size_t activations = trainer_->model().activation_bytes();
-    const std::size_t workspace = ctx_.workspace().capacity();
-    const bool table_here = ctx_.device() == table_device(ctx_, trainer_->options());
-    const std::size_t table = table_here ? trainer_->table().bytes() : 0;
-    print_result(
-        "memory   {:.1f} MiB planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
-        "and its state, {:.1f} a step's negatives and rows, dense weights\n",
-        mib(planned), mib(activations), mib(workspace), mib(table),
-        mib(planned - activations - workspace - table));
-    print_host_memory(bytes.host);
-  } else {
-    print_ranks();
-  }
+  if (share_.world > 1) print_ranks();
+  print_memory();
   if (ctx_.device() == Device::kCuda) {
     const DeviceMemory memory = device_memory();
     print_result("compute  cuda {}; {:.1f} of {:.1f} MiB of the GPU free after planning\n",
@@ -70,9 +56,7 @@ void TrainingRun<T>::print_plan() const {
 
 template <class T>
 void TrainingRun<T>::print_ranks() const {
-  const PipelineOptions options = pipeline_options(config_, nodes_);
-  const PipelineMemory memory = pipeline_memory<T>(trainer_->options(), store_.num_items(),
-                                                   trainer_->model().parameters().count(), options);
+  const RankOptions options = rank_options(config_, nodes_);
   print_result("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
                share_.world, options.topology.num_groups(), options.topology.group_size,
                config_.dist.replicas, config_.dist.placement, schedule_of(config_, share_.world),
@@ -81,30 +65,31 @@ void TrainingRun<T>::print_ranks() const {
       dist::uneven_machines(dist::play_nodes(nodes_, static_cast<int>(config_.dist.ranks_per_node)),
                             static_cast<int>(config_.dist.group));
   if (!remark.empty()) log::warn("{}", remark);
-  if (pipeline_ && ctx_.device() == Device::kCuda) {
+  if (!config_.run.dry_run && ctx_.device() == Device::kCuda) {
     print_result("link     between GPUs {} ({})\n",
                  link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",
                  link_.reason);
   }
-  const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
-  const std::size_t own = bytes.on(ctx_.device());
-  const std::size_t activations = trainer_->model().activation_bytes();
-  const std::size_t workspace = ctx_.workspace().capacity();
-  print_result(
-      "memory   {:.1f} MiB a rank planned: {:.1f} activations, {:.1f} workspace, {:.1f} item "
-      "rows and their state, {:.1f} rows on their way, {:.1f} dense gradients on theirs, {:.1f} "
-      "inputs and dense weights\n",
-      mib(own + memory.table + memory.slots + memory.buckets), mib(activations), mib(workspace),
-      mib(memory.table), mib(memory.slots), mib(memory.buckets),
-      mib(own - activations - workspace));
-  print_host_memory(bytes.host + memory.host);
 }
 
 template <class T>
-void TrainingRun<T>::print_host_memory(std::size_t bytes) const {
-  if (ctx_.device() != Device::kCuda) return;  // all of it, and printed
-  print_result("         and {:.1f} MiB of the host's: negatives drawn, rows by number, inputs{}\n",
-               mib(bytes),
+void TrainingRun<T>::print_memory() const {
+  const Device device = ctx_.device();
+  const PlannedBytes bytes = trainer_->planned_bytes(ctx_);
+  const std::size_t planned = bytes.on(device);
+  const std::size_t activations = trainer_->model().activation_bytes();
+  const std::size_t workspace = ctx_.workspace().capacity();
+  const std::size_t table = trainer_->rows().bytes().on(device);
+  const std::size_t steps = trainer_->step_bytes().on(device);
+  print_result(
+      "memory   {:.1f} MiB{} planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
+      "and its state, {:.1f} a step's negatives and rows, {:.1f} dense weights, their state and "
+      "inputs\n",
+      mib(planned), share_.world > 1 ? " a rank" : "", mib(activations), mib(workspace), mib(table),
+      mib(steps), mib(planned - activations - workspace - table - steps));
+  if (device != Device::kCuda) return;  // all of it, and printed
+  print_result("         and {:.1f} MiB of the host's: negatives drawn, inputs{}\n",
+               mib(bytes.host),
                config_.embedding.memory == "host" ? ", the item table and its state" : "");
 }
 

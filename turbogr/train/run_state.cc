@@ -43,7 +43,7 @@ Window window_from(const json& state) {
   window.seconds = state.at("seconds").get<double>();
   window.flops = {state.at("flops").at(0).get<double>(), state.at("flops").at(1).get<double>()};
   const json& stages = state.at("stages");
-  // The clocks of a new pipeline begin at zero.
+  // The clocks of a new trainer begin at zero.
   window.stages = StageTimes{} - StageTimes{stages.at(0).get<double>(), stages.at(1).get<double>(),
                                             stages.at(2).get<double>()};
   return window;
@@ -117,10 +117,10 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
   check_item_names(saved, store_);
   check_same_events(saved, store_);
   names_.add_trained(saved, store_);
-  make_whole_table();
+  trainer_->make_whole();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
   read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
-  share_whole_table();
+  trainer_->take_whole(ctx_);
   trainer_->set_steps_done(saved.step());
   trainer_->refresh(ctx_);
   try {
@@ -143,20 +143,6 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
 }
 
 template <class T>
-void TrainingRun<T>::make_whole_table() {
-  if (!pipeline_) return;
-  trainer_->table() = embedding::ItemTable(store_.num_items(), config_.model.width,
-                                           trainer_->options().table_optimiser);
-}
-
-template <class T>
-void TrainingRun<T>::share_whole_table() {
-  if (!pipeline_) return;
-  pipeline_->take_whole();
-  pipeline_->dismiss();
-}
-
-template <class T>
 void TrainingRun<T>::start_from() {
   const Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
@@ -166,15 +152,15 @@ void TrainingRun<T>::start_from() {
   std::vector<NamedTensor> dense = trainer_->model_tensors();
   dense.erase(dense.begin());  // the item table is matched by item below
   read_tensors(ctx_, saved, dense);
-  if (pipeline_) {
-    make_whole_table();
+  if (trainer_->options().ranks.sharded()) {
+    trainer_->make_whole();
     trainer_->table().initialise(ctx_.host(), trainer_->options().seed,
                                  trainer_->options().table_scale);
   }
   names_.add_trained(saved, store_);
   const std::int64_t known =
       read_known_rows(ctx_, saved, store_, trainer_->table().weight_tensor());
-  share_whole_table();
+  trainer_->take_whole(ctx_);
   trainer_->refresh(ctx_);
   if (leads())
     log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
@@ -187,9 +173,9 @@ std::string TrainingRun<T>::load_best() {
   if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
   const Checkpoint saved = open_named_checkpoint(best);
   if (saved.step() == trainer_->steps_done()) return "";
-  make_whole_table();
+  trainer_->make_whole();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
-  share_whole_table();
+  trainer_->take_whole(ctx_);
   trainer_->refresh(ctx_);
   return std::filesystem::path(saved.folder()).filename().string();
 }
@@ -204,9 +190,9 @@ void TrainingRun<T>::save(std::optional<double> score) {
   if (last_saved_ == trainer_->steps_done() && !score) return;
   const TraceScope scope(trace_.get(), stages::kSave.name, kComputeLane);
   last_saved_ = trainer_->steps_done();
-  if (pipeline_) pipeline_->assemble(/*everywhere=*/false);
+  trainer_->assemble(ctx_, /*everywhere=*/false);
   if (leads()) write_checkpoint(score);
-  if (pipeline_) pipeline_->dismiss();
+  trainer_->dismiss();
 }
 
 template <class T>
@@ -216,14 +202,13 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
   contents.shards = {{"model", trainer_->model_tensors()},
                      {"optimiser", trainer_->optimiser_tensors()},
                      {"item_names", names_.tensors(config_, store_)}};
-  contents.state = {
-      {"loader", loader_.state().to_json()},
-      {"epoch", epoch_},
-      {"store", events_checksum(store_)},
-      {"bad_steps", bad_steps_},
-      {"skipped_steps", skipped_steps_},
-      {"early_stopping", early_stopping_.state()},
-      {"window", window_state(window_, pipeline_ ? pipeline_->times() : StageTimes{})}};
+  contents.state = {{"loader", loader_.state().to_json()},
+                    {"epoch", epoch_},
+                    {"store", events_checksum(store_)},
+                    {"bad_steps", bad_steps_},
+                    {"skipped_steps", skipped_steps_},
+                    {"early_stopping", early_stopping_.state()},
+                    {"window", window_state(window_, trainer_->times())}};
   contents.config = config_text(config_);
   contents.command = command_;
   contents.score = score;

@@ -19,13 +19,14 @@ enum class StageKind : std::uint8_t {
 struct Stage {
   const char* name;
   StageKind kind;
+  bool on_host = false;  // whatever the device
 };
 
 namespace stages {
 inline constexpr Stage kRead = {"read batch", StageKind::kInput};
-inline constexpr Stage kPositives = {"exchange positives", StageKind::kSparse};
-inline constexpr Stage kDraw = {"draw negatives", StageKind::kCompute};
-inline constexpr Stage kIds = {"exchange ids", StageKind::kSparse};
+inline constexpr Stage kPositives = {"exchange positives", StageKind::kSparse, /*on_host=*/true};
+inline constexpr Stage kDraw = {"draw negatives", StageKind::kCompute, /*on_host=*/true};
+inline constexpr Stage kIds = {"exchange ids", StageKind::kSparse, /*on_host=*/true};
 inline constexpr Stage kFetch = {"fetch rows", StageKind::kSparse};
 inline constexpr Stage kCompute = {"forward and backward", StageKind::kCompute};
 inline constexpr Stage kDenseSums = {"wait for dense gradients", StageKind::kDense};
@@ -34,21 +35,21 @@ inline constexpr Stage kReturn = {"return row gradients", StageKind::kSparse};
 inline constexpr Stage kRowUpdate = {"update rows", StageKind::kCompute};
 inline constexpr Stage kJoin = {"wait for the next step's rows", StageKind::kSparse};
 inline constexpr Stage kRefresh = {"fetch changed rows", StageKind::kSparse};
-inline constexpr Stage kPlan = {"find changed rows", StageKind::kSparse};
-inline constexpr Stage kStep = {"step", StageKind::kCompute};  // of one rank without a pipeline
+inline constexpr Stage kPlan = {"find changed rows", StageKind::kSparse, /*on_host=*/true};
 inline constexpr Stage kEvaluate = {"evaluate", StageKind::kOutside};
 inline constexpr Stage kSave = {"save", StageKind::kOutside};
 }  // namespace stages
 
-inline constexpr std::array kStages = {
-    stages::kRead,   stages::kPositives, stages::kDraw,      stages::kIds,
-    stages::kFetch,  stages::kCompute,   stages::kDenseSums, stages::kDenseUpdate,
-    stages::kReturn, stages::kRowUpdate, stages::kJoin,      stages::kRefresh,
-    stages::kPlan,   stages::kStep,      stages::kEvaluate,  stages::kSave};
+inline constexpr std::array kStages = {stages::kRead,      stages::kPositives,   stages::kDraw,
+                                       stages::kIds,       stages::kFetch,       stages::kCompute,
+                                       stages::kDenseSums, stages::kDenseUpdate, stages::kReturn,
+                                       stages::kRowUpdate, stages::kJoin,        stages::kRefresh,
+                                       stages::kPlan,      stages::kEvaluate,    stages::kSave};
 
 // Rows of a trace.
 inline constexpr int kComputeLane = 0;
 inline constexpr int kAheadLane = 1;
+inline constexpr int kHostLane = 3;  // beside a GPU; 2 and 4 are embedding/host_rows.cc's
 
 constexpr std::string_view text_of(StageKind kind) {
   switch (kind) {

@@ -54,8 +54,7 @@ std::map<int, Rank> read_ranks(const std::string& path) {
 }
 
 bool is_step(const Event& event) {
-  const std::string_view name = kStages[event.stage].name;
-  return name == stages::kCompute.name || name == stages::kStep.name;
+  return kStages[event.stage].name == std::string_view(stages::kCompute.name);
 }
 
 bool outside(const Event& event) { return kStages[event.stage].kind == StageKind::kOutside; }

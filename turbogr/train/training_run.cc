@@ -66,17 +66,17 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
             .trace = trace_of(config)}),
       loader_(store_, train_loader_options(config, store_, share_)),
       early_stopping_(config.train.patience) {
-  const bool pipelined = wants_pipeline(config, share_.world);
-  const std::string idle = check_idle_keys(
-      config, {.world = share_.world,
-               .groups = pipelined ? pipeline_options(config, nodes_).topology.num_groups() : 1,
-               .pipeline = pipelined});
+  const RankOptions ranks = rank_options(config, nodes_);
+  const std::string idle =
+      check_idle_keys(config, {.world = share_.world,
+                               .groups = ranks.topology.num_groups(),
+                               .sharded = ranks.sharded() || config.dist.link == "nccl"});
   if (leads() && !idle.empty()) log::warn("{}", idle);
   for (std::int64_t part = 0; part < config.train.accumulate; ++part) batches_.emplace_back();
   plan_steps();
   const std::int64_t capacity = std::max(loader_.max_batch_tokens(), config.data.max_length);
   RetrievalOptions options = retrieval_options(config, num_signals(store_), total_steps_, capacity);
-  options.holds_table = !pipelined;
+  options.ranks = ranks;
   try {
     make_trainer(options);
     check_room_to_work();
@@ -91,16 +91,16 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
 }
 
 template <class T>
-void TrainingRun<T>::make_trainer(const RetrievalOptions& options) {
-  trainer_ = std::make_unique<RetrievalTrainer<T>>(ctx_, options, store_.num_items(),
-                                                   training_counts(config_, store_));
-  if (options.holds_table || config_.run.dry_run) return;
-  PipelineOptions pipeline = pipeline_options(config_, nodes_);
-  if (ctx_.device() == Device::kCuda) {
+void TrainingRun<T>::make_trainer(RetrievalOptions options) {
+  const std::vector<std::int64_t> counts = training_counts(config_, store_);
+  options.plan_only = config_.run.dry_run;
+  if (!options.plan_only && ctx_.device() == Device::kCuda &&
+      (world_.size() > 1 || config_.dist.link != "auto")) {
     link_ = dist::choose_link(world_, config_.dist.link, device_id());
-    pipeline.link = link_.link;
+    options.ranks.link = link_.link;
   }
-  pipeline_ = std::make_unique<RankPipeline<T>>(ctx_, world_, *trainer_, pipeline);
+  trainer_ =
+      std::make_unique<RetrievalTrainer<T>>(ctx_, world_, options, store_.num_items(), counts);
 }
 
 template <class T>
@@ -112,11 +112,7 @@ RunEnd TrainingRun<T>::run() {
   if (leads()) folder_ = open_run_folder(config_);
   world_.barrier();  // the folder is there
   folder_.path = config_.run.dir;
-  if (pipeline_) {
-    pipeline_->initialise(ctx_);
-  } else {
-    trainer_->initialise(ctx_);
-  }
+  trainer_->initialise(ctx_);
   const std::optional<std::int64_t> resumed = config_.run.resume ? resume() : std::nullopt;
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
@@ -186,14 +182,9 @@ RunEnd TrainingRun<T>::train() {
       end_epoch();
       continue;
     }
-    if (pipeline_) {
-      pipeline_->submit(ctx_, {batches_.data(), parts}, data::interrupted());
-    } else {
-      const TraceScope scope(trace_.get(), stages::kStep.name, kComputeLane);
-      trainer_->submit(ctx_, {batches_.data(), parts});
-    }
+    trainer_->submit(ctx_, {batches_.data(), parts}, data::interrupted());
     remember(parts);
-    finish_steps((pipeline_ ? pipeline_->queue_length() : trainer_->queue_length()) - 1);
+    finish_steps(trainer_->queue_length() - 1);
     window_.seconds += seconds_now() - begin;
     after_step();
   }
@@ -264,8 +255,8 @@ void TrainingRun<T>::remember(std::size_t parts) {
 
 template <class T>
 void TrainingRun<T>::finish_steps(std::int64_t left) {
-  while ((pipeline_ ? pipeline_->pending() : trainer_->pending()) > left) {
-    const StepResult result = pipeline_ ? pipeline_->finish(ctx_) : trainer_->finish();
+  while (trainer_->pending() > left) {
+    const StepResult result = trainer_->finish(ctx_);
     const Submitted step = std::move(submitted_.front());
     submitted_.pop_front();
     window_.loss_sum += result.loss * static_cast<double>(result.predicting);

@@ -25,11 +25,10 @@
 #include "turbogr/train/item_names.h"
 #include "turbogr/train/metrics.h"
 #include "turbogr/train/progress.h"
-#include "turbogr/train/rank_pipeline.h"
-#include "turbogr/train/retrieval_trainer.h"
 #include "turbogr/train/roof.h"
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
+#include "turbogr/train/schedules.h"
 #include "turbogr/train/training_run.h"
 
 namespace turbogr::train {
@@ -47,7 +46,7 @@ struct Window {
   std::int64_t tokens = 0;
   double seconds = 0;
   model::Flops flops;
-  StageTimes stages;  // of the pipeline when it began
+  StageTimes stages;  // of the trainer when it began
 };
 
 template <class T>
@@ -67,7 +66,7 @@ class TrainingRun {
   bool leads() const { return world_.rank() == 0; }
   bool prints() const { return leads() && !control_.quiet; }
 
-  void make_trainer(const RetrievalOptions& options);
+  void make_trainer(RetrievalOptions options);
 
   void open_files(std::optional<std::int64_t> resumed);
 
@@ -85,23 +84,21 @@ class TrainingRun {
 
   void print_ranks() const;
 
-  void print_host_memory(std::size_t bytes) const;
+  void print_memory() const;
 
   static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
   // The step gone on from; nothing when there is none and the run begins again.
   std::optional<std::int64_t> resume();
 
-  // Checkpoints hold the whole table: it is read as one and cut up.
-  void make_whole_table();
-  void share_whole_table();
-
   void start_from();
 
   RunEnd train();
 
   // Over several ranks all must end at the same step, whoever heard the signal.
-  bool interrupted() const { return pipeline_ ? pipeline_->stop_asked() : data::interrupted(); }
+  bool interrupted() const {
+    return world_.size() > 1 ? trainer_->stop_asked() : data::interrupted();
+  }
   bool pausing() const { return control_.pause_after > 0 && epoch_ >= control_.pause_after; }
 
   // The smaller of steps and epochs ends a run, or patience that ran out; total_steps_, which the
@@ -166,8 +163,7 @@ class TrainingRun {
   Context ctx_;
   data::Loader loader_;
   std::unique_ptr<RetrievalTrainer<T>> trainer_;
-  std::unique_ptr<RankPipeline<T>> pipeline_;  // of several ranks, or of another schedule
-  dist::LinkChoice link_;                      // between GPUs
+  dist::LinkChoice link_;  // between GPUs
   std::vector<data::Batch> batches_;
   std::vector<std::int64_t> lengths_;
   std::deque<Submitted> submitted_;

@@ -1,5 +1,5 @@
-// What a GPU did when, for the trace: spans between two points of a stream, put on the host's
-// clock. Without a trace, or on a CPU, nothing happens.
+// What a GPU did when: spans between two points of a stream, put on the host's clock for the trace,
+// their lengths added up where somebody counts. On a CPU, or when nobody asks, nothing happens.
 //
 //   const DeviceSpans::Span span = spans.begin(ctx, "forward and backward", kDeviceLane);
 //   ...                         // queue work
@@ -15,15 +15,17 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/device_memory.h"
 
-namespace turbogr::train {
+namespace turbogr {
 
 class DeviceSpans {
  public:
-  explicit DeviceSpans(const Context& ctx);
+  explicit DeviceSpans(const Context& ctx,
+                       bool counting = false);  // counting: without a trace, too
 
   using Span = std::size_t;
-  // `name` is a literal. `stream` may be another context of the same GPU.
-  Span begin(const Context& stream, const char* name, int lane);
+  // `name` is a literal. `stream` may be another context of the same GPU. `seconds` grows by the
+  // span's length when it is collected.
+  Span begin(const Context& stream, const char* name, int lane, double* seconds = nullptr);
   void end(const Context& stream, Span span);
   // Waits for the spans that have ended.
   void collect();
@@ -32,6 +34,7 @@ class DeviceSpans {
   struct Marks {
     const char* name = nullptr;
     int lane = 0;
+    double* seconds = nullptr;
     bool ended = false;
     std::unique_ptr<Event> begin, end;
   };
@@ -44,4 +47,4 @@ class DeviceSpans {
   std::size_t next_ = 0;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr

@@ -7,6 +7,12 @@
 //   View<const std::int32_t, 1> sent = feed.send(ctx, places);       // where the device reads it
 //   View<const std::int64_t, 1> items = feed.put(ctx, batch_items);  // both in one, from elsewhere
 //   feed.end(ctx);                                       // after the last send of the step
+//
+// Or many lists in one copy:
+//
+//   feed.begin(ctx, Feed::room<std::int64_t>(ids.size()) + ...);     // grows where it must
+//   View<const std::int64_t, 1> sent = feed.place(ids);              // read there after:
+//   feed.send_all(ctx);
 #pragma once
 
 #include <array>
@@ -14,21 +20,31 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
-#include "turbogr/train/planned_bytes.h"
 
-namespace turbogr::train {
+namespace turbogr {
 
-class StepFeed {
+class Feed {
  public:
-  StepFeed(const Context& ctx, std::size_t bytes);
+  Feed() = default;  // room comes with begin(ctx, bytes)
+  Feed(const Context& ctx, std::size_t bytes);
 
   void begin();
+  void begin(const Context& ctx, std::size_t bytes);
   void end(const Context& ctx);
+
+  // What a list of so many takes.
+  template <class T>
+  static std::size_t room(std::size_t count) {
+    return (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+  }
 
   template <class T>
   View<T, 1> take(std::int64_t count) {
@@ -48,19 +64,30 @@ class StepFeed {
     return send(ctx, room);
   }
 
+  template <class T>
+  View<const T, 1> place(const std::vector<T>& list) {
+    const View<T, 1> taken = take<T>(std::ssize(list));
+    if (!list.empty()) std::memcpy(taken.data, list.data(), list.size() * sizeof(T));
+    return {reinterpret_cast<const T*>(device_address(taken.data)), {taken.shape[0]}};
+  }
+  void send_all(const Context& ctx);  // what was placed since begin; and ends
+
   PlannedBytes bytes() const;
 
  private:
+  static constexpr std::size_t kAlignment = 256;
   struct Slot {
     Tensor host, device;  // device: GPU only
     std::unique_ptr<Event> sent;
   };
+  static Slot make_slot(const Context& ctx, std::size_t bytes);
   std::byte* take_bytes(std::size_t bytes);
   const std::byte* send_bytes(const Context& ctx, const void* host, std::size_t bytes);
+  std::byte* device_address(const void* host);
 
   std::array<Slot, 2> slots_;
   std::size_t current_ = 1;
   std::size_t used_ = 0;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr

@@ -7,7 +7,7 @@
 #include "turbogr/core/device.h"
 #include "turbogr/core/tensor.h"
 
-namespace turbogr::train {
+namespace turbogr {
 
 struct PlannedBytes {
   std::size_t gpu = 0;
@@ -24,4 +24,4 @@ struct PlannedBytes {
   std::size_t on(Device device) const { return device == Device::kCuda ? gpu : host; }
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr

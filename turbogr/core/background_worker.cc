@@ -1,14 +1,14 @@
-#include "turbogr/train/lane.h"
+#include "turbogr/core/background_worker.h"
 
 #include <utility>
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr {
 
-Lane::Lane() : thread_([this] { run(); }) {}
+BackgroundWorker::BackgroundWorker() : thread_([this] { run(); }) {}
 
-Lane::~Lane() {
+BackgroundWorker::~BackgroundWorker() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !work_; });
@@ -18,7 +18,7 @@ Lane::~Lane() {
   thread_.join();
 }
 
-void Lane::start(std::function<void()> work) {
+void BackgroundWorker::start(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
     TGR_ASSERT(!work_ && work);
@@ -27,7 +27,7 @@ void Lane::start(std::function<void()> work) {
   changed_.notify_all();
 }
 
-void Lane::join() {
+void BackgroundWorker::join() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !work_; });
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) {
@@ -35,7 +35,7 @@ void Lane::join() {
   }
 }
 
-void Lane::run() {
+void BackgroundWorker::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || work_; });
@@ -54,4 +54,4 @@ void Lane::run() {
   }
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr

@@ -1,15 +1,14 @@
-#include "turbogr/train/device_spans.h"
+#include "turbogr/core/device_spans.h"
 
-namespace turbogr::train {
+namespace turbogr {
 namespace {
 
 constexpr std::size_t kRing = 64;
 
 }  // namespace
 
-DeviceSpans::DeviceSpans(const Context& ctx)
-    : trace_(ctx.device() == Device::kCuda ? ctx.trace() : nullptr) {
-  if (trace_ == nullptr) return;
+DeviceSpans::DeviceSpans(const Context& ctx, bool counting) : trace_(ctx.trace()) {
+  if (ctx.device() != Device::kCuda || (trace_ == nullptr && !counting)) return;
   start_ = std::make_unique<Event>(ctx, /*timed=*/true);
   start_->record(ctx);
   start_->wait();
@@ -21,20 +20,22 @@ DeviceSpans::DeviceSpans(const Context& ctx)
   }
 }
 
-DeviceSpans::Span DeviceSpans::begin(const Context& stream, const char* name, int lane) {
-  if (trace_ == nullptr) return 0;
+DeviceSpans::Span DeviceSpans::begin(const Context& stream, const char* name, int lane,
+                                     double* seconds) {
+  if (ring_.empty()) return 0;
   const Span span = next_;
   next_ = (next_ + 1) % kRing;
   Marks& marks = ring_[span];
   record(marks);  // of many steps ago
   marks.name = name;
   marks.lane = lane;
+  marks.seconds = seconds;
   marks.begin->record(stream);
   return span;
 }
 
 void DeviceSpans::end(const Context& stream, Span span) {
-  if (trace_ == nullptr) return;
+  if (ring_.empty()) return;
   ring_[span].end->record(stream);
   ring_[span].ended = true;
 }
@@ -46,11 +47,13 @@ void DeviceSpans::collect() {
 void DeviceSpans::record(Marks& marks) {
   if (!marks.ended) return;
   marks.end->wait();
+  if (marks.seconds != nullptr) *marks.seconds += marks.end->ms_since(*marks.begin) * 1e-3;
+  marks.ended = false;
+  if (trace_ == nullptr) return;
   const auto at = [&](const Event& event) {
     return start_ns_ + static_cast<std::int64_t>(event.ms_since(*start_) * 1e6);
   };
   trace_->record(marks.name, marks.lane, at(*marks.begin), at(*marks.end));
-  marks.ended = false;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr

@@ -7,8 +7,8 @@
 // hand, so the update waits until the next step's places are known. Every row is the one that a
 // table on the device would have given, to the bit.
 //
-//   prefetch.fetch(ctx, table, touched, rows);   // step t + 1; `touched` is drawn
-//   update(..., prefetch.copies(...));           // of step t
+//   prefetch.fetch(ctx, table, previous, next, rows);   // of steps t and t + 1, which is drawn
+//   prefetch.divide(...); update(...);                  // of step t
 //   prefetch.arrive(ctx);                        // the device's stream waits for the copies
 //   ... forward, loss ...
 //   prefetch.release(ctx);                       // the step's rows are free again
@@ -22,33 +22,34 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/device_spans.h"
+#include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
-#include "turbogr/data/batch.h"
-#include "turbogr/train/device_spans.h"
-#include "turbogr/train/planned_bytes.h"
-#include "turbogr/train/touched_rows.h"
+#include "turbogr/embedding/touched_rows.h"
 
-namespace turbogr::train {
+namespace turbogr::embedding {
 
 template <class T>
 class RowPrefetch {
  public:
   static constexpr std::int64_t kSegmentBytes = 16 << 20;
 
-  RowPrefetch(const Context& ctx, std::int64_t num_items, std::int64_t width,
+  // For steps of at most `most` rows.
+  RowPrefetch(const Context& ctx, std::int64_t most, std::int64_t width,
               std::int64_t segment_bytes = kSegmentBytes);
 
-  // The rows of the step before, empty where its update has been done without copies.
-  TouchedRows& previous() { return previous_; }
-  // Sends rows of `next` that are not among the previous ones on their way to their places in
-  // `rows`. Waits for segments, and for the update before the last to have reached the table.
-  void fetch(const Context& ctx, Rows<const float> table, const TouchedRows& next, Rows<T> rows);
+  // Sends rows of `next` that are not among the previous step's (null: none) on their way to their
+  // places in `rows`. Waits for segments, and for the update before the last to have reached the
+  // table.
+  void fetch(const Context& ctx, Rows<const float> table, const TouchedRows* previous,
+             const TouchedRows& next, Rows<T> rows);
   // Of the previous step's rows: where each stands among `next`, -1 where it does not; and `which`
-  // of them the next step's forward pass reads. Returns how many: they come first, then the rest.
-  std::int64_t divide(const Context& ctx, const TouchedRows& next,
-                      std::span<const data::Batch> batches, View<std::int32_t, 1> places,
-                      View<std::int32_t, 1> which);
+  // of them are `inputs` of the next step's forward pass. Returns how many: they come first, then
+  // the rest.
+  std::int64_t divide(const Context& ctx, const TouchedRows& previous, const TouchedRows& next,
+                      std::span<const View<const std::int64_t, 1>> inputs,
+                      View<std::int32_t, 1> places, View<std::int32_t, 1> which);
   void arrive(const Context& ctx) const { arrived_->wait_on(ctx); }
   // A stream beside ctx's, that goes on from where ctx's is now.
   const Context& beside(const Context& ctx);
@@ -67,8 +68,7 @@ class RowPrefetch {
     std::unique_ptr<Event> copied;
   };
 
-  Context copy_, beside_;  // streams of the copies and of updates
-  TouchedRows previous_;
+  Context copy_, beside_;             // streams of the copies and of updates
   std::vector<std::int64_t> ids_;     // on their way
   std::vector<std::int32_t> arrive_;  // and their places
   std::vector<std::uint8_t> soon_;    // [rows of the next step]
@@ -78,4 +78,4 @@ class RowPrefetch {
   DeviceSpans spans_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::embedding

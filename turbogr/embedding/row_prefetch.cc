@@ -1,10 +1,10 @@
-#include "turbogr/train/row_prefetch.h"
+#include "turbogr/embedding/row_prefetch.h"
 
 #include <algorithm>
 
 #include "turbogr/ops/embedding.h"
 
-namespace turbogr::train {
+namespace turbogr::embedding {
 namespace {
 
 // Rows of a trace.
@@ -14,17 +14,16 @@ constexpr int kCopyLane = 2;
 }  // namespace
 
 template <class T>
-RowPrefetch<T>::RowPrefetch(const Context& ctx, std::int64_t num_items, std::int64_t width,
+RowPrefetch<T>::RowPrefetch(const Context& ctx, std::int64_t most, std::int64_t width,
                             std::int64_t segment_bytes)
     : copy_({.device = ctx.device(), .threads = 1, .trace = ctx.trace()}),
       beside_({.device = ctx.device(), .threads = 1}),
-      previous_(num_items),
       spans_(copy_) {
   const Device device = ctx.device();
   const Device host = device == Device::kCuda ? Device::kPinned : Device::kCpu;
   const std::int64_t rows = std::clamp<std::int64_t>(
       segment_bytes / std::max<std::int64_t>(1, width * static_cast<std::int64_t>(sizeof(T))), 1,
-      std::max<std::int64_t>(1, num_items));
+      std::max<std::int64_t>(1, most));
   for (Segment& segment : segments_) {
     segment.host_rows = Tensor(dtype_of<T>(), {rows, width}, host);
     segment.host_places = Tensor(DType::kI32, {rows}, host);
@@ -36,9 +35,9 @@ RowPrefetch<T>::RowPrefetch(const Context& ctx, std::int64_t num_items, std::int
   reached_ = std::make_unique<Event>(ctx);
   updated_ = std::make_unique<Event>(ctx);
   arrived_ = std::make_unique<Event>(ctx);
-  ids_.reserve(static_cast<std::size_t>(num_items));
-  arrive_.reserve(static_cast<std::size_t>(num_items));
-  soon_.resize(static_cast<std::size_t>(num_items));
+  ids_.reserve(static_cast<std::size_t>(most));
+  arrive_.reserve(static_cast<std::size_t>(most));
+  soon_.resize(static_cast<std::size_t>(most));
   if (ctx.trace() != nullptr) {
     ctx.trace()->name_lane(kHostLane, "host: rows of the next step");
     ctx.trace()->name_lane(kCopyLane, "link: rows of the next step");
@@ -46,13 +45,13 @@ RowPrefetch<T>::RowPrefetch(const Context& ctx, std::int64_t num_items, std::int
 }
 
 template <class T>
-void RowPrefetch<T>::fetch(const Context& ctx, Rows<const float> table, const TouchedRows& next,
-                           Rows<T> rows) {
+void RowPrefetch<T>::fetch(const Context& ctx, Rows<const float> table, const TouchedRows* previous,
+                           const TouchedRows& next, Rows<T> rows) {
   const View<const std::int64_t, 1> wanted = next.ids();
   ids_.clear();
   arrive_.clear();
   for (std::int64_t i = 0; i < wanted.shape[0]; ++i) {
-    if (previous_.find(wanted(i)) >= 0) continue;
+    if (previous != nullptr && previous->find(wanted(i)) >= 0) continue;
     ids_.push_back(wanted(i));
     arrive_.push_back(static_cast<std::int32_t>(i));
   }
@@ -92,18 +91,20 @@ void RowPrefetch<T>::fetch(const Context& ctx, Rows<const float> table, const To
 }
 
 template <class T>
-std::int64_t RowPrefetch<T>::divide(const Context& ctx, const TouchedRows& next,
-                                    std::span<const data::Batch> batches,
+std::int64_t RowPrefetch<T>::divide(const Context& ctx, const TouchedRows& previous,
+                                    const TouchedRows& next,
+                                    std::span<const View<const std::int64_t, 1>> inputs,
                                     View<std::int32_t, 1> places, View<std::int32_t, 1> which) {
-  const View<const std::int64_t, 1> ids = previous_.ids();
+  const View<const std::int64_t, 1> ids = previous.ids();
   parallel_ranges(ctx.host().pool(), ids.shape[0], 1 << 14,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) places(i) = next.find(ids(i));
                   });
   std::fill_n(soon_.begin(), next.ids().shape[0], std::uint8_t{0});
-  for (const data::Batch& batch : batches) {
-    for (const std::int64_t item : batch.items)
-      soon_[static_cast<std::size_t>(next.find(item))] = 1;
+  for (const View<const std::int64_t, 1>& items : inputs) {
+    for (std::int64_t i = 0; i < items.shape[0]; ++i) {
+      soon_[static_cast<std::size_t>(next.find(items(i)))] = 1;
+    }
   }
   const auto count = static_cast<std::int32_t>(ids.shape[0]);
   const auto wanted_soon = [&](std::int32_t i) {
@@ -136,13 +137,11 @@ PlannedBytes RowPrefetch<T>::bytes() const {
       bytes.add(*tensor);
     }
   }
-  const std::size_t items = soon_.size();
-  bytes.host += TouchedRows::bytes_of(static_cast<std::int64_t>(items)) +
-                items * (sizeof(std::int64_t) + sizeof(std::int32_t) + sizeof(std::uint8_t));
+  bytes.host += soon_.size() * (sizeof(std::int64_t) + sizeof(std::int32_t) + sizeof(std::uint8_t));
   return bytes;
 }
 
 template class RowPrefetch<float>;
 template class RowPrefetch<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::embedding

@@ -1,9 +1,9 @@
 // A thread that does one piece of work at a time, beside the thread that gave it.
 //
-//   Lane lane;
-//   lane.start([&] { prepare(next); });
+//   BackgroundWorker worker;
+//   worker.start([&] { prepare(next); });
 //   compute(current);
-//   lane.join();                        // throws what the work threw
+//   worker.join();                        // throws what the work threw
 #pragma once
 
 #include <condition_variable>
@@ -12,14 +12,14 @@
 #include <mutex>
 #include <thread>
 
-namespace turbogr::train {
+namespace turbogr {
 
-class Lane {
+class BackgroundWorker {
  public:
-  Lane();
-  ~Lane();  // waits for the work under way
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  BackgroundWorker();
+  ~BackgroundWorker();  // waits for the work under way
+  BackgroundWorker(const BackgroundWorker&) = delete;
+  BackgroundWorker& operator=(const BackgroundWorker&) = delete;
 
   void start(std::function<void()> work);  // none may be under way
   void join();
@@ -35,4 +35,4 @@ class Lane {
   std::thread thread_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr

@@ -1,0 +1,317 @@
+#include "turbogr/embedding/sharded_rows.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/half_rows.h"
+
+namespace turbogr::embedding {
+namespace {
+
+// Row gradients return in pieces of columns: enough for one's sums to hide behind another's way.
+constexpr std::int64_t kPieceColumns = 32;
+constexpr std::int64_t kMostPieces = 4;
+
+ShardedOptions options_of(const TableOptions& table, const RankLayout& layout, Device device) {
+  return {.rows = table.rows,
+          .width = table.width,
+          .optimiser = table.optimiser,
+          .placement = layout.placement,
+          .replicas = layout.replicas,
+          .row_wire = layout.row_wire,
+          .gradient_wire = layout.gradient_wire,
+          .device = device,
+          .pieces = std::clamp<std::int64_t>(table.width / kPieceColumns, 1, kMostPieces),
+          .seed = table.seed,
+          .scale = table.scale};
+}
+
+}  // namespace
+
+std::size_t shard_bytes(const TableOptions& table, const RankLayout& layout) {
+  const Sharding sharding(table.rows, layout.topology.group_size, layout.placement);
+  const auto rows = static_cast<std::size_t>(sharding.rows_of(0));
+  const auto width = static_cast<std::size_t>(table.width);
+  std::size_t row = width * sizeof(float);
+  if (table.optimiser == SparseOptimiser::kAdamW) row *= 3;
+  if (table.optimiser == SparseOptimiser::kAdaGrad) row += sizeof(float);
+  if (table.half_copy) row += width * sizeof(f16) + sizeof(float);
+  return rows * row;
+}
+
+std::size_t exchange_bytes(const TableOptions& table, std::int64_t most) {
+  return 4 * static_cast<std::size_t>(most * table.width) * sizeof(float);
+}
+
+template <class T>
+Route& ShardedRows<T>::TableRequest::route_of(Part part) {
+  return part == Part::kAll ? route : part == Part::kNextReads ? next_reads : rest;
+}
+
+template <class T>
+DeviceExchange& ShardedRows<T>::TableRequest::exchange_of(Part part) {
+  return part == Part::kAll         ? exchange
+         : part == Part::kNextReads ? next_reads_exchange
+                                    : rest_exchange;
+}
+
+template <class T>
+typename ShardedRows<T>::Ends ShardedRows<T>::make_ends(const Context& ctx,
+                                                        dist::Communicator& world) const {
+  Ends ends = {dist::make_sparse_groups(world, layout_.topology), nullptr, nullptr};
+  if (!layout_.device_rows) return ends;
+  const auto reach = [&](dist::Communicator& host) {
+    return dist::make_device_communicator(
+        layout_.link, host.split(0, host.rank(), host.name() + " (rows)"), ctx, layout_.wait);
+  };
+  ends.device_group = reach(*ends.groups.group);
+  ends.device_replicas = reach(*ends.groups.replicas);
+  return ends;
+}
+
+template <class T>
+ShardedRows<T>::ShardedRows(const Context& ctx, const Context& next, dist::Communicator& world,
+                            const std::vector<TableOptions>& tables, Device memory,
+                            const RankLayout& layout)
+    : layout_(layout), world_(world) {
+  if (ctx.device() == Device::kCuda) layout_.device_rows = true;
+  TGR_CHECK(layout_.replicas == ReplicaMode::kExact || layout_.average_every >= 1,
+            "replicas averaged every ", layout_.average_every, " steps; use at least 1");
+  ends_[static_cast<std::size_t>(Lane::kNext)] = make_ends(next, world);
+  ends_[static_cast<std::size_t>(Lane::kThis)] = make_ends(ctx, world);
+  const dist::Communicator& group = *ends(Lane::kThis).groups.group;
+  for (const TableOptions& table : tables) {
+    tables_.emplace_back(options_of(table, layout_, memory), group.rank(), group.size());
+  }
+}
+
+template <class T>
+void ShardedRows<T>::initialise(const Context& ctx) {
+  for (ShardedTable& table : tables_) table.initialise(ctx);
+}
+
+template <class T>
+std::unique_ptr<RowRequest> ShardedRows<T>::make_request(const Context& ctx,
+                                                         std::span<const std::int64_t> most) const {
+  auto request = std::make_unique<Request>();
+  request->tables.resize(tables_.size());
+  for (std::size_t t = 0; t < tables_.size() && ctx.device() == Device::kCuda; ++t) {
+    request->planned += exchange_bytes({.width = tables_[t].options().width}, most[t]);
+  }
+  return request;
+}
+
+template <class T>
+void ShardedRows<T>::prepare(const Context& ctx, Lane lane, const StepIds& ids, RowRequest& given) {
+  auto& request = static_cast<Request&>(given);
+  request.ids = ids;
+  request.factor = 1;
+  if (layout_.replicas == ReplicaMode::kAverage) {
+    std::vector<std::int64_t> group = {ids.predicting};
+    ends(lane).groups.group->all_reduce(group, dist::Reduce::kSum);
+    if (group[0] > 0) {
+      request.factor = static_cast<double>(ids.all_predicting) / static_cast<double>(group[0]);
+    }
+  }
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t].route(ctx.host(), ends(lane).circles(), ids.tables[t].ids(),
+                     request.tables[t].route);
+  }
+}
+
+template <class T>
+template <class Body>
+void ShardedRows<T>::into(const Context& ctx, TableRequest& table, const StepRows<T>& out,
+                          Body&& body) const {
+  if (out.half.values.data == nullptr) return body(out.rows);
+  const std::int64_t rows = out.half.values.rows, width = out.half.values.cols;
+  if (table.wide.size() < rows * width) {
+    table.wide = Tensor(DType::kF32, {rows + rows / 4, width}, ctx.device());
+    const Device host = ctx.device() == Device::kCuda ? Device::kPinned : Device::kCpu;
+    Tensor places(DType::kI64, {rows + rows / 4}, host);
+    const auto all = places.view<std::int64_t, 1>();
+    std::iota(all.data, all.data + all.shape[0], std::int64_t{0});
+    table.places = Tensor(DType::kI64, places.shape(), ctx.device());
+    copy_tensor(ctx, table.places, places);
+  }
+  const Rows<float> wide(reinterpret_cast<float*>(table.wide.data()), rows, width, width);
+  body(wide);
+  make_half(ctx, table, wide, out);
+}
+
+template <class T>
+void ShardedRows<T>::make_half(const Context& ctx, TableRequest& table, Rows<const float> wide,
+                               const StepRows<T>& out) const {
+  const View<const std::int64_t, 1> places = {table.places.template view<std::int64_t, 1>().data,
+                                              {wide.rows}};
+  ops::gather_half_rows(ctx, wide, places, out.half);
+  ops::gather_rows<float, T>(ctx, wide, {places.data, {out.rows.rows}}, out.rows);
+}
+
+template <class T>
+void ShardedRows<T>::fetch(const Context& ctx, Lane lane, RowRequest& given,
+                           std::span<const StepRows<T>> out) {
+  auto& request = static_cast<Request&>(given);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    TableRequest& table = request.tables[t];
+    into(ctx, table, out[t], [&]<class Out>(Rows<Out> rows) {
+      if (layout_.device_rows) {
+        table.exchange.template fetch<Out>(ctx, tables_[t], ends(lane).device_circles(),
+                                           table.route, rows);
+      } else {
+        tables_[t].template fetch<Out>(ctx, ends(lane).circles(), table.route, rows);
+      }
+    });
+  }
+}
+
+template <class T>
+void ShardedRows<T>::return_gradients(const Context& ctx, Lane lane, RowRequest& given, Part part,
+                                      std::span<const Rows<const float>> gradients,
+                                      double* squares) {
+  auto& request = static_cast<Request&>(given);
+  const dist::Communicator& replicas = *ends(lane).groups.replicas;
+  // Exact replicas all have the same sums: those of the first count.
+  const bool average = layout_.replicas == ReplicaMode::kAverage;
+  const double share = average                ? request.factor * request.factor / replicas.size()
+                       : replicas.rank() == 0 ? 1.0
+                                              : 0.0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    TableRequest& table = request.tables[t];
+    Route& route = table.route_of(part);
+    View<const float, 1> sums;
+    if (layout_.device_rows) {
+      DeviceExchange& exchange = table.exchange_of(part);
+      exchange.return_gradients(ctx, tables_[t], ends(lane).device_circles(), route, gradients[t]);
+      const Rows<const float> rows = exchange.gradients();
+      sums = {rows.data, {rows.rows * rows.cols}};
+    } else {
+      tables_[t].return_gradients(ctx, ends(lane).circles(), route, gradients[t]);
+      sums = {route.gradients.data(), {std::ssize(route.gradients)}};
+    }
+    ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, sums.shape[0]));
+    ops::squared_sum(ctx, sums, squares + t);
+    if (share != 1) ops::scale_value(ctx, share, squares + t);
+  }
+}
+
+template <class T>
+void ShardedRows<T>::update(const Context& ctx, Lane lane, RowRequest& given, Part part,
+                            std::span<const AdamWSettings> settings, const ops::StepScale* scale) {
+  auto& request = static_cast<Request&>(given);
+  const int replicas = ends(lane).circles().num_replicas();
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    TableRequest& table = request.tables[t];
+    AdamWSettings own = settings[t];
+    own.gradient_scale *= request.factor;
+    if (layout_.device_rows) {
+      table.exchange_of(part).update(ctx, tables_[t], own, scale, replicas);
+    } else {
+      tables_[t].update(ctx, table.route_of(part), own, scale, replicas);
+    }
+  }
+  if (layout_.replicas != ReplicaMode::kAverage) return;
+  replicas_differ_ = true;
+  if ((request.ids.step + 1) % layout_.average_every == 0) average_replicas(ctx);
+}
+
+template <class T>
+void ShardedRows<T>::plan_refresh(const Context& ctx, Lane lane, RowRequest& next_request,
+                                  RowRequest& current_request, bool split) {
+  auto& next = static_cast<Request&>(next_request);
+  auto& current = static_cast<Request&>(current_request);
+  const Circles circles = ends(lane).circles();
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    TableRequest& later = next.tables[t];
+    TableRequest& now = current.tables[t];
+    tables_[t].plan_refresh(ctx.host(), circles, later.route, now.route.touched, later.refresh);
+    if (split) {
+      tables_[t].split(ctx.host(), circles, now.route, later.route.touched, now.next_reads,
+                       now.rest);
+    }
+  }
+}
+
+template <class T>
+void ShardedRows<T>::refresh(const Context& ctx, Lane lane, RowRequest& given,
+                             std::span<const StepRows<T>> out) {
+  auto& request = static_cast<Request&>(given);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    TableRequest& table = request.tables[t];
+    into(ctx, table, out[t], [&]<class Out>(Rows<Out> rows) {
+      if (layout_.device_rows) {
+        table.exchange.template fetch_changed<Out>(ctx, tables_[t], ends(lane).device_circles(),
+                                                   table.refresh, table.route, rows);
+      } else {
+        tables_[t].template fetch_changed<Out>(ctx, ends(lane).circles(), table.refresh,
+                                               table.route, rows);
+      }
+    });
+  }
+}
+
+// Once, however many ask: the mean of equal numbers may differ from them in its last digit.
+template <class T>
+void ShardedRows<T>::average_replicas(const Context& ctx) {
+  if (!std::exchange(replicas_differ_, false)) return;
+  for (ShardedTable& table : tables_) table.average(ctx, ends(Lane::kThis).circles());
+}
+
+template <class T>
+PlannedBytes ShardedRows<T>::bytes() const {
+  PlannedBytes bytes;
+  for (const ShardedTable& table : tables_) bytes.add(table.options().device, table.bytes());
+  return bytes;
+}
+
+template <class T>
+ItemTable ShardedRows<T>::gather_whole(const Context& ctx, std::size_t index, bool everywhere) {
+  average_replicas(ctx);
+  ShardedTable& table = tables_[index];
+  ItemTable& own = table.own();
+  // An evaluation reads weights alone.
+  const SparseOptimiser optimiser = everywhere ? SparseOptimiser::kSgd : table.options().optimiser;
+  const bool here = everywhere || world_.rank() == 0;
+  ItemTable whole(here ? table.options().rows : 0, table.options().width, optimiser);
+  // Groups are replicas: that of rank 0, who is its first, is enough for a checkpoint.
+  const std::vector<int>& groups = layout_.topology.group_of;
+  if (!everywhere && groups[static_cast<std::size_t>(world_.rank())] != groups[0]) return whole;
+  const auto gather = [&](const Tensor& part, Tensor& all) {
+    const int root = everywhere ? -1 : 0;
+    const Circles circles = ends(Lane::kThis).circles();
+    if (part.device() == Device::kCpu) {
+      table.gather_whole(circles, part, root, all);
+    } else {
+      table.gather_whole(circles, to_host(ctx, part), root, all);
+    }
+  };
+  gather(own.weight_tensor(), whole.weight_tensor());
+  if (optimiser == SparseOptimiser::kAdamW) gather(own.first_moment(), whole.first_moment());
+  if (optimiser != SparseOptimiser::kSgd) gather(own.second_moment(), whole.second_moment());
+  return whole;
+}
+
+template <class T>
+void ShardedRows<T>::take_whole(const Context& ctx, std::size_t index, ItemTable& whole) {
+  ShardedTable& table = tables_[index];
+  const auto take = [&](const Tensor& from, Tensor& part) {
+    if (part.size() == 0) return;
+    if (part.device() == Device::kCpu) return table.take_part(from, part);
+    Tensor host(part.dtype(), part.shape());
+    table.take_part(from, host);
+    copy_tensor(ctx, part, host);
+  };
+  take(whole.weight_tensor(), table.own().weight_tensor());
+  take(whole.first_moment(), table.own().first_moment());
+  take(whole.second_moment(), table.own().second_moment());
+  replicas_differ_ = false;
+}
+
+template class ShardedRows<float>;
+template class ShardedRows<bf16>;
+
+}  // namespace turbogr::embedding

@@ -1,0 +1,114 @@
+// Tables spread over the ranks of a group, groups being replicas of each other (sharded_table.h): a
+// step's ids travel to the ranks that own them, rows come back, gradients return and are summed
+// there. A world of one is a group of one.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "turbogr/dist/communicator.h"
+#include "turbogr/dist/device_communicator.h"
+#include "turbogr/dist/topology.h"
+#include "turbogr/embedding/device_exchange.h"
+#include "turbogr/embedding/row_source.h"
+#include "turbogr/embedding/sharded_table.h"
+
+namespace turbogr::embedding {
+
+struct RankLayout {
+  dist::Topology topology;
+  Placement placement = Placement::kRoundRobin;
+  ReplicaMode replicas = ReplicaMode::kExact;
+  std::int64_t average_every = 1;  // average: steps between means
+  DType row_wire = DType::kF32;
+  DType gradient_wire = DType::kF32;
+  // Rows move by device_exchange.h: always on a GPU, and on a CPU to try it there.
+  bool device_rows = false;
+  dist::DeviceLink link = dist::DeviceLink::kStaged;
+  dist::WaitOptions wait;  // of NCCL's collectives
+};
+
+// A rank's rows of one table and their state, without making them.
+std::size_t shard_bytes(const TableOptions& table, const RankLayout& layout);
+// What moves `most` rows of a step on a device: sent, received with room behind them, and summed;
+// as many as a step touches when ranks ask each other for equally many.
+std::size_t exchange_bytes(const TableOptions& table, std::int64_t most);
+
+template <class T>
+class ShardedRows final : public RowSource<T> {
+ public:
+  // `next` is the context of Lane::kNext; `memory` the context's device, or pinned memory of a
+  // GPU's host. All outlive the source; the world is used by nobody else meanwhile. Collective.
+  ShardedRows(const Context& ctx, const Context& next, dist::Communicator& world,
+              const std::vector<TableOptions>& tables, Device memory, const RankLayout& layout);
+
+  void initialise(const Context& ctx) override;
+  std::unique_ptr<RowRequest> make_request(const Context& ctx,
+                                           std::span<const std::int64_t> most) const override;
+  void prepare(const Context& ctx, Lane lane, const StepIds& ids, RowRequest& request) override;
+  void fetch(const Context& ctx, Lane lane, RowRequest& request,
+             std::span<const StepRows<T>> out) override;
+  void return_gradients(const Context& ctx, Lane lane, RowRequest& request, Part part,
+                        std::span<const Rows<const float>> gradients, double* squares) override;
+  void update(const Context& ctx, Lane lane, RowRequest& request, Part part,
+              std::span<const AdamWSettings> settings, const ops::StepScale* scale) override;
+  bool fetches_ahead() const override { return true; }
+  void plan_refresh(const Context& ctx, Lane lane, RowRequest& next, RowRequest& current,
+                    bool split) override;
+  void refresh(const Context& ctx, Lane lane, RowRequest& next,
+               std::span<const StepRows<T>> out) override;
+  ItemTable& shard(std::size_t table) override { return tables_[table].own(); }
+  PlannedBytes bytes() const override;
+
+  ShardedTable& table(std::size_t index) { return tables_[index]; }
+
+  // The whole of a table in host memory: on every rank without its optimiser's state, or with it on
+  // rank 0 alone. Nothing may be on its way. And from a whole one that every rank has.
+  ItemTable gather_whole(const Context& ctx, std::size_t table, bool everywhere);
+  void take_whole(const Context& ctx, std::size_t table, ItemTable& whole);
+
+ private:
+  // A table's part of a request.
+  struct TableRequest {
+    Route route;
+    Refresh refresh;
+    Route next_reads, rest;  // the route's rows that the next step reads, and the others
+    DeviceExchange exchange, next_reads_exchange, rest_exchange;  // of each route
+    Tensor wide;                                                  // f32 rows on their way to f16
+    Tensor places;                                                // i64, 0 to their number
+    Route& route_of(Part part);
+    DeviceExchange& exchange_of(Part part);
+  };
+  struct Request : RowRequest {
+    StepIds ids;
+    std::size_t planned = 0;
+    double factor = 1;  // of gradients: a group that goes its own way divides by its own tokens
+    std::vector<TableRequest> tables;
+    PlannedBytes bytes() const override { return {.gpu = planned, .host = 0}; }
+  };
+  // A communicator each for what may run at the same time.
+  struct Ends {
+    dist::SparseGroups groups;
+    std::unique_ptr<dist::Communicator> device_group, device_replicas;  // where rows move by device
+    Circles circles() const { return {groups.group.get(), groups.replicas.get()}; }
+    Circles device_circles() const { return {device_group.get(), device_replicas.get()}; }
+  };
+  Ends make_ends(const Context& ctx, dist::Communicator& world) const;
+  const Ends& ends(Lane lane) const { return ends_[static_cast<std::size_t>(lane)]; }
+  void average_replicas(const Context& ctx);
+  void make_half(const Context& ctx, TableRequest& table, Rows<const float> wide,
+                 const StepRows<T>& out) const;
+  // Calls body(memory for T rows) where rows are wanted in T; where some are wanted in f16, for f32
+  // ones that are then rounded to both.
+  template <class Body>
+  void into(const Context& ctx, TableRequest& table, const StepRows<T>& out, Body&& body) const;
+
+  RankLayout layout_;
+  dist::Communicator& world_;
+  std::array<Ends, 2> ends_;
+  std::vector<ShardedTable> tables_;
+  bool replicas_differ_ = false;  // averaged ones: rows were updated since the last mean
+};
+
+}  // namespace turbogr::embedding

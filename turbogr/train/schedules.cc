@@ -1,0 +1,373 @@
+#include "turbogr/train/schedules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/ops/embedding.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+
+StepSchedule schedule_of(const RankOptions& ranks) {
+  TGR_CHECK(ranks.delay == 0 || ranks.delay == 1, "a delay of ", ranks.delay, " steps; use 0 or 1");
+  TGR_CHECK(ranks.replicas == embedding::ReplicaMode::kExact ||
+                ranks.schedule == StepSchedule::kSerial || ranks.schedule == StepSchedule::kOverlap,
+            "averaged replicas change every row now and then, which rows fetched ahead would miss; "
+            "use dist.replicas = \"exact\", or train.schedule = \"serial\" or \"overlap\"");
+  const bool late = ranks.schedule == StepSchedule::kSemiAsync && ranks.delay == 0;
+  return late ? StepSchedule::kOverlap : ranks.schedule;
+}
+
+// Rows of steps on their way at a time.
+std::size_t row_memories(StepSchedule schedule) {
+  return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kOverlap ? 2 : 3;
+}
+
+ContextOptions next_context(const Context& ctx) {
+  return {.device = ctx.device(),
+          .threads = ctx.device() == Device::kCuda ? ctx.host().threads() : 1,
+          .simd = ctx.simd(),
+          .deterministic = ctx.deterministic(),
+          .trace = ctx.trace()};
+}
+
+}  // namespace
+
+template <class T>
+RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
+                                      std::int64_t num_items, std::span<const std::int64_t> counts)
+    : RetrievalTrainer(ctx, dist::make_self(), nullptr, options, num_items, counts) {}
+
+template <class T>
+RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, dist::Communicator& world,
+                                      const RetrievalOptions& options, std::int64_t num_items,
+                                      std::span<const std::int64_t> counts)
+    : RetrievalTrainer(ctx, nullptr, &world, options, num_items, counts) {}
+
+template <class T>
+RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, std::unique_ptr<dist::Communicator> alone,
+                                      dist::Communicator* world, const RetrievalOptions& options,
+                                      std::int64_t num_items, std::span<const std::int64_t> counts)
+    : alone_(std::move(alone)),
+      world_(world == nullptr ? *alone_ : *world),
+      schedule_(schedule_of(options.ranks)),
+      next_ctx_(next_context(ctx)),
+      step_(ctx, next_ctx_, world_, options, num_items, counts),
+      whole_(0, options.model.width, embedding::SparseOptimiser::kSgd),
+      computed_(ctx),
+      prepared_(ctx) {
+  for (std::size_t i = 0; i < row_memories(schedule_); ++i) {
+    memory_.push_back(std::make_unique<StepRowMemory<T>>(ctx, options, num_items));
+  }
+  // A GPU's host draws a step while the rows of the one before are in use: it needs nothing of
+  // them.
+  const std::size_t steps =
+      ctx.device() == Device::kCuda ? std::max<std::size_t>(memory_.size(), 2) : memory_.size();
+  for (std::size_t i = 0; i < steps; ++i) {
+    steps_.push_back(std::make_unique<Flight>(ctx, options, num_items, step_.rows()));
+    steps_.back()->memory = memory_[i % memory_.size()].get();
+  }
+  if (schedule_ != StepSchedule::kSerial) worker_ = std::make_unique<BackgroundWorker>();
+}
+
+template <class T>
+RetrievalTrainer<T>::~RetrievalTrainer() = default;
+
+// An exception here must free the other ranks, and this rank's own worker, before the stack
+// unwinds.
+template <class T>
+template <class Work>
+void RetrievalTrainer<T>::guarded(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    world_.abort(error.what());
+    throw;
+  }
+}
+
+template <class T>
+typename RetrievalTrainer<T>::Flight& RetrievalTrainer<T>::begin_step(
+    std::span<const Batch> batches, bool stop) {
+  TGR_CHECK(!batches.empty() && std::ssize(batches) <= options().accumulate, "a step of ",
+            batches.size(), " batches; planned for 1 to ", options().accumulate);
+  TGR_CHECK(pending() < queue_length(), "a step was submitted while ", pending(),
+            " are on their way; finish one first");
+  Flight& step = *steps_[static_cast<std::size_t>(steps_done_ % queue_length())];
+  step.tokens = step.predicting = 0;
+  for (const Batch& batch : batches) {
+    TGR_CHECK(batch.num_tokens() <= options().memory.capacity, "a batch of ", batch.num_tokens(),
+              " tokens where ", options().memory.capacity,
+              " were planned for; raise train.tokens or lower train.batch");
+    step.tokens += batch.num_tokens();
+    step.predicting += step_.inputs().predicting(batch);
+  }
+  step.batches = batches;
+  if (schedule_ != StepSchedule::kSerial) {
+    step.kept.resize(std::max(step.kept.size(), batches.size()));
+    std::copy(batches.begin(), batches.end(), step.kept.begin());
+    step.batches = std::span<const Batch>(step.kept).first(batches.size());
+  }
+  step.step = steps_done_;
+  step.stop = stop;
+  step.rows_late = step.done = false;
+  return step;
+}
+
+template <class T>
+void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batches, bool stop) {
+  Flight& step = begin_step(batches, stop);
+  guarded([&] {
+    if (schedule_ != StepSchedule::kSerial && held_ != nullptr) {
+      pending_.push_back(&step);
+      return advance(ctx, &step);
+    }
+    step_.prepare(ctx, Lane::kThis, step);
+    step_.fetch(ctx, Lane::kThis, step);
+    pending_.push_back(&step);
+    if (schedule_ == StepSchedule::kSerial) {
+      whole_step(ctx, step);
+    } else {
+      held_ = &step;
+    }
+  });
+  steps_done_ = step.step + 1;
+}
+
+template <class T>
+StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
+  TGR_CHECK(!pending_.empty(), "no step was submitted; there is nothing to finish");
+  Flight& step = *pending_.front();
+  if (!step.done) guarded([&] { drain(ctx); });
+  const StepResult result = RetrievalStep<T>::result_of(step);
+  pending_.pop_front();
+  if (pending_.empty()) {
+    step_.rows().settle(ctx);
+    step_.clock().collect();
+  }
+  return result;
+}
+
+// A step whose rows are here, to its end.
+template <class T>
+void RetrievalTrainer<T>::whole_step(const Context& ctx, Flight& step) {
+  stop_asked_ = stop_asked_ || step.stop;
+  step_.compute(ctx, step);
+  step_.return_rows(ctx, Lane::kThis, step, Part::kAll);
+  step_.update_dense(ctx, step);
+  step_.update_rows(ctx, Lane::kThis, step, Part::kAll);
+  step_.finish(ctx, step);
+}
+
+template <class T>
+bool RetrievalTrainer<T>::rows_late() const {
+  return schedule_ == StepSchedule::kSemiAsync && steps_done_ >= options().ranks.warmup;
+}
+
+// What a step has left for later.
+template <class T>
+void RetrievalTrainer<T>::end_late(const Context& ctx, Lane lane, Flight& step) {
+  const bool all = schedule_ == StepSchedule::kSemiAsync;
+  const Part part = all ? Part::kAll : Part::kRest;
+  // Clipping has had all gradients returned before the dense update.
+  if (step.rows_late) step_.return_rows(ctx, lane, step, part);
+  step_.update_rows(ctx, lane, step, part);
+  step_.finish(ctx, step);
+}
+
+// Computes the step whose rows are here while the worker ends the one before and prepares `next`.
+template <class T>
+void RetrievalTrainer<T>::advance(const Context& ctx, Flight* next) {
+  Flight& current = *std::exchange(held_, nullptr);
+  Flight* const late = std::exchange(late_, nullptr);
+  const bool exact = schedule_ == StepSchedule::kExactPrefetch && step_.rows().fetches_ahead();
+  const bool missed = rows_late();
+  // Without clipping nobody waits for gradients of rows that the next step does not read.
+  const bool parted = exact && options().clip == 0;
+  current.rows_late = parted || (missed && options().clip == 0);
+  computed_.record(ctx);
+  worker_->start([=, this, &current] {
+    bind_thread(next_ctx_);
+    computed_.wait_on(next_ctx_);
+    if (late != nullptr) end_late(next_ctx_, Lane::kNext, *late);
+    step_.prepare(next_ctx_, Lane::kNext, *next);
+    if (exact || missed) step_.fetch(next_ctx_, Lane::kNext, *next);
+    if (exact) {
+      const auto scope = step_.clock().enter(next_ctx_, stages::kPlan, Lane::kNext);
+      step_.rows().plan_refresh(next_ctx_, Lane::kNext, *next->request, *current.request, parted);
+    }
+    prepared_.record(next_ctx_);
+  });
+  stop_asked_ = stop_asked_ || current.stop;
+  step_.compute(ctx, current);
+  if (!current.rows_late) step_.return_rows(ctx, Lane::kThis, current, Part::kAll);
+  step_.update_dense(ctx, current);
+  {
+    const auto scope = step_.clock().enter(ctx, stages::kJoin, Lane::kThis);
+    worker_->join();  // what it fetches is read before the update
+    prepared_.wait_on(ctx);
+  }
+  if (missed) {
+    late_ = &current;
+  } else if (parted) {
+    step_.return_rows(ctx, Lane::kThis, current, Part::kNextReads);
+    step_.update_rows(ctx, Lane::kThis, current, Part::kNextReads);
+    late_ = &current;
+  } else {
+    step_.update_rows(ctx, Lane::kThis, current, Part::kAll);
+    step_.finish(ctx, current);
+  }
+  if (exact) {
+    const auto scope = step_.clock().enter(ctx, stages::kRefresh, Lane::kThis);
+    const embedding::StepRows<T> rows = next->rows();
+    step_.rows().refresh(ctx, Lane::kThis, *next->request, {&rows, 1});
+  } else if (!missed) {
+    step_.fetch(ctx, Lane::kThis, *next);
+  }
+  held_ = next;
+}
+
+// Ends all that is under way.
+template <class T>
+void RetrievalTrainer<T>::drain(const Context& ctx) {
+  if (late_ != nullptr) end_late(ctx, Lane::kThis, *std::exchange(late_, nullptr));
+  if (held_ != nullptr) whole_step(ctx, *std::exchange(held_, nullptr));
+}
+
+template <class T>
+void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, Rows<T> out) {
+  const std::int64_t n = batch.num_tokens();
+  TGR_CHECK(n <= options().memory.capacity, "an evaluation batch of ", n, " tokens where ",
+            options().memory.capacity, " were planned for; ask for fewer users at once");
+  StepInputs<T>& inputs = step_.inputs();
+  inputs.begin();
+  const model::StepInput input = inputs.forward_only(ctx, batch, steps_done_);
+  const View<const std::int64_t, 1> last = inputs.last_tokens(ctx, batch);
+  const View<const std::int64_t, 1> items = inputs.put(ctx, data::view_of(batch.items));
+  inputs.end(ctx);
+  const Rows<T> rows = step_.token_rows(n);
+  ops::gather_rows<float, T>(ctx, table().weights(), items, rows);
+  ops::gather_rows<T>(ctx, model().forward(ctx, input, rows), last, out);
+}
+
+template <class T>
+embedding::ItemTable& RetrievalTrainer<T>::table() {
+  return options().ranks.sharded() ? whole_ : step_.rows().shard(0);
+}
+
+template <class T>
+void RetrievalTrainer<T>::assemble(const Context& ctx, bool everywhere) {
+  TGR_CHECK(pending() == 0, pending(), " steps are on their way; finish them first");
+  if (!options().ranks.sharded()) return;
+  auto& sharded = static_cast<embedding::ShardedRows<T>&>(step_.rows());
+  whole_ = sharded.gather_whole(ctx, 0, everywhere);
+  if (everywhere && ctx.device() == Device::kCuda) {
+    embedding::ItemTable placed(whole_.rows(), whole_.width(), embedding::SparseOptimiser::kSgd,
+                                ctx.device());
+    copy_tensor(ctx, placed.weight_tensor(), whole_.weight_tensor());
+    whole_ = std::move(placed);
+  }
+}
+
+template <class T>
+void RetrievalTrainer<T>::dismiss() {
+  whole_ = embedding::ItemTable(0, options().model.width, embedding::SparseOptimiser::kSgd);
+}
+
+template <class T>
+void RetrievalTrainer<T>::make_whole() {
+  if (!options().ranks.sharded()) return;
+  whole_ = embedding::ItemTable(num_items(), options().model.width, options().table_optimiser);
+}
+
+template <class T>
+void RetrievalTrainer<T>::take_whole(const Context& ctx) {
+  if (!options().ranks.sharded()) return;
+  static_cast<embedding::ShardedRows<T>&>(step_.rows()).take_whole(ctx, 0, whole_);
+  dismiss();
+}
+
+template <class T>
+std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
+  std::vector<NamedTensor> tensors = {named("items", table().weight_tensor())};
+  for (int i = 0; i < model().parameters().size(); ++i) {
+    tensors.push_back(named(model().parameters().spec(i).name, model().parameters().value(i)));
+  }
+  return tensors;
+}
+
+template <class T>
+std::vector<NamedTensor> RetrievalTrainer<T>::optimiser_tensors() {
+  std::vector<NamedTensor> tensors;
+  if (table().first_moment().size() > 0) {
+    tensors.push_back(named("items.first_moment", table().first_moment()));
+  }
+  if (table().second_moment().size() > 0) {
+    tensors.push_back(named("items.second_moment", table().second_moment()));
+  }
+  for (int i = 0; i < model().parameters().size(); ++i) {
+    const std::string& name = model().parameters().spec(i).name;
+    const auto at = static_cast<std::size_t>(i);
+    tensors.push_back(named(name + ".first_moment", step_.first_moments()[at]));
+    tensors.push_back(named(name + ".second_moment", step_.second_moments()[at]));
+  }
+  return tensors;
+}
+
+namespace {
+
+double largest_magnitude(const Tensor& tensor) {
+  const auto* values = reinterpret_cast<const float*>(tensor.data());
+  double largest = 0;
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    const double magnitude = std::abs(static_cast<double>(values[i]));
+    if (!(magnitude <= largest)) largest = magnitude;  // a NaN sticks
+  }
+  return largest;
+}
+
+}  // namespace
+
+template <class T>
+std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::largest_tensors(
+    const Context& ctx) {
+  std::vector<LargestTensor> all;
+  auto& parameters = model().parameters();
+  for (int i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters.spec(i).name;
+    all.push_back({name, largest_magnitude(to_host(ctx, parameters.value(i)))});
+    all.push_back({"gradient of " + name, largest_magnitude(to_host(ctx, parameters.gradient(i)))});
+  }
+  // Not finite first, then by size.
+  std::sort(all.begin(), all.end(), [](const LargestTensor& a, const LargestTensor& b) {
+    const bool a_bad = !std::isfinite(a.largest);
+    const bool b_bad = !std::isfinite(b.largest);
+    return a_bad != b_bad ? a_bad : (!a_bad && a.largest > b.largest);
+  });
+  return all;
+}
+
+template <class T>
+PlannedBytes RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
+  PlannedBytes bytes = step_.bytes(ctx);
+  bytes += step_bytes();
+  return bytes;
+}
+
+template <class T>
+PlannedBytes RetrievalTrainer<T>::step_bytes() const {
+  PlannedBytes bytes;
+  for (const auto& memory : memory_) bytes += memory->bytes();
+  for (const auto& step : steps_) bytes += step->bytes();
+  return bytes;
+}
+
+template class RetrievalTrainer<float>;
+template class RetrievalTrainer<bf16>;
+
+}  // namespace turbogr::train

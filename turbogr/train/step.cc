@@ -1,0 +1,438 @@
+#include "turbogr/train/step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <type_traits>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/embedding/host_rows.h"
+#include "turbogr/embedding/local_rows.h"
+#include "turbogr/embedding/planned_rows.h"
+#include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/model/weight_bytes.h"
+#include "turbogr/ops/convert.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/sampled_softmax.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+using model::first_rows;
+using model::first_values;
+
+float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
+
+}  // namespace
+
+// Negatives of the step and the ids it touches, all batches' together, so that their gradients
+// meet.
+template <class T>
+void RetrievalStep<T>::draw(const Context& host, StepInFlight<T>& step,
+                            const std::optional<Positives>& positives) {
+  sampler_.begin_step({options_.seed, static_cast<std::uint64_t>(step.step)});
+  if (positives) {
+    sampler_.add_positives(positives->distinct, positives->count);
+  } else {
+    for (const Batch& batch : step.batches) sampler_.add_positives(data::view_of(batch.targets));
+  }
+  sampler_.finish_positives();
+  embedding::TouchedRows& touched = step.touched[0];
+  touched.clear();
+  for (std::size_t b = 0; b < step.batches.size(); ++b) {
+    const Batch& batch = step.batches[b];
+    const View<std::int64_t, 1> all = step.negative_ids[b].template view<std::int64_t, 1>();
+    if (options_.negatives.shared) {
+      step.num_negatives[b] = sampler_.draw_shared(host, static_cast<std::int64_t>(b), all);
+    } else {
+      const std::int64_t tokens = batch.num_tokens();
+      step.num_negatives[b] = tokens * options_.negatives.count;
+      sampler_.draw_own(host, data::view_of(batch.row_keys),
+                        {all.data, {tokens, options_.negatives.count}});
+    }
+    touched.mark(host, {all.data, {step.num_negatives[b]}});
+    // Beside f16 negatives, those first that are read in full precision.
+    for (const View<const std::int64_t, 1>& ids :
+         {data::view_of(batch.items), data::view_of(batch.targets)}) {
+      options_.negatives.half ? touched.mark_first(host, ids) : touched.mark(host, ids);
+    }
+  }
+  touched.number(host);
+  if (sampler_.corrects()) {
+    const View<const std::int64_t, 1> ids = touched.ids();
+    sampler_.corrections(host, ids, first_values<float>(step.corrections, ids.shape[0]));
+  }
+}
+
+// The distinct positives of all ranks, which in-batch negatives are drawn from, and how many there
+// were.
+template <class T>
+typename RetrievalStep<T>::Positives RetrievalStep<T>::gather_positives(Lane lane,
+                                                                        StepInFlight<T>& step) {
+  std::vector<std::int64_t> own;
+  for (const Batch& batch : step.batches) {
+    own.insert(own.end(), batch.targets.begin(), batch.targets.end());
+  }
+  struct Amount {
+    std::int64_t distinct, count;
+  };
+  Amount amount = {0, std::ssize(own)};
+  std::sort(own.begin(), own.end());
+  own.erase(std::unique(own.begin(), own.end()), own.end());
+  amount.distinct = std::ssize(own);
+  dist::Communicator& ranks = *hosts_[static_cast<std::size_t>(lane)];
+  std::vector<std::int64_t> bytes;
+  std::int64_t distinct = 0, count = 0;
+  for (const Amount& each : ranks.all_gather_value(amount)) {
+    bytes.push_back(each.distinct * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    distinct += each.distinct;
+    count += each.count;
+  }
+  step.positives.resize(static_cast<std::size_t>(distinct));
+  ranks.all_gather(own.data(), {step.positives.data(), bytes});
+  return {{step.positives.data(), {distinct}}, count};
+}
+
+template <class T>
+void RetrievalStep<T>::prepare(const Context& ctx, Lane lane, StepInFlight<T>& step) {
+  std::optional<Positives> positives;
+  if (sampler_.needs_positives() && world_.size() > 1) {
+    const auto scope = clock_.enter(ctx, stages::kPositives, lane);
+    positives = gather_positives(lane, step);
+  }
+  {
+    const auto scope = clock_.enter(ctx, stages::kDraw, lane);
+    draw(ctx.host(), step, positives);
+  }
+  const auto scope = clock_.enter(ctx, stages::kIds, lane);
+  std::array<std::int64_t, 3> sums = {step.tokens, step.predicting, step.stop ? 1 : 0};
+  hosts_[static_cast<std::size_t>(lane)]->all_reduce({sums.data(), std::ssize(sums)},
+                                                     dist::Reduce::kSum);
+  TGR_CHECK(sums[0] > 0, "a step without tokens on any rank; the batches are empty");
+  step.result = {.step = step.step + 1, .tokens = sums[0], .predicting = sums[1]};
+  step.stop = sums[2] > 0;
+  step.inputs.clear();
+  for (const Batch& batch : step.batches) step.inputs.push_back(data::view_of(batch.items));
+  rows_->prepare(ctx, lane,
+                 {.step = step.step,
+                  .tables = step.touched,
+                  .inputs = step.inputs,
+                  .predicting = step.predicting,
+                  .all_predicting = step.result.predicting},
+                 *step.request);
+}
+
+template <class T>
+void RetrievalStep<T>::fetch(const Context& ctx, Lane lane, StepInFlight<T>& step) {
+  const auto scope = clock_.enter(ctx, stages::kFetch, lane);
+  const embedding::StepRows<T> rows = step.rows();
+  rows_->fetch(ctx, lane, *step.request, {&rows, 1});
+}
+
+// Gradients of this rank's share, each token's loss weighed so that over all ranks it is the mean;
+// dense ones are on their way to be summed over ranks when it returns.
+template <class T>
+void RetrievalStep<T>::compute(const Context& ctx, StepInFlight<T>& step) {
+  const auto scope = clock_.enter(ctx, stages::kCompute, Lane::kThis);
+  const double weight = 1.0 / static_cast<double>(step.result.predicting);
+  inputs_.begin();
+  if (step.rows_late) step.numbers.clear(ctx);
+  const ops::SampledSoftmaxInputs<T> candidates =
+      inputs_.candidates(ctx, step, sampler_.corrects());
+  ops::zero_gradients(ctx, slices_);
+  bool first = true;
+  for (std::size_t b = 0; b < step.batches.size(); ++b) {
+    double* loss_sum = step.numbers.losses() + b;
+    if (step.batches[b].num_tokens() == 0) {  // a rank without a share of the last batch
+      zero_bytes(ctx, loss_sum, sizeof(double));
+      continue;
+    }
+    const BatchInputs<T> inputs = inputs_.batch(ctx, step, b, weight, candidates);
+    forward_backward(ctx, step, inputs, weight, loss_sum, std::exchange(first, false),
+                     b + 1 == step.batches.size());
+  }
+  if (first) {  // no tokens here: the gradients are zero
+    rows_->await_gradients(ctx);
+    const Rows<float> gradient = step.gradient();
+    zero_bytes(ctx, gradient.data, static_cast<std::size_t>(gradient.rows * gradient.cols) * 4);
+    rows_->release_rows(ctx);
+  }
+  inputs_.end(ctx);
+}
+
+// Adds the batch's gradients; *loss_sum becomes the sum of its losses.
+template <class T>
+void RetrievalStep<T>::forward_backward(const Context& ctx, StepInFlight<T>& step,
+                                        const BatchInputs<T>& inputs, double weight,
+                                        double* loss_sum, bool first, bool last) {
+  const std::int64_t n = inputs.model.num_tokens;
+  const Rows<T> rows = token_rows(n);
+  const Rows<T> dquery = first_rows<T>(dquery_, n);
+  ops::gather_rows<T>(ctx, inputs.candidates.items, inputs.places, rows);
+  ops::SampledSoftmaxInputs<T> candidates = inputs.candidates;
+  candidates.query = model_.forward(ctx, inputs.model, rows);
+
+  const View<float, 1> loss = first_values<float>(loss_, n);
+  const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
+  View<const float, 1> dloss = inputs.weights;
+  if (inputs.weights.empty()) {
+    const View<float, 1> even = first_values<float>(dloss_, n);
+    ops::fill<float>(ctx, static_cast<float>(weight), even);
+    dloss = even;
+  }
+  const Rows<float> ditems = step.gradient();
+  if (first) {
+    rows_->await_gradients(ctx);
+    zero_bytes(ctx, ditems.data, static_cast<std::size_t>(ditems.rows * ditems.cols) * 4);
+  }
+  ops::sampled_softmax_with_gradients<T>(ctx, candidates, softmax_options(options_), dloss,
+                                         {loss, log_sum_exp}, dquery, ditems);
+  if (last) rows_->release_rows(ctx);
+  if (inputs.weights.empty()) {
+    ops::sum_values<float>(ctx, loss, loss_sum);
+  } else {
+    const std::int64_t count = inputs.predicting.shape[0];
+    const View<float, 1> counted = first_values<float>(dloss_, count);
+    ops::gather_rows<float>(ctx, View<const float, 2>{loss.data, {n, 1}}, inputs.predicting,
+                            View<float, 2>{counted.data, {count, 1}});
+    ops::sum_values<float>(ctx, counted, loss_sum);
+  }
+  const bool as_they_come = last && options_.ranks.schedule != StepSchedule::kSerial;
+  model_.backward(ctx, inputs.model, dquery, rows, [&](std::int64_t layers) {
+    if (as_they_come) reducer_->ready(blocks_by_layers_[static_cast<std::size_t>(layers)]);
+  });
+  ops::scatter_add_rows<T>(ctx, rows, inputs.groups, ditems);
+}
+
+template <class T>
+void RetrievalStep<T>::return_rows(const Context& ctx, Lane lane, StepInFlight<T>& step,
+                                   Part part) {
+  const auto scope = clock_.enter(ctx, stages::kReturn, lane);
+  const Rows<const float> gradient = step.gradient();
+  double* squares = step.rows_late ? step.numbers.late_squares(part) : step.numbers.row_squares();
+  rows_->return_gradients(ctx, lane, *step.request, part, {&gradient, 1}, squares);
+  if (step.rows_late) {  // for the record; the scale has been made
+    devices_[static_cast<std::size_t>(lane)]->all_reduce({squares, 1}, dist::Reduce::kSum);
+  }
+}
+
+template <class T>
+void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
+  {
+    const auto scope = clock_.enter(ctx, stages::kDenseSums, Lane::kThis);
+    reducer_->finish();
+    if (step.rows_late) {  // not finite when one of this rank's is not
+      const Rows<const float> gradient = step.gradient();
+      ops::squared_sum(ctx, {gradient.data, {gradient.rows * gradient.cols}},
+                       step.numbers.row_squares());
+    }
+    const auto values = 1 + static_cast<std::int64_t>(step.batches.size());  // and the losses
+    devices_[static_cast<std::size_t>(Lane::kThis)]->all_reduce(
+        {step.numbers.row_squares(), values}, dist::Reduce::kSum);
+  }
+  const auto scope = clock_.enter(ctx, stages::kDenseUpdate, Lane::kThis);
+  ops::squared_sum(ctx, slices_, step.numbers.dense_squares());
+  ops::StepScaleOptions scale = {.clip = options_.clip,
+                                 .loss_weight = 1.0 / static_cast<double>(step.result.predicting)};
+  if (step.rows_late) scale.counted = 1;
+  ops::make_step_scale(ctx, {step.numbers.dense_squares(), {2}},
+                       {step.numbers.losses(), {std::ssize(step.batches)}}, scale,
+                       step.numbers.scale());
+  const AdamWSettings settings = settings_of(options_.dense, step.step);
+  ops::adamw(ctx, slices_, settings, step.numbers.scale());
+  if (!update_rounds_) model_.refresh(ctx);
+  step.result.rate = settings.rate;
+}
+
+template <class T>
+void RetrievalStep<T>::update_rows(const Context& ctx, Lane lane, StepInFlight<T>& step,
+                                   Part part) {
+  const auto scope = clock_.enter(ctx, stages::kRowUpdate, lane);
+  const AdamWSettings settings = settings_of(options_.table, step.step);
+  rows_->update(ctx, lane, *step.request, part, {&settings, 1}, step.numbers.scale());
+}
+
+template <class T>
+void RetrievalStep<T>::finish(const Context& ctx, StepInFlight<T>& step) {
+  step.numbers.send(ctx);
+  step.done = true;
+}
+
+template <class T>
+StepResult RetrievalStep<T>::result_of(StepInFlight<T>& step) {
+  StepResult result = step.result;
+  StepNumbers::Known known;
+  try {
+    known = step.numbers.wait();
+  } catch (const Error& error) {
+    detail::throw_error("step ", result.step,
+                        " or one queued behind it failed on the GPU: ", error.what(),
+                        "; run with CUDA_LAUNCH_BLOCKING=1 to see which operator");
+  }
+  result.loss = known.scale.loss;
+  result.gradient_norm =
+      step.rows_late ? std::sqrt(known.dense_squares + known.late_squares) : known.scale.norm;
+  result.finite = known.scale.finite != 0;
+  if (!result.finite) result.rate = 0;
+  return result;
+}
+
+template <class T>
+AdamWSettings RetrievalStep<T>::settings_of(const AdamWSettings& given, std::int64_t step) const {
+  AdamWSettings settings = given;
+  settings.rate *= options_.schedule.factor(step);
+  settings.step = static_cast<double>(step + 1);
+  return settings;
+}
+
+// What a step is made of.
+
+template <class T>
+RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::Communicator& world,
+                                const RetrievalOptions& options, std::int64_t num_items,
+                                std::span<const std::int64_t> counts)
+    : options_(options),
+      num_items_(num_items),
+      world_(world),
+      model_(ctx, options.model, options.memory),
+      rows_(make_rows(ctx, next)),
+      sampler_(options.negatives, num_items, counts),
+      inputs_(ctx, options, num_items),
+      clock_(ctx, next, options.ranks.sharded()) {
+  const Device device = ctx.device();
+  const std::int64_t n = options.memory.capacity;
+  const std::int64_t width = options.model.width;
+  std::vector<ops::UpdateSlice> slices;
+  std::vector<bf16*> rounded;
+  if constexpr (std::is_same_v<T, bf16>) rounded = model_.rounded_parameters();
+  update_rounds_ = !rounded.empty();
+  rounded.resize(static_cast<std::size_t>(model_.parameters().size()));
+  for (int i = 0; i < model_.parameters().size(); ++i) {
+    Tensor& value = model_.parameters().value(i);
+    first_moments_.emplace_back(DType::kF32, value.shape(), device);
+    second_moments_.emplace_back(DType::kF32, value.shape(), device);
+    const bool decays = options.decay_vectors || model_.parameters().spec(i).decay;
+    slices.push_back({floats(value), floats(model_.parameters().gradient(i)),
+                      floats(first_moments_.back()), floats(second_moments_.back()), value.size(),
+                      decays ? 1.0 : 0.0, rounded[static_cast<std::size_t>(i)]});
+  }
+  slices_ = ops::UpdateSlices(ctx, std::move(slices));
+  sampler_.reserve_positives(options.accumulate * n);
+  token_rows_ = Tensor(dtype_of<T>(), {n, width}, device);
+  dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
+  loss_ = Tensor(DType::kF32, {n}, device);
+  log_sum_exp_ = Tensor(DType::kF32, {n}, device);
+  dloss_ = Tensor(DType::kF32, {n}, device);
+
+  const auto reach = [&](const char* name, const Context& stream) {
+    std::unique_ptr<dist::Communicator> ranks = world.split(0, world.rank(), name);
+    if (device == Device::kCpu || !options.ranks.sharded()) return ranks;
+    return dist::make_device_communicator(options.ranks.link, std::move(ranks), stream,
+                                          options.ranks.wait);
+  };
+  hosts_ = {world.split(0, world.rank(), "ranks"), world.split(0, world.rank(), "ranks (ahead)")};
+  devices_ = {reach("numbers", ctx), reach("numbers (ahead)", next)};
+  dense_ranks_ = reach("dense gradients", ctx);
+  make_reducer(ctx);
+
+  const std::int64_t own = options.negatives.shared ? 0 : options.negatives.count;
+  const std::int64_t touched = touched_capacity(options, num_items);
+  ctx.workspace().reserve(std::max(
+      {ops::softmax_workspace_bytes(ctx, n, touched, width, own, softmax_options(options)),
+       ops::sum_values_workspace_bytes(ctx, n), ops::squared_sum_workspace_bytes(ctx, slices_),
+       ops::squared_sum_workspace_bytes(ctx, touched * width)}));
+}
+
+template <class T>
+std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(const Context& ctx,
+                                                                     const Context& next) const {
+  const embedding::TableOptions table = table_options(options_, num_items_);
+  const Device memory = table_device(ctx, options_);
+  if (options_.plan_only) {
+    const bool moves = options_.ranks.sharded() && ctx.device() == Device::kCuda;
+    const std::int64_t most = touched_capacity(options_, num_items_);
+    return std::make_unique<embedding::PlannedRows<T>>(
+        memory, embedding::shard_bytes(table, options_.ranks.layout()),
+        moves ? embedding::exchange_bytes(table, most) : 0);
+  }
+  if (options_.ranks.sharded()) {
+    return std::make_unique<embedding::ShardedRows<T>>(ctx, next, world_, std::vector{table},
+                                                       memory, options_.ranks.layout());
+  }
+  if (memory == Device::kPinned && !options_.negatives.half) {
+    return std::make_unique<embedding::HostRows<T>>(ctx, table,
+                                                    touched_capacity(options_, num_items_));
+  }
+  return std::make_unique<embedding::LocalRows<T>>(std::vector{table}, memory);
+}
+
+// Gradients are final layer by layer, the last one first; what is left comes at the end.
+template <class T>
+void RetrievalStep<T>::make_reducer(const Context& ctx) {
+  auto& parameters = model_.parameters();
+  std::vector<GradientBlock> blocks;
+  std::vector<bool> taken(static_cast<std::size_t>(parameters.size()), false);
+  const auto add = [&](int index) {
+    Tensor& gradient = parameters.gradient(index);
+    blocks.push_back({floats(gradient), gradient.size()});
+    taken[static_cast<std::size_t>(index)] = true;
+  };
+  blocks_by_layers_.push_back(0);
+  for (std::int64_t layer = options_.model.layers; layer-- > 0;) {
+    const auto range = model_.layer_parameters(layer);
+    for (int index = range.first; index < range.last; ++index) add(index);
+    blocks_by_layers_.push_back(std::ssize(blocks));
+  }
+  for (int index = 0; index < parameters.size(); ++index) {
+    if (!taken[static_cast<std::size_t>(index)]) add(index);
+  }
+  reducer_ = std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(blocks),
+                                            options_.ranks.bucket_bytes);
+}
+
+template <class T>
+void RetrievalStep<T>::initialise(const Context& ctx) {
+  model_.initialise(ctx, options_.seed);
+  rows_->initialise(ctx);
+  refresh(ctx);
+}
+
+template <class T>
+void RetrievalStep<T>::refresh(const Context& ctx) {
+  model_.refresh(ctx);
+  rows_->refresh_copies(ctx);
+}
+
+template <class T>
+Rows<T> RetrievalStep<T>::token_rows(std::int64_t tokens) {
+  return first_rows<T>(token_rows_, tokens);
+}
+
+template <class T>
+PlannedBytes RetrievalStep<T>::bytes(const Context& ctx) const {
+  const Device device = ctx.device();
+  PlannedBytes bytes;
+  bytes.add(device, ctx.workspace().capacity() + model_.activation_bytes());
+  if (&ctx.host() != &ctx) bytes.host += ctx.host().workspace().capacity();
+  for (const Tensor* tensor : {&token_rows_, &dquery_, &loss_, &log_sum_exp_, &dloss_}) {
+    bytes.add(*tensor);
+  }
+  bytes += rows_->bytes();
+  bytes += inputs_.bytes();
+  bytes.host += sampler_.bytes();
+  bytes.add(device, reducer_->bytes());
+  for (int i = 0; i < model_.parameters().size(); ++i) {
+    bytes.add(device, 4 * model_.parameters().value(i).bytes());  // gradient, and two moments
+  }
+  bytes.add(device, model::weight_copy_bytes<T>(ctx, model_.parameters()));
+  return bytes;
+}
+
+template class RetrievalStep<float>;
+template class RetrievalStep<bf16>;
+
+}  // namespace turbogr::train

@@ -1,0 +1,147 @@
+#include "turbogr/train/step_inputs.h"
+
+#include "turbogr/model/buffers.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+using model::first_values;
+
+// What one step takes at most.
+std::size_t feed_bytes(const RetrievalOptions& options, std::int64_t num_items) {
+  const auto n = static_cast<std::size_t>(options.memory.capacity);
+  const auto negatives = static_cast<std::size_t>(negatives_a_batch(options));
+  // Of a token: item, two times, row key, offset, unique place, group offset; signals, place,
+  // position, inverse, place in the ring; its input place.
+  // With targets: two counts a sequence, its place among those that predict, its weight.
+  const std::size_t marks = options.parts.targets > 0 ? 3 * 8 + 4 : 0;
+  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
+  // Of a touched row: its correction.
+  return a_batch * static_cast<std::size_t>(options.accumulate) +
+         static_cast<std::size_t>(touched_capacity(options, num_items)) * 4 + 4 * 256;
+}
+
+}  // namespace
+
+template <class T>
+StepInputs<T>::StepInputs(const Context& ctx, const RetrievalOptions& options,
+                          std::int64_t num_items)
+    : options_(options), marks_(options.parts), feed_(ctx, feed_bytes(options, num_items)) {
+  if (options.negatives.sharing != ops::NegativeSharing::kNone) {
+    token_order_.reserve(options.memory.capacity);
+  }
+  ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(options.memory.capacity));
+}
+
+template <class T>
+std::int64_t StepInputs<T>::predicting(const Batch& batch) {
+  marks_.mark(batch.offsets_view(), /*training=*/true);
+  return marks_.predicting();
+}
+
+template <class T>
+model::StepInput StepInputs<T>::model_input(const Context& ctx, const Batch& batch,
+                                            std::int64_t step, bool training) {
+  model::StepInput input;
+  input.offsets = feed_.put(ctx, batch.offsets_view());
+  input.num_tokens = batch.num_tokens();
+  input.key_times = feed_.put(ctx, data::view_of(batch.key_times));
+  input.query_times = feed_.put(ctx, data::view_of(batch.query_times));
+  input.signals = feed_.put(ctx, data::view_of(batch.signals));
+  input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
+  marks_.mark(batch.offsets_view(), training);
+  input.num_prefix = feed_.put(ctx, marks_.num_prefix());
+  input.num_targets = feed_.put(ctx, marks_.num_targets());
+  input.training = training;
+  input.seed = options_.seed;
+  input.step = static_cast<std::uint64_t>(step);
+  return input;
+}
+
+template <class T>
+ops::SampledSoftmaxInputs<T> StepInputs<T>::candidates(const Context& ctx,
+                                                       const StepInFlight<T>& step, bool corrects) {
+  const embedding::StepRows<T> rows = step.rows();
+  ops::SampledSoftmaxInputs<T> candidates;
+  candidates.items = rows.rows;
+  candidates.negative_items = rows.half;
+  if (corrects) {
+    candidates.correction = feed_.put(ctx, first_values<float>(step.corrections, step.num_rows()));
+  }
+  return candidates;
+}
+
+template <class T>
+BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& step,
+                                    std::size_t index, double weight,
+                                    const ops::SampledSoftmaxInputs<T>& candidates) {
+  const Context& host = ctx.host();
+  const Batch& batch = step.batches[index];
+  const embedding::TouchedRows& touched = step.touched[0];
+  const std::int64_t n = batch.num_tokens();
+  BatchInputs<T> inputs;
+  inputs.model = model_input(ctx, batch, step.step, /*training=*/true);
+  if (options_.parts.targets > 0) {
+    const View<std::int64_t, 1> predicting = feed_.take<std::int64_t>(marks_.predicting());
+    marks_.list(batch.offsets_view(), predicting);
+    inputs.predicting = feed_.send(ctx, predicting);
+    const View<float, 1> weights = feed_.take<float>(n);
+    marks_.weigh(batch.offsets_view(), static_cast<float>(weight), weights);
+    inputs.weights = feed_.send(ctx, weights);
+  }
+
+  const View<std::int32_t, 1> positive = feed_.take<std::int32_t>(n);
+  touched.places_of(host, data::view_of(batch.targets), positive);
+  inputs.candidates = candidates;
+  inputs.candidates.positive = feed_.send(ctx, positive);
+  const std::int64_t drawn = step.num_negatives[index];
+  const View<std::int32_t, 1> places = feed_.take<std::int32_t>(drawn);
+  touched.places_of(host, {step.negative_ids[index].template view<std::int64_t, 1>().data, {drawn}},
+                    places);
+  const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
+  if (options_.negatives.shared) {
+    inputs.candidates.shared_negatives = negatives;
+  } else {
+    inputs.candidates.negatives = {negatives.data, {n, options_.negatives.count}};
+  }
+  if (options_.negatives.sharing != ops::NegativeSharing::kNone) {
+    const View<std::int32_t, 1> order = feed_.take<std::int32_t>(n);
+    token_order_.shuffle({options_.seed, static_cast<std::uint64_t>(step.step)},
+                         data::view_of(batch.row_keys), order);
+    inputs.candidates.order = feed_.send(ctx, order);
+  }
+
+  // The inputs' gradients join those of the candidates, duplicates in order.
+  const View<std::int64_t, 1> input_places = feed_.take<std::int64_t>(n);
+  touched.places_of(host, data::view_of(batch.items), input_places);
+  const ops::DedupOutput groups = {feed_.take<std::int64_t>(n), feed_.take<std::int64_t>(n + 1),
+                                   feed_.take<std::int32_t>(n), feed_.take<std::int32_t>(n)};
+  const std::int64_t unique = ops::dedup_ids(host, input_places, groups);
+  inputs.places = feed_.send(ctx, input_places);
+  inputs.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
+                   feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
+                   feed_.send(ctx, groups.positions)};
+  return inputs;
+}
+
+template <class T>
+View<const std::int64_t, 1> StepInputs<T>::last_tokens(const Context& ctx, const Batch& batch) {
+  const View<std::int64_t, 1> last = feed_.take<std::int64_t>(batch.num_sequences());
+  for (std::int64_t b = 0; b < last.shape[0]; ++b) {
+    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
+  }
+  return feed_.send(ctx, last);
+}
+
+template <class T>
+PlannedBytes StepInputs<T>::bytes() const {
+  PlannedBytes bytes = feed_.bytes();
+  bytes.host += token_order_.bytes();
+  return bytes;
+}
+
+template class StepInputs<float>;
+template class StepInputs<bf16>;
+
+}  // namespace turbogr::train

@@ -1,0 +1,71 @@
+// How batches get to the device of a step: what its forward pass, loss and row gradients read of
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/feed.h"
+#include "turbogr/data/batch.h"
+#include "turbogr/model/model.h"
+#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/train/sequence_parts.h"
+#include "turbogr/train/step_in_flight.h"
+#include "turbogr/train/token_order.h"
+
+namespace turbogr::train {
+
+// A batch as the device reads it.
+template <class T>
+struct BatchInputs {
+  model::StepInput model;
+  View<const std::int64_t, 1> places;       // of the inputs among the step's rows
+  ops::IdGroups groups;                     // the same, brought together
+  ops::SampledSoftmaxInputs<T> candidates;  // but for the query
+  // With targets: which tokens predict, and every token's weight in the loss. Else empty.
+  View<const std::int64_t, 1> predicting;
+  View<const float, 1> weights;
+};
+
+template <class T>
+class StepInputs {
+ public:
+  StepInputs(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items);
+
+  // A step, or a forward pass, begins with the one and ends with the other.
+  void begin() { feed_.begin(); }
+  void end(const Context& ctx) { feed_.end(ctx); }
+
+  // What all batches of the step share: the rows that compete, and what their logits are corrected
+  // by (`corrects`).
+  ops::SampledSoftmaxInputs<T> candidates(const Context& ctx, const StepInFlight<T>& step,
+                                          bool corrects);
+  // Of batch `index`, whose tokens that predict weigh `weight` in the loss.
+  BatchInputs<T> batch(const Context& ctx, const StepInFlight<T>& step, std::size_t index,
+                       double weight, const ops::SampledSoftmaxInputs<T>& candidates);
+  // Of a forward pass alone.
+  model::StepInput forward_only(const Context& ctx, const data::Batch& batch, std::int64_t step) {
+    return model_input(ctx, batch, step, /*training=*/false);
+  }
+  template <class V>
+  View<const V, 1> put(const Context& ctx, View<const V, 1> host) {
+    return feed_.put(ctx, host);
+  }
+  View<const std::int64_t, 1> last_tokens(const Context& ctx, const data::Batch& batch);
+
+  std::int64_t predicting(const data::Batch& batch);  // tokens of it that the loss counts
+  PlannedBytes bytes() const;
+
+ private:
+  model::StepInput model_input(const Context& ctx, const data::Batch& batch, std::int64_t step,
+                               bool training);
+
+  RetrievalOptions options_;
+  SequenceMarks marks_;  // of the batch last looked at
+  TokenOrder token_order_;
+  Feed feed_;
+};
+
+}  // namespace turbogr::train

@@ -1,0 +1,49 @@
+#include "turbogr/train/step_options.h"
+
+#include <algorithm>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::train {
+
+StepSchedule step_schedule_from_name(std::string_view name) {
+  if (name == "serial") return StepSchedule::kSerial;
+  if (name == "overlap") return StepSchedule::kOverlap;
+  if (name == "exact_prefetch") return StepSchedule::kExactPrefetch;
+  TGR_CHECK(name == "semi_async", "unknown schedule '", name,
+            "'; use serial, overlap, exact_prefetch or semi_async");
+  return StepSchedule::kSemiAsync;
+}
+
+Device table_device(const Context& ctx, const RetrievalOptions& options) {
+  return ctx.device() == Device::kCuda && options.table_in_host_memory ? Device::kPinned
+                                                                       : ctx.device();
+}
+
+embedding::TableOptions table_options(const RetrievalOptions& options, std::int64_t num_items) {
+  return {.rows = num_items,
+          .width = options.model.width,
+          .optimiser = options.table_optimiser,
+          .scale = options.table_scale,
+          .seed = options.seed,
+          .half_copy = options.negatives.half_table};
+}
+
+std::int64_t negatives_a_batch(const RetrievalOptions& options) {
+  const NegativeOptions& negatives = options.negatives;
+  return negatives.shared ? negatives.count : options.memory.capacity * negatives.count;
+}
+
+std::int64_t touched_capacity(const RetrievalOptions& options, std::int64_t num_items) {
+  return std::min(num_items,
+                  options.accumulate * (2 * options.memory.capacity + negatives_a_batch(options)));
+}
+
+ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {
+  return {.temperature = options.temperature,
+          .normalize = true,
+          .sharing = options.negatives.sharing,
+          .sharing_factor = options.negatives.sharing_factor};
+}
+
+}  // namespace turbogr::train
