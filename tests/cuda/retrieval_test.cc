@@ -1,13 +1,12 @@
-// Retrieval and jagged rows on both devices: the same ids, ranks and rows.
+// Retrieval on both devices: the same ids and ranks.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "tests/support/messages.h"
 #include "tests/support/on_device.h"
-#include "turbogr/ops/jagged.h"
 #include "turbogr/ops/top_k.h"
 
 namespace turbogr::ops {
@@ -136,51 +135,6 @@ TEST(CudaRetrieval, NamesAScoreThatIsNotFiniteAndALargeK) {
   large.k = 2000;
   EXPECT_EQ(test::message_of([&] { ask<float>(gpu, large, query, query); }),
             "top_k: k is 2000; on a GPU up to 1024 are possible");
-}
-
-TEST(CudaJagged, MovesTheHostsRows) {
-  TGR_SKIP_WITHOUT_GPU();
-  const std::vector<std::int64_t> a_lengths = {3, 0, 5, 2}, b_lengths = {1, 0, 0, 4};
-  std::vector<std::int64_t> both, last;
-  for (std::size_t i = 0; i < a_lengths.size(); ++i) {
-    both.push_back(a_lengths[i] + b_lengths[i]);
-    last.push_back(std::min<std::int64_t>(2, a_lengths[i]));
-  }
-  for (const std::int64_t width : {7, 40}) {
-    std::vector<Tensor> results[2];
-    for (const Device device : test::devices()) {
-      const Context ctx({.device = device, .threads = 1});
-      const auto jagged = [&](auto& rows, const Tensor& offsets) {
-        return Jagged<std::remove_pointer_t<decltype(rows.rows().data)>>{
-            rows.rows(), offsets.view<std::int64_t, 1>()};
-      };
-      const auto offsets = [&](const std::vector<std::int64_t>& lengths) {
-        return test::place(ctx, test::tensor_of(test::offsets_of(lengths)));
-      };
-      const Tensor oa = offsets(a_lengths), ob = offsets(b_lengths), oc = offsets(both),
-                   ol = offsets(last);
-      const Placed<bf16> a(ctx, random_tensor<bf16>({10, width}, 1), test::kCrooked);
-      const Placed<bf16> b(ctx, random_tensor<bf16>({5, width}, 2), test::kCrooked);
-      Placed<bf16> c(ctx, 15, width, test::kCrooked), a2(ctx, 10, width, test::kCrooked),
-          b2(ctx, 5, width, test::kCrooked), l(ctx, 6, width, test::kCrooked),
-          dx(ctx, 10, width, test::kCrooked), back(ctx, 10, width, test::kCrooked);
-      Tensor padded(DType::kBf16, {4, 6, width}, device);
-      jagged_concat<bf16>(ctx, jagged(a, oa), jagged(b, ob), jagged(c, oc));
-      jagged_split<bf16>(ctx, jagged(c, oc), jagged(a2, oa), jagged(b2, ob));
-      last_k_rows<bf16>(ctx, jagged(a, oa), 2, jagged(l, ol));
-      last_k_rows_backward<bf16>(ctx, jagged(l, ol), 2, jagged(dx, oa));
-      to_padded<bf16>(ctx, jagged(a, oa), padded.view<bf16, 3>());
-      from_padded<bf16>(ctx, std::as_const(padded).view<bf16, 3>(), jagged(back, oa));
-      auto& out = results[device == Device::kCuda];
-      for (const Placed<bf16>* rows : {&c, &a2, &b2, &l, &dx, &back}) {
-        out.push_back(rows->fetch(ctx));
-      }
-      out.push_back(to_host(ctx, padded));
-    }
-    for (std::size_t i = 0; i < results[0].size(); ++i) {
-      EXPECT_TRUE(test::same_bits(results[1][i], results[0][i])) << i;
-    }
-  }
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "tests/support/data.h"
 #include "tests/support/softmax_case.h"
 #include "turbogr/ops/embedding.h"
-#include "turbogr/ops/jagged.h"
 #include "turbogr/ops/top_k.h"
 
 namespace turbogr::ops {
@@ -205,52 +204,6 @@ TYPED_TEST(SparseLawsOf, TopKGivesTheSameBitsForAnyNumberOfThreadsAndQueriesAlon
   const auto single = run(2, Rows<const T>(all.row(57), 1, 27, 27), alone);
   EXPECT_TRUE(std::equal(single.begin(), single.end(), ids.begin() + 57 * 5));
   EXPECT_EQ(std::memcmp(alone.data(), one.data() + 57 * 5 * sizeof(A), 5 * sizeof(A)), 0);
-}
-
-// Permuting the sequences of both sides permutes those of the result.
-TEST(JaggedLaws, ConcatFollowsAPermutationOfTheSequences) {
-  const Context ctx({.threads = 2});
-  const std::vector<std::int64_t> lengths_a = {4, 0, 300, 7};
-  const std::vector<std::int64_t> lengths_b = {0, 2, 5, 260};
-  const std::vector<std::size_t> order = {2, 0, 3, 1};
-  const auto run = [&](const std::vector<std::size_t>& sequence) {
-    std::vector<std::int64_t> a_lengths, b_lengths, both;
-    std::vector<Tensor> parts_a, parts_b;
-    for (const std::size_t s : sequence) {
-      a_lengths.push_back(lengths_a[s]);
-      b_lengths.push_back(lengths_b[s]);
-      both.push_back(lengths_a[s] + lengths_b[s]);
-      parts_a.push_back(random_tensor<float>({lengths_a[s], 3}, 10 + s));
-      parts_b.push_back(random_tensor<float>({lengths_b[s], 3}, 20 + s));
-    }
-    const auto join = [](const std::vector<Tensor>& parts, std::int64_t rows) {
-      Tensor whole(DType::kF32, {rows, 3});
-      std::size_t at = 0;
-      for (const Tensor& part : parts) {
-        if (part.bytes() > 0) std::memcpy(whole.data() + at, part.data(), part.bytes());
-        at += part.bytes();
-      }
-      return whole;
-    };
-    const auto offsets_a = test::offsets_of(a_lengths);
-    const auto offsets_b = test::offsets_of(b_lengths);
-    const auto offsets = test::offsets_of(both);
-    const Tensor a = join(parts_a, offsets_a.back());
-    const Tensor b = join(parts_b, offsets_b.back());
-    Tensor out(DType::kF32, {offsets.back(), 3});
-    jagged_concat<float>(ctx, {a.view<float, 2>(), view_of(offsets_a)},
-                         {b.view<float, 2>(), view_of(offsets_b)},
-                         {out.view<float, 2>(), view_of(offsets)});
-    std::vector<std::vector<float>> sequences;
-    for (std::size_t s = 0; s < sequence.size(); ++s) {
-      const float* data = out.view<float, 2>().data;
-      sequences.emplace_back(data + offsets[s] * 3, data + offsets[s + 1] * 3);
-    }
-    return sequences;
-  };
-  const auto plain = run({0, 1, 2, 3});
-  const auto permuted = run(order);
-  for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(permuted[s], plain[order[s]]);
 }
 
 }  // namespace

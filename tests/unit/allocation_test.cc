@@ -18,7 +18,6 @@
 #include "turbogr/model/model.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/half_rows.h"
-#include "turbogr/ops/jagged.h"
 #include "turbogr/ops/linear.h"
 #include "turbogr/ops/silu.h"
 #include "turbogr/ops/top_k.h"
@@ -131,7 +130,6 @@ void check_other_operators() {
   const Tensor x = matrix(1);
   const Tensor dy = matrix(2);
   Tensor y = matrix(3);
-  Tensor z = matrix(4);
   const Rows<const T> xs = std::as_const(x).template view<T, 2>();
   const Rows<const T> dys = std::as_const(dy).template view<T, 2>();
   const Rows<T> ys = y.view<T, 2>();
@@ -141,32 +139,6 @@ void check_other_operators() {
 
   nothing("silu", [&] { ops::silu<T>(ctx, xs, ys); });
   nothing("silu_backward", [&] { ops::silu_backward<T>(ctx, xs, dys, ys); });
-
-  // A batch of 300 rows as 100 and 200 more, or the last 70.
-  const std::vector<std::int64_t> lengths = {100, 0, 200};
-  std::vector<std::int64_t> made(4), halves(4), doubled(4), last(4);
-  nothing("offsets", [&] {
-    ops::offsets_from_lengths(ctx, {lengths.data(), {3}}, view_of(made));
-    ops::last_k_offsets(ctx, view_of(made), 70, view_of(last));
-  });
-  halves = {0, 50, 50, 150};
-  nothing("concat_offsets",
-          [&] { ops::concat_offsets(ctx, view_of(halves), view_of(halves), view_of(doubled)); });
-  const Offsets whole = view_of(made);
-  const Offsets half = view_of(halves);
-  const Jagged<const T> batch = {xs, whole};
-  const Jagged<T> first = {{z.view<T, 2>().data, 150, kCols, kCols}, half};
-  const Jagged<T> second = {{z.view<T, 2>().data + 150 * kCols, 150, kCols, kCols}, half};
-  nothing("jagged_split", [&] { ops::jagged_split<T>(ctx, batch, first, second); });
-  nothing("jagged_concat", [&] { ops::jagged_concat<T>(ctx, first, second, {ys, whole}); });
-  const Jagged<T> end = {{z.view<T, 2>().data, 140, kCols, kCols}, view_of(last)};
-  nothing("last_k_rows", [&] { ops::last_k_rows<T>(ctx, batch, 70, end); });
-  nothing("last_k_rows_backward", [&] { ops::last_k_rows_backward<T>(ctx, end, 70, {ys, whole}); });
-  Tensor padded(dtype_of<T>(), {3, 200, kCols});
-  nothing("to_padded", [&] { ops::to_padded<T>(ctx, batch, padded.view<T, 3>()); });
-  nothing("from_padded", [&] {
-    ops::from_padded<T>(ctx, std::as_const(padded).template view<T, 3>(), {ys, whole});
-  });
 
   std::vector<std::int64_t> ids(kRows);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * i % 97);
