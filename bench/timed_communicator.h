@@ -29,10 +29,6 @@ class TimedCommunicator : public dist::Communicator {
   dist::Pending start_all_reduce(dist::Values values, dist::Reduce reduce) override {
     return timed([&] { return inner_.start_all_reduce(values, reduce); });
   }
-  dist::Pending start_reduce_scatter(dist::Values values, dist::Values part,
-                                     dist::Reduce reduce) override {
-    return timed([&] { return inner_.start_reduce_scatter(values, part, reduce); });
-  }
   dist::Pending start_all_gather(const void* own, dist::ReceiveParts all) override {
     bytes += all.counts[static_cast<std::size_t>(rank())] * (size() - 1);
     return timed([&] { return inner_.start_all_gather(own, all); });

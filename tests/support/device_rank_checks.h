@@ -61,20 +61,6 @@ inline void check_device_reductions(const Context& ctx, dist::Communicator& grou
   sums.wait();
   TGR_CHECK(from_device<float>(ctx, values) == wanted, group.name(), ": all_reduce of ", count);
   TGR_CHECK(from_device<std::int64_t>(ctx, most) == largest, group.name(), ": largest of ", count);
-
-  std::vector<double> parts(length * static_cast<std::size_t>(size)), wanted_part(length);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i] = static_cast<double>(i) + group.rank() * 0.5;
-  }
-  for (std::size_t i = 0; i < length; ++i) {
-    wanted_part[i] =
-        static_cast<double>(static_cast<std::size_t>(group.rank()) * length + i) * size +
-        size * (size - 1) * 0.25;
-  }
-  Tensor all = to_device(ctx, parts), part = to_device(ctx, std::vector<double>(length, -1));
-  group.reduce_scatter(values_of<double>(all), values_of<double>(part), dist::Reduce::kSum);
-  TGR_CHECK(from_device<double>(ctx, all) == parts, group.name(), ": reduce_scatter's input");
-  TGR_CHECK(from_device<double>(ctx, part) == wanted_part, group.name(), ": reduce_scatter");
 }
 
 // Rank a sends rank b (a + 2 b) % 5 numbers, some none; and back again.

@@ -38,20 +38,6 @@ inline void check_reductions(dist::Communicator& group, std::int64_t count) {
   for (std::size_t i = 0; i < largest.size(); ++i) {
     TGR_CHECK(largest[i] == static_cast<std::int64_t>(i) * 3, group.name(), ": largest at ", i);
   }
-
-  std::vector<double> parts(static_cast<std::size_t>(count * size));
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i] = static_cast<double>(i) + group.rank() * 0.5;
-  }
-  const std::vector<double> before = parts;
-  std::vector<double> part(static_cast<std::size_t>(count), -1);
-  group.reduce_scatter(parts, part, dist::Reduce::kSum);
-  TGR_CHECK(parts == before, group.name(), ": reduce_scatter changed its input");
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double at = static_cast<double>(group.rank() * count + i);
-    TGR_CHECK(part[static_cast<std::size_t>(i)] == at * size + size * (size - 1) * 0.25,
-              group.name(), ": reduce_scatter at ", i);
-  }
 }
 
 // Rank a sends rank b (a + 2 b) % 5 numbers, some none; and back again.

@@ -23,13 +23,6 @@ class SelfCommunicator : public Communicator {
   const std::vector<int>& nodes() const override { return nodes_; }
 
   Pending start_all_reduce(Values, Reduce) override { return {}; }
-  Pending start_reduce_scatter(Values values, Values part, Reduce) override {
-    TGR_CHECK(values.count == part.count && values.dtype == part.dtype,
-              "reduce_scatter: ", values.count, " values of ", name_of(values.dtype),
-              " cannot be 1 part of ", part.count, " of ", name_of(part.dtype));
-    copy(values.data, part.data, values.count * static_cast<std::int64_t>(size_of(values.dtype)));
-    return {};
-  }
   Pending start_all_gather(const void* own, ReceiveParts all) override {
     TGR_CHECK(all.counts.size() == 1, "all_gather: ", all.counts.size(), " counts for 1 ranks");
     copy(own, all.data, all.counts[0]);

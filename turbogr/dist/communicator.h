@@ -90,8 +90,6 @@ class Communicator {
 
   // values becomes the sum (or largest) over ranks, on every rank.
   virtual Pending start_all_reduce(Values values, Reduce reduce) = 0;
-  // Of size() equal parts of `values`, part r reduced goes to rank r's `part`. `values` is kept.
-  virtual Pending start_reduce_scatter(Values values, Values part, Reduce reduce) = 0;
   // Every rank's bytes, end to end, to every rank; `all.counts` says how many each gives.
   virtual Pending start_all_gather(const void* own, ReceiveParts all) = 0;
   // Part r of `send` goes to rank r; part r of `receive` comes from it.
@@ -100,9 +98,6 @@ class Communicator {
   virtual Pending start_barrier() = 0;
 
   void all_reduce(Values values, Reduce reduce) { start_all_reduce(values, reduce).wait(); }
-  void reduce_scatter(Values values, Values part, Reduce reduce) {
-    start_reduce_scatter(values, part, reduce).wait();
-  }
   void all_gather(const void* own, ReceiveParts all) { start_all_gather(own, all).wait(); }
   void all_to_all(SendParts send, ReceiveParts receive) { start_all_to_all(send, receive).wait(); }
   void broadcast(void* data, std::int64_t bytes, int root) {

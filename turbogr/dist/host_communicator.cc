@@ -164,18 +164,6 @@ Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
   return start("all_reduce", std::move(phases));
 }
 
-Pending HostCommunicator::start_reduce_scatter(Values values, Values part, Reduce reduce) {
-  check_values(values, "reduce_scatter");
-  TGR_CHECK(values.count == part.count * size() && values.dtype == part.dtype,
-            "reduce_scatter: ", values.count, " values of ", name_of(values.dtype), " cannot be ",
-            size(), " parts of ", part.count, " of ", name_of(part.dtype));
-  std::vector<Cut> cuts;
-  for (int rank = 0; rank < size(); ++rank) {
-    cuts.push_back({rank * part.count, (rank + 1) * part.count});
-  }
-  return start("reduce_scatter", {gather_versions(values, cuts, part.data, reduce)});
-}
-
 Pending HostCommunicator::start_all_gather(const void* own, ReceiveParts all) {
   check_counts(all.counts, size(), "all_gather");
   const std::int64_t own_bytes = all.counts[static_cast<std::size_t>(rank_)];

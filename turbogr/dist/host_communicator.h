@@ -24,7 +24,6 @@ class HostCommunicator : public Communicator {
   const std::vector<int>& nodes() const override { return nodes_; }
 
   Pending start_all_reduce(Values values, Reduce reduce) override;
-  Pending start_reduce_scatter(Values values, Values part, Reduce reduce) override;
   Pending start_all_gather(const void* own, ReceiveParts all) override;
   Pending start_all_to_all(SendParts send, ReceiveParts receive) override;
   Pending start_broadcast(void* data, std::int64_t bytes, int root) override;

@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
   X(CommDestroy)          \
   X(CommAbort)            \
   X(CommGetAsyncError)    \
-  X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) X(Broadcast) X(Send) X(Recv)
+  X(GroupStart) X(GroupEnd) X(AllReduce) X(AllGather) X(Broadcast) X(Send) X(Recv)
 
 // libnccl's functions, or why there are none.
 struct Library {
@@ -244,18 +244,6 @@ class NcclCommunicator : public Communicator {
       return count == 0 ? ncclSuccess
                         : nccl_.AllReduce(values.data, values.data, count, type,
                                           operation_of(reduce), communicator_, stream_);
-    });
-  }
-  Pending start_reduce_scatter(Values values, Values part, Reduce reduce) override {
-    const ncclDataType_t type = type_of(values, "reduce_scatter");
-    const std::size_t count = count_of(part, "reduce_scatter");
-    TGR_CHECK(values.count == part.count * size() && values.dtype == part.dtype,
-              "reduce_scatter: ", values.count, " values of ", name_of(values.dtype), " cannot be ",
-              size(), " parts of ", part.count, " of ", name_of(part.dtype));
-    return start("reduce_scatter", [&] {
-      return count == 0 ? ncclSuccess
-                        : nccl_.ReduceScatter(values.data, part.data, count, type,
-                                              operation_of(reduce), communicator_, stream_);
     });
   }
   Pending start_all_gather(const void* own, ReceiveParts all) override {

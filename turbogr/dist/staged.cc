@@ -181,21 +181,6 @@ class StagedCommunicator : public Communicator {
                    ranks.all_reduce(staged, reduce);
                  });
   }
-  Pending start_reduce_scatter(Values values, Values part, Reduce reduce) override {
-    if (size() == 1) {
-      TGR_CHECK(values.count == part.count && values.dtype == part.dtype,
-                "reduce_scatter: ", values.count, " values of ", name_of(values.dtype),
-                " cannot be 1 part of ", part.count, " of ", name_of(part.dtype));
-      return copied(part.data, values.data, bytes_of(values));
-    }
-    return start(values.data, bytes_of(values), part.data, bytes_of(part), /*in_place=*/false,
-                 [values, part, reduce](Communicator& ranks, std::byte* in, std::byte* out) {
-                   Values staged = values, staged_part = part;
-                   staged.data = in;
-                   staged_part.data = out;
-                   ranks.reduce_scatter(staged, staged_part, reduce);
-                 });
-  }
   Pending start_all_gather(const void* own, ReceiveParts all) override {
     check_counts(all.counts, "all_gather");
     const auto own_bytes = static_cast<std::size_t>(all.counts[static_cast<std::size_t>(rank())]);
