@@ -30,10 +30,9 @@ Ints random_lengths(std::uint64_t seed, std::int64_t users) {
 }
 
 const std::vector<BatchBudget>& budgets() {
-  static const std::vector<BatchBudget> all = {
-      BatchBudget::samples(1),     BatchBudget::samples(7),  BatchBudget::samples(1000),
-      BatchBudget::tokens(16),     BatchBudget::tokens(100), BatchBudget::cost(1500, 2, 1),
-      BatchBudget::cost(300, 0, 1)};
+  static const std::vector<BatchBudget> all = {BatchBudget::samples(1), BatchBudget::samples(7),
+                                               BatchBudget::samples(1000), BatchBudget::tokens(16),
+                                               BatchBudget::tokens(100)};
   return all;
 }
 

@@ -18,36 +18,17 @@ constexpr std::uint64_t kShuffleStream = std::uint64_t{0x73687566} << 32;
 
 }  // namespace
 
-BatchBudget::BatchBudget(double limit, double per_sample, double per_token, double per_pair)
-    : limit_(limit), per_sample_(per_sample), per_token_(per_token), per_pair_(per_pair) {
-  TGR_CHECK(limit > 0 && std::isfinite(limit), "a batch budget of ", limit,
-            "; it must be above zero");
-  TGR_CHECK(per_token >= 0 && per_pair >= 0 && std::isfinite(per_token + per_pair) &&
-                per_sample + per_token + per_pair > 0,
-            "a batch cost of ", per_token, " a token and ", per_pair,
-            " a pair; neither may be below zero, nor both zero");
+BatchBudget::BatchBudget(std::int64_t limit, bool by_tokens)
+    : limit_(static_cast<double>(limit)), by_tokens_(by_tokens) {
+  TGR_CHECK(limit > 0, "a batch budget of ", limit, "; it must be above zero");
 }
 
-BatchBudget BatchBudget::samples(std::int64_t count) {
-  return {static_cast<double>(count), 1, 0, 0};
-}
-BatchBudget BatchBudget::tokens(std::int64_t count) {
-  return {static_cast<double>(count), 0, 1, 0};
-}
-BatchBudget BatchBudget::cost(double limit, double per_token, double per_pair) {
-  return {limit, 0, per_token, per_pair};
-}
+BatchBudget BatchBudget::samples(std::int64_t count) { return {count, /*by_tokens=*/false}; }
+BatchBudget BatchBudget::tokens(std::int64_t count) { return {count, /*by_tokens=*/true}; }
 
 std::string BatchBudget::text() const {
   std::ostringstream text;
-  text << std::setprecision(15) << limit_;
-  if (per_sample_ > 0) {
-    text << " samples";
-  } else if (per_token_ == 1 && per_pair_ == 0) {
-    text << " tokens";
-  } else {
-    text << " of cost " << per_token_ << "*n + " << per_pair_ << "*n^2";
-  }
+  text << std::setprecision(15) << limit_ << (by_tokens_ ? " tokens" : " samples");
   return text.str();
 }
 

@@ -12,26 +12,22 @@
 
 namespace turbogr::data {
 
-// How much one rank's batch may hold. Cost of a window of n tokens: 1, n, or a*n + b*n*n.
+// How much one rank's batch may hold. Cost of a window of n tokens: 1 or n.
 class BatchBudget {
  public:
   static BatchBudget samples(std::int64_t count);
   static BatchBudget tokens(std::int64_t count);
-  static BatchBudget cost(double limit, double per_token, double per_pair);
 
   double limit() const { return limit_; }
   double cost_of(std::int64_t length) const {
-    const auto n = static_cast<double>(length);
-    return per_sample_ + n * (per_token_ + n * per_pair_);
+    return by_tokens_ ? static_cast<double>(length) : 1.0;
   }
   std::string text() const;  // "4096 tokens", for messages
 
  private:
-  BatchBudget(double limit, double per_sample, double per_token, double per_pair);
+  BatchBudget(std::int64_t limit, bool by_tokens);
   double limit_;
-  double per_sample_;
-  double per_token_;
-  double per_pair_;
+  bool by_tokens_;
 };
 
 // Where a run stands in its data. Small enough for every checkpoint; valid for any number of ranks
