@@ -3,9 +3,9 @@
 #include "bench/numbers.h"
 #include "bench/op_case.h"
 #include "bench/padded_attention.h"
-#include "turbogr/ops/fuxi_attention.h"
-#include "turbogr/ops/hstu_attention.h"
-#include "turbogr/ops/time_bucket.h"
+#include "turbogr/ops/attention/fuxi_attention.h"
+#include "turbogr/ops/attention/hstu_attention.h"
+#include "turbogr/ops/attention/time_bucket.h"
 
 namespace turbogr::bench {
 namespace {

@@ -11,9 +11,9 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/tensor.h"
-#include "turbogr/ops/attention_reference.h"
-#include "turbogr/ops/fuxi_attention.h"
-#include "turbogr/ops/hstu_attention.h"
+#include "turbogr/ops/attention/cpu/attention_reference.h"
+#include "turbogr/ops/attention/fuxi_attention.h"
+#include "turbogr/ops/attention/hstu_attention.h"
 
 namespace turbogr::bench {
 

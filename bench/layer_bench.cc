@@ -11,7 +11,7 @@
 #include "turbogr/core/trace.h"
 #include "turbogr/model/attention_block.h"
 #include "turbogr/model/flops.h"
-#include "turbogr/ops/attention_plan.h"
+#include "turbogr/ops/attention/attention_plan.h"
 
 namespace turbogr::bench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "bench/gemm.h"
 #include "bench/padded_simd.h"
-#include "turbogr/ops/time_bucket.h"
+#include "turbogr/ops/attention/time_bucket.h"
 
 namespace turbogr::bench {
 namespace {

@@ -12,12 +12,12 @@ function(tgr_compile_fast target)
 endfunction()
 
 # tgr_add_layer(name LAYERS below... LIBRARIES external...): the static library turbogr_<name> from every
-# source in turbogr/<name>. Linking only the named layers makes the direction of dependencies real. The
+# source below turbogr/<name>. Linking only the named layers makes the direction of dependencies real. The
 # program and the tests link every layer, through the global property TGR_LAYERS. WITHOUT leaves sources
 # out; x_cuda.cc and *.cu are for CUDA builds.
 function(tgr_add_layer name)
   cmake_parse_arguments(ARG "" "" "LAYERS;LIBRARIES;WITHOUT" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/${name}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/${name}/*.cc)
   set(simd_sources ${sources})
   list(FILTER simd_sources INCLUDE REGEX "_simd\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_simd\\.cc$")
@@ -27,7 +27,7 @@ function(tgr_add_layer name)
   if(NOT TGR_CUDA)
     list(FILTER sources EXCLUDE REGEX "_cuda\\.cc$")
   else()
-    file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/${name}/*.cu)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/${name}/*.cu)
     list(APPEND sources ${cuda_sources})
   endif()
   if(name STREQUAL core)

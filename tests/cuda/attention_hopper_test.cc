@@ -1,4 +1,4 @@
-#include "turbogr/ops/attention_hopper.h"
+#include "turbogr/ops/attention/hopper/attention_hopper.h"
 
 #include <gtest/gtest.h>
 

@@ -14,9 +14,9 @@
 #include "tests/support/data.h"
 #include "tests/support/tolerance.h"
 #include "turbogr/core/context.h"
-#include "turbogr/ops/attention_reference.h"
-#include "turbogr/ops/fuxi_attention.h"
-#include "turbogr/ops/hstu_attention.h"
+#include "turbogr/ops/attention/cpu/attention_reference.h"
+#include "turbogr/ops/attention/fuxi_attention.h"
+#include "turbogr/ops/attention/hstu_attention.h"
 
 namespace turbogr::test {
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/attention_case.h"
-#include "turbogr/ops/hstu_attention.h"
+#include "turbogr/ops/attention/hstu_attention.h"
 #include "turbogr/ops/silu.h"
 
 namespace turbogr::test {

@@ -1,4 +1,4 @@
-#include "turbogr/ops/time_bucket.h"
+#include "turbogr/ops/attention/time_bucket.h"
 
 #include <gtest/gtest.h>
 

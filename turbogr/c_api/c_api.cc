@@ -11,8 +11,8 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/version.h"
-#include "turbogr/ops/attention_checks.h"
-#include "turbogr/ops/attention_kernels.h"
+#include "turbogr/ops/attention/attention_checks.h"
+#include "turbogr/ops/attention/attention_kernels.h"
 
 namespace turbogr::c_api {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/fuxi_attention.h"
+#include "turbogr/ops/attention/fuxi_attention.h"
+#include "turbogr/ops/attention/hstu_attention.h"
+#include "turbogr/ops/attention/time_bucket.h"
 #include "turbogr/ops/gated_norm.h"
-#include "turbogr/ops/hstu_attention.h"
 #include "turbogr/ops/silu.h"
-#include "turbogr/ops/time_bucket.h"
 
 namespace turbogr::model {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "turbogr/core/view.h"
-#include "turbogr/ops/attention_plan.h"
-#include "turbogr/ops/attention_types.h"
+#include "turbogr/ops/attention/attention_plan.h"
+#include "turbogr/ops/attention/attention_types.h"
 #include "turbogr/ops/dropout.h"
 
 namespace turbogr::model {

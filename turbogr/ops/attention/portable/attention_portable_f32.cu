@@ -1,0 +1,7 @@
+#include "turbogr/ops/attention/portable/attention_portable_launch.cuh"
+
+namespace turbogr::ops {
+
+TGR_INSTANTIATE_PORTABLE(float)
+
+}  // namespace turbogr::ops

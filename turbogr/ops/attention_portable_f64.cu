@@ -1,7 +1,0 @@
-#include "turbogr/ops/attention_portable_launch.cuh"
-
-namespace turbogr::ops {
-
-TGR_INSTANTIATE_PORTABLE(double)
-
-}  // namespace turbogr::ops
