@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "bench/attention_reference.cuh"
-#include "turbogr/cuda/attention.h"
 #include "turbogr/cuda/check.cuh"
+#include "turbogr/ops/attention/hopper/attention.h"
 
 namespace turbogr::bench {
 namespace {

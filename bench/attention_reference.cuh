@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "turbogr/cuda/attention.h"
+#include "turbogr/ops/attention/hopper/attention.h"
 
 namespace turbogr::bench {
 

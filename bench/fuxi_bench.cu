@@ -21,7 +21,7 @@
 
 #include "bench/fuxi_reference.cuh"
 #include "turbogr/cuda/check.cuh"
-#include "turbogr/cuda/fuxi.h"
+#include "turbogr/ops/attention/hopper/fuxi.h"
 
 namespace turbogr::bench {
 namespace {

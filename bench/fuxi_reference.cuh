@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "turbogr/cuda/fuxi.h"
+#include "turbogr/ops/attention/hopper/fuxi.h"
 
 namespace turbogr::bench {
 

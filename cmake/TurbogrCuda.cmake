@@ -1,5 +1,6 @@
 # GPU code. x_cuda.cu of any layer is compiled for Hopper and, as PTX that the driver finishes, for
-# everything from sm_80 on; turbogr/cuda holds the kernels that only Hopper can run.
+# everything from sm_80 on; turbogr/ops/attention/hopper holds the kernels that only
+# Hopper can run.
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
@@ -19,20 +20,23 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA_STANDARD 20)
 find_package(CUDAToolkit REQUIRED)
 set(TGR_CUDA_RUNTIME CUDA::cudart_static)
-set(TGR_CUDA_LIBRARIES CUDA::cublasLt)
+set(TGR_CUDA_LIBRARIES turbogr_hopper CUDA::cublasLt)
 set(TGR_CUDA_LAYER cuda)
 
+# The layer cuda is headers; the part of ops that is compiled for Hopper alone is a library of its own.
 function(tgr_add_hopper_kernels)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/cuda/*.cu)
-  add_library(turbogr_cuda STATIC ${sources})
+  add_library(turbogr_cuda INTERFACE)
+  target_link_libraries(turbogr_cuda INTERFACE turbogr_options turbogr_core)
+
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/ops/attention/hopper/*.cu)
+  add_library(turbogr_hopper STATIC ${sources})
   # wgmma and setmaxnreg exist in the 90a target only.
-  set_target_properties(turbogr_cuda PROPERTIES CUDA_ARCHITECTURES 90a-real)
-  target_link_libraries(turbogr_cuda PUBLIC turbogr_options turbogr_core)
-  set_property(GLOBAL APPEND PROPERTY TGR_LAYERS turbogr_cuda)
+  set_target_properties(turbogr_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)
+  target_link_libraries(turbogr_hopper PUBLIC turbogr_cuda)
 
   foreach(bench attention_bench fuxi_bench)
     add_executable(${bench} ${PROJECT_SOURCE_DIR}/bench/${bench}.cu)
     set_target_properties(${bench} PROPERTIES CUDA_ARCHITECTURES 90a-real)
-    target_link_libraries(${bench} PRIVATE turbogr_cuda)
+    target_link_libraries(${bench} PRIVATE turbogr_hopper)
   endforeach()
 endfunction()

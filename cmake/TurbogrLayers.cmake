@@ -28,6 +28,7 @@ function(tgr_add_layer name)
     list(FILTER sources EXCLUDE REGEX "_cuda\\.cc$")
   else()
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/${name}/*.cu)
+    list(FILTER cuda_sources EXCLUDE REGEX "/hopper/")  # turbogr_hopper has them
     list(APPEND sources ${cuda_sources})
   endif()
   if(name STREQUAL core)

@@ -2,9 +2,9 @@
 #include <type_traits>
 
 #include "turbogr/core/cuda_call.h"
-#include "turbogr/cuda/attention.h"
-#include "turbogr/cuda/fuxi.h"
+#include "turbogr/ops/attention/hopper/attention.h"
 #include "turbogr/ops/attention/hopper/attention_hopper.h"
+#include "turbogr/ops/attention/hopper/fuxi.h"
 
 namespace turbogr::ops {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "turbogr/cuda/attention.h"
 #include "turbogr/cuda/check.cuh"
-#include "turbogr/cuda/fuxi.h"
-#include "turbogr/cuda/fuxi_args.cuh"
+#include "turbogr/ops/attention/hopper/attention.h"
+#include "turbogr/ops/attention/hopper/fuxi.h"
+#include "turbogr/ops/attention/hopper/fuxi_args.cuh"
 
 namespace turbogr::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cuda_bf16.h>
 
-#include "turbogr/cuda/fuxi_args.cuh"
+#include "turbogr/ops/attention/hopper/fuxi_args.cuh"
 
 namespace turbogr::cuda {
 

@@ -1,10 +1,10 @@
 #include <cstring>
 
-#include "turbogr/cuda/attention.h"
-#include "turbogr/cuda/attention_args.cuh"
-#include "turbogr/cuda/attention_pairs.cuh"
-#include "turbogr/cuda/attention_plan.cuh"
 #include "turbogr/cuda/check.cuh"
+#include "turbogr/ops/attention/hopper/attention.h"
+#include "turbogr/ops/attention/hopper/attention_args.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/attention_plan.cuh"
 
 namespace turbogr::cuda {
 namespace {

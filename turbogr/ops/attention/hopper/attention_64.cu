@@ -1,7 +1,7 @@
 // Attention kernels of head width 64.
-#include "turbogr/cuda/attention_backward_kernel.cuh"
-#include "turbogr/cuda/attention_convert.cuh"
-#include "turbogr/cuda/attention_forward.cuh"
+#include "turbogr/ops/attention/hopper/attention_backward_kernel.cuh"
+#include "turbogr/ops/attention/hopper/attention_convert.cuh"
+#include "turbogr/ops/attention/hopper/attention_forward.cuh"
 
 namespace turbogr::cuda {
 namespace {

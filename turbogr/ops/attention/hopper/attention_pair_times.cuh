@@ -1,8 +1,8 @@
 // Time buckets of pairs of one key with sorted queries, which pass through the buckets in order.
 #pragma once
 
-#include "turbogr/cuda/attention_pairs.cuh"
-#include "turbogr/cuda/time_buckets.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/time_buckets.cuh"
 
 namespace turbogr::cuda {
 

@@ -2,8 +2,8 @@
 // and, for width 256, attention_backward_wide.cuh.
 #pragma once
 
-#include "turbogr/cuda/attention_backward.cuh"
-#include "turbogr/cuda/attention_backward_wide.cuh"
+#include "turbogr/ops/attention/hopper/attention_backward.cuh"
+#include "turbogr/ops/attention/hopper/attention_backward_wide.cuh"
 
 namespace turbogr::cuda {
 

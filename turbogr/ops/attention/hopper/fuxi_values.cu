@@ -5,11 +5,11 @@
 // map by shared memory as well.
 #include <cuda_bf16.h>
 
-#include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
-#include "turbogr/cuda/fuxi_map_tile.cuh"
-#include "turbogr/cuda/fuxi_results.cuh"
 #include "turbogr/cuda/wgmma.cuh"
+#include "turbogr/ops/attention/hopper/attention_tile.cuh"
+#include "turbogr/ops/attention/hopper/fuxi_map_tile.cuh"
+#include "turbogr/ops/attention/hopper/fuxi_results.cuh"
 
 namespace turbogr::cuda {
 namespace {

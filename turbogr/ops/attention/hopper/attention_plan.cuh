@@ -3,7 +3,7 @@
 // tile from the cache at about the same time, and nearby tiles the same keys (or queries).
 #pragma once
 
-#include "turbogr/cuda/attention_args.cuh"
+#include "turbogr/ops/attention/hopper/attention_args.cuh"
 
 namespace turbogr::cuda {
 

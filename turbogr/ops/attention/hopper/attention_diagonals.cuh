@@ -3,7 +3,7 @@
 // middle have times in many buckets: they come first and in smaller pieces.
 #pragma once
 
-#include "turbogr/cuda/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
 
 namespace turbogr::cuda {
 

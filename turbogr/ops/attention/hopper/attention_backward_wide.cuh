@@ -4,7 +4,7 @@
 // tensor cores.
 #pragma once
 
-#include "turbogr/cuda/attention_backward.cuh"
+#include "turbogr/ops/attention/hopper/attention_backward.cuh"
 
 namespace turbogr::cuda {
 

@@ -4,9 +4,9 @@
 
 #include <cuda_bf16.h>
 
-#include "turbogr/cuda/attention_args.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/hopper.cuh"
+#include "turbogr/ops/attention/hopper/attention_args.cuh"
 
 namespace turbogr::cuda {
 

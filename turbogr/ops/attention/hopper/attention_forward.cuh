@@ -5,10 +5,10 @@
 // cores at width 128 and above, by special functions and shared memory at 64.
 #pragma once
 
-#include "turbogr/cuda/attention_pairs.cuh"
-#include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/wgmma.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/attention_tile.cuh"
 
 namespace turbogr::cuda {
 

@@ -6,10 +6,10 @@
 // and shared memory.
 #pragma once
 
-#include "turbogr/cuda/attention_pairs.cuh"
-#include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/wgmma.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/attention_tile.cuh"
 
 namespace turbogr::cuda {
 

@@ -1,7 +1,7 @@
-#include "turbogr/cuda/attention_diagonals.cuh"
-#include "turbogr/cuda/attention_pair_times.cuh"
-#include "turbogr/cuda/attention_pairs.cuh"
 #include "turbogr/cuda/check.cuh"
+#include "turbogr/ops/attention/hopper/attention_diagonals.cuh"
+#include "turbogr/ops/attention/hopper/attention_pair_times.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
 
 namespace turbogr::cuda {
 namespace {

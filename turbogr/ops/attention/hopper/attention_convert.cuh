@@ -3,7 +3,7 @@
 // 128 + t.
 #pragma once
 
-#include "turbogr/cuda/attention_tile.cuh"
+#include "turbogr/ops/attention/hopper/attention_tile.cuh"
 
 namespace turbogr::cuda {
 

@@ -1,8 +1,8 @@
 #include <cstdio>
 
-#include "turbogr/cuda/attention_pairs.cuh"
-#include "turbogr/cuda/attention_plan.cuh"
 #include "turbogr/cuda/check.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/attention_plan.cuh"
 
 namespace turbogr::cuda {
 namespace {

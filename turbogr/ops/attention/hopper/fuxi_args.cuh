@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "turbogr/cuda/hopper.cuh"
-#include "turbogr/cuda/time_buckets.cuh"
+#include "turbogr/ops/attention/hopper/time_buckets.cuh"
 
 namespace turbogr::cuda {
 

@@ -1,8 +1,8 @@
-#include "turbogr/cuda/attention_diagonals.cuh"
-#include "turbogr/cuda/attention_pair_times.cuh"
-#include "turbogr/cuda/attention_pairs.cuh"
-#include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
+#include "turbogr/ops/attention/hopper/attention_diagonals.cuh"
+#include "turbogr/ops/attention/hopper/attention_pair_times.cuh"
+#include "turbogr/ops/attention/hopper/attention_pairs.cuh"
+#include "turbogr/ops/attention/hopper/attention_tile.cuh"
 
 namespace turbogr::cuda {
 namespace {

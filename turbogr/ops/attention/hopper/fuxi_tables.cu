@@ -5,10 +5,10 @@
 // memory.
 #include <algorithm>
 
-#include "turbogr/cuda/attention_tile.cuh"
 #include "turbogr/cuda/check.cuh"
-#include "turbogr/cuda/fuxi_args.cuh"
 #include "turbogr/cuda/wgmma.cuh"
+#include "turbogr/ops/attention/hopper/attention_tile.cuh"
+#include "turbogr/ops/attention/hopper/fuxi_args.cuh"
 
 namespace turbogr::cuda {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <cuda_fp16.h>
 
-#include "turbogr/cuda/attention_args.cuh"
 #include "turbogr/cuda/hopper.cuh"
+#include "turbogr/ops/attention/hopper/attention_args.cuh"
 
 namespace turbogr::cuda {
 
