@@ -12,7 +12,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::bench {
 

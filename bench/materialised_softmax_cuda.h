@@ -9,7 +9,7 @@
 #include "bench/materialised_softmax.h"
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::bench {
 

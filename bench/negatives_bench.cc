@@ -15,7 +15,7 @@
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/random_rows.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::bench {
 namespace {

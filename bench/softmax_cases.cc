@@ -1,5 +1,5 @@
 #include "bench/row_case.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::bench {
 namespace {

@@ -15,8 +15,8 @@
 #include "turbogr/ops/linear.h"
 #include "turbogr/ops/norm.h"
 #include "turbogr/ops/random_rows.h"
-#include "turbogr/ops/sampled_softmax.h"
 #include "turbogr/ops/silu.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 #include "turbogr/ops/swiglu.h"
 #include "turbogr/ops/update.h"
 

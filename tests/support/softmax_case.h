@@ -12,7 +12,7 @@
 
 #include "tests/support/data.h"
 #include "tests/support/tolerance.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::test {
 

@@ -1,4 +1,4 @@
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "turbogr/core/check.h"
-#include "turbogr/ops/candidate_block.h"
+#include "turbogr/ops/softmax/candidate_block.h"
 #include "turbogr/ops/top_k_kernels.h"
 
 namespace turbogr::ops::kernels {

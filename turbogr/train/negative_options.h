@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 #include "turbogr/train/config.h"
 
 namespace turbogr::train {

@@ -16,7 +16,7 @@
 #include "turbogr/model/weight_bytes.h"
 #include "turbogr/ops/convert.h"
 #include "turbogr/ops/embedding.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::train {
 namespace {

@@ -10,7 +10,7 @@
 #include "turbogr/data/batch.h"
 #include "turbogr/model/model.h"
 #include "turbogr/ops/embedding.h"
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 #include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_in_flight.h"
 #include "turbogr/train/token_order.h"

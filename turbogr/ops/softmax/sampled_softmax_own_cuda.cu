@@ -1,5 +1,5 @@
 // The losses of tokens with negatives of their own (sampled_softmax_own_cuda.cuh).
-#include "turbogr/ops/sampled_softmax_own_cuda.cuh"
+#include "turbogr/ops/softmax/sampled_softmax_own_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {

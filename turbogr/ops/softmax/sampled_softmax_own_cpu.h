@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "turbogr/ops/row_simd.h"
-#include "turbogr/ops/sampled_softmax_cpu.h"
+#include "turbogr/ops/softmax/sampled_softmax_cpu.h"
 
 namespace turbogr::ops::kernels {
 

@@ -1,4 +1,4 @@
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "turbogr/ops/checks.h"
 #include "turbogr/ops/index_range.h"
-#include "turbogr/ops/sampled_softmax_kernels.h"
+#include "turbogr/ops/softmax/sampled_softmax_kernels.h"
 
 namespace turbogr::ops {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "turbogr/ops/sampled_softmax.h"
+#include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::ops::kernels {
 

@@ -6,8 +6,8 @@
 // out of the sums at their end.
 #pragma once
 
-#include "turbogr/ops/sampled_softmax_kernels.h"
 #include "turbogr/ops/segment_sum_cuda.cuh"
+#include "turbogr/ops/softmax/sampled_softmax_kernels.h"
 #include "turbogr/ops/sort_cuda.h"
 
 namespace turbogr::ops::kernels {

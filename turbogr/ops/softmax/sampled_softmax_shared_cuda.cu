@@ -5,7 +5,7 @@
 
 #include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/gemm_cuda.h"
-#include "turbogr/ops/sampled_softmax_scores_cuda.cuh"
+#include "turbogr/ops/softmax/sampled_softmax_scores_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {

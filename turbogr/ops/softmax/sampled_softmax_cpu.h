@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "turbogr/ops/radix_sort.h"
-#include "turbogr/ops/sampled_softmax_kernels.h"
+#include "turbogr/ops/softmax/sampled_softmax_kernels.h"
 
 namespace turbogr::ops::kernels {
 

@@ -1,4 +1,4 @@
-#include "turbogr/ops/tile_simd.h"
+#include "turbogr/ops/softmax/tile_simd.h"
 
 #include "turbogr/core/simd.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "turbogr/ops/candidate_block.h"
-#include "turbogr/ops/sampled_softmax_cpu.h"
+#include "turbogr/ops/softmax/candidate_block.h"
+#include "turbogr/ops/softmax/sampled_softmax_cpu.h"
 
 namespace turbogr::ops::kernels {
 namespace {

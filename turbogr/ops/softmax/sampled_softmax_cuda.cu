@@ -3,7 +3,7 @@
 
 #include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/convert_kernels.h"
-#include "turbogr/ops/sampled_softmax_cuda.cuh"
+#include "turbogr/ops/softmax/sampled_softmax_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {

@@ -1,6 +1,6 @@
 // Tokens share their negatives' logits: those of a stretch of the ring are made once, then each
 // token sums its own and its partners'.
-#include "turbogr/ops/sampled_softmax_own_cpu.h"
+#include "turbogr/ops/softmax/sampled_softmax_own_cpu.h"
 
 namespace turbogr::ops::kernels {
 namespace {

@@ -2,7 +2,7 @@
 // that reads the negatives' rows again, or in the one that makes the losses.
 #include <bit>
 
-#include "turbogr/ops/sampled_softmax_own_cuda.cuh"
+#include "turbogr/ops/softmax/sampled_softmax_own_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {

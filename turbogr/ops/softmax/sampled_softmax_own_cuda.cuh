@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "turbogr/cuda/half.cuh"
-#include "turbogr/ops/sampled_softmax_cuda.cuh"
+#include "turbogr/ops/softmax/sampled_softmax_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 

@@ -1,6 +1,6 @@
 // Each token has negatives of its own, and perhaps its partners': dot products with rows picked by
 // index, limited by the memory those rows come from.
-#include "turbogr/ops/sampled_softmax_own_cpu.h"
+#include "turbogr/ops/softmax/sampled_softmax_own_cpu.h"
 
 namespace turbogr::ops::kernels {
 namespace {

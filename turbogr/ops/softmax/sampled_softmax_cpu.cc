@@ -1,4 +1,4 @@
-#include "turbogr/ops/sampled_softmax_cpu.h"
+#include "turbogr/ops/softmax/sampled_softmax_cpu.h"
 
 #include <algorithm>
 #include <cmath>

@@ -13,7 +13,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/row_simd.h"
-#include "turbogr/ops/tile_simd.h"
+#include "turbogr/ops/softmax/tile_simd.h"
 
 namespace turbogr::ops {
 
