@@ -1,9 +1,9 @@
 #include "bench/row_case.h"
 #include "turbogr/ops/combine_input.h"
-#include "turbogr/ops/dropout.h"
-#include "turbogr/ops/l2_normalize.h"
-#include "turbogr/ops/linear.h"
-#include "turbogr/ops/swiglu.h"
+#include "turbogr/ops/dense/dropout.h"
+#include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/ops/dense/linear.h"
+#include "turbogr/ops/dense/swiglu.h"
 
 namespace turbogr::bench {
 namespace {

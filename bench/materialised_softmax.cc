@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "turbogr/ops/dense/l2_normalize.h"
 #include "turbogr/ops/embedding.h"
-#include "turbogr/ops/l2_normalize.h"
 #include "turbogr/ops/row_simd.h"
 
 namespace turbogr::bench {

@@ -12,7 +12,7 @@
 #include "turbogr/core/host_memory.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/embedding/row_prefetch.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/random_rows.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"

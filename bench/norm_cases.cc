@@ -1,6 +1,6 @@
 #include "bench/row_case.h"
-#include "turbogr/ops/gated_norm.h"
-#include "turbogr/ops/norm.h"
+#include "turbogr/ops/dense/gated_norm.h"
+#include "turbogr/ops/dense/norm.h"
 
 namespace turbogr::bench {
 namespace {

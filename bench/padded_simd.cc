@@ -1,6 +1,6 @@
 #include "bench/padded_simd.h"
 
-#include "turbogr/ops/row_walk_simd.h"
+#include "turbogr/ops/dense/row_walk_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {

@@ -18,9 +18,9 @@ if(TGR_ONEDNN)
   # oneDNN's threads are OpenMP's; operators tell each of their own threads to use one.
   find_package(OpenMP REQUIRED COMPONENTS CXX)
   set(TGR_PRODUCTS turbogr_dnnl $<LINK_ONLY:OpenMP::OpenMP_CXX>)
-  set(TGR_OTHER_PRODUCTS turbogr/ops/linear_plain.cc)
+  set(TGR_OTHER_PRODUCTS turbogr/ops/dense/linear_plain.cc)
 else()
-  set(TGR_OTHER_PRODUCTS turbogr/ops/linear_dnnl.cc)
+  set(TGR_OTHER_PRODUCTS turbogr/ops/dense/linear_dnnl.cc)
 endif()
 
 if(TGR_PORTABLE)

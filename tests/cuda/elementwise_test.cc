@@ -6,11 +6,11 @@
 
 #include "tests/support/combine_input_case.h"
 #include "tests/support/on_device.h"
-#include "turbogr/ops/dropout.h"
-#include "turbogr/ops/dropout_mask.h"
-#include "turbogr/ops/l2_normalize.h"
-#include "turbogr/ops/silu.h"
-#include "turbogr/ops/swiglu.h"
+#include "turbogr/ops/dense/dropout.h"
+#include "turbogr/ops/dense/dropout_mask.h"
+#include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/dense/swiglu.h"
 
 namespace turbogr::ops {
 namespace {

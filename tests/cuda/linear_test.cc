@@ -1,5 +1,5 @@
 // Gradients of a linear layer's parameters on both devices, against double.
-#include "turbogr/ops/linear.h"
+#include "turbogr/ops/dense/linear.h"
 
 #include <gtest/gtest.h>
 

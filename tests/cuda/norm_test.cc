@@ -1,5 +1,5 @@
 // Norms, plain and gated, on both devices, against double.
-#include "turbogr/ops/norm.h"
+#include "turbogr/ops/dense/norm.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/support/norm_case.h"
 #include "tests/support/on_device.h"
-#include "turbogr/ops/gated_norm.h"
+#include "turbogr/ops/dense/gated_norm.h"
 
 namespace turbogr::ops {
 namespace {

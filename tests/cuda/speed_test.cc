@@ -9,15 +9,15 @@
 
 #include "tests/support/on_device.h"
 #include "turbogr/ops/combine_input.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
+#include "turbogr/ops/dense/gated_norm.h"
+#include "turbogr/ops/dense/linear.h"
+#include "turbogr/ops/dense/norm.h"
+#include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/dense/swiglu.h"
 #include "turbogr/ops/embedding.h"
-#include "turbogr/ops/gated_norm.h"
-#include "turbogr/ops/linear.h"
-#include "turbogr/ops/norm.h"
 #include "turbogr/ops/random_rows.h"
-#include "turbogr/ops/silu.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
-#include "turbogr/ops/swiglu.h"
 #include "turbogr/ops/update.h"
 
 namespace turbogr::ops {

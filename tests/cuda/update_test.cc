@@ -9,7 +9,7 @@
 
 #include "tests/support/on_device.h"
 #include "turbogr/ops/action_rows.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/random_rows.h"
 
 namespace turbogr::ops {

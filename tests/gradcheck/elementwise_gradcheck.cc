@@ -2,9 +2,9 @@
 
 #include "tests/support/data.h"
 #include "tests/support/gradcheck.h"
-#include "turbogr/ops/l2_normalize.h"
-#include "turbogr/ops/silu.h"
-#include "turbogr/ops/swiglu.h"
+#include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/dense/swiglu.h"
 
 namespace turbogr::ops {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tests/support/data.h"
 #include "tests/support/gradcheck.h"
-#include "turbogr/ops/linear.h"
+#include "turbogr/ops/dense/linear.h"
 
 namespace turbogr::ops {
 namespace {

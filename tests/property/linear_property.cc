@@ -2,7 +2,7 @@
 
 #include "tests/support/block.h"
 #include "tests/support/data.h"
-#include "turbogr/ops/linear.h"
+#include "turbogr/ops/dense/linear.h"
 
 namespace turbogr::ops {
 namespace {

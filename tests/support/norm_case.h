@@ -8,8 +8,8 @@
 
 #include "tests/support/block.h"
 #include "tests/support/data.h"
-#include "turbogr/ops/dropout_mask.h"
-#include "turbogr/ops/gated_norm.h"
+#include "turbogr/ops/dense/dropout_mask.h"
+#include "turbogr/ops/dense/gated_norm.h"
 
 namespace turbogr::test {
 

@@ -1,5 +1,5 @@
 // Whole vectors and rows of action bits, against plain loops.
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 
 #include <gtest/gtest.h>
 

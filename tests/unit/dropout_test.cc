@@ -1,4 +1,4 @@
-#include "turbogr/ops/dropout.h"
+#include "turbogr/ops/dense/dropout.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
 #include "tests/support/tolerance.h"
-#include "turbogr/ops/dropout_mask.h"
+#include "turbogr/ops/dense/dropout_mask.h"
 
 namespace turbogr::ops {
 namespace {

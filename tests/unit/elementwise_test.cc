@@ -7,9 +7,9 @@
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
 #include "tests/support/tolerance.h"
-#include "turbogr/ops/l2_normalize.h"
-#include "turbogr/ops/silu.h"
-#include "turbogr/ops/swiglu.h"
+#include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/dense/swiglu.h"
 
 namespace turbogr::ops {
 namespace {

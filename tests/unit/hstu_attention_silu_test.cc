@@ -2,7 +2,7 @@
 
 #include "tests/support/attention_case.h"
 #include "turbogr/ops/attention/hstu_attention.h"
-#include "turbogr/ops/silu.h"
+#include "turbogr/ops/dense/silu.h"
 
 namespace turbogr::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "turbogr/ops/linear.h"
+#include "turbogr/ops/dense/linear.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "turbogr/ops/norm.h"
+#include "turbogr/ops/dense/norm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "tests/support/norm_case.h"
 #include "tests/support/simd_levels.h"
 #include "tests/support/tolerance.h"
-#include "turbogr/ops/gated_norm.h"
+#include "turbogr/ops/dense/gated_norm.h"
 
 namespace turbogr::ops {
 namespace {

@@ -7,7 +7,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/embedding/counts.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/embedding.h"
 
 namespace turbogr::embedding {

@@ -6,8 +6,8 @@
 #include "turbogr/ops/attention/fuxi_attention.h"
 #include "turbogr/ops/attention/hstu_attention.h"
 #include "turbogr/ops/attention/time_bucket.h"
-#include "turbogr/ops/gated_norm.h"
-#include "turbogr/ops/silu.h"
+#include "turbogr/ops/dense/gated_norm.h"
+#include "turbogr/ops/dense/silu.h"
 
 namespace turbogr::model {
 namespace {

@@ -17,7 +17,7 @@
 #include "turbogr/model/parameters.h"
 #include "turbogr/model/step_input.h"
 #include "turbogr/model/weight_matrix.h"
-#include "turbogr/ops/norm.h"
+#include "turbogr/ops/dense/norm.h"
 
 namespace turbogr::model {
 

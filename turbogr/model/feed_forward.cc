@@ -4,9 +4,9 @@
 #include <string>
 
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/dropout.h"
-#include "turbogr/ops/norm.h"
-#include "turbogr/ops/swiglu.h"
+#include "turbogr/ops/dense/dropout.h"
+#include "turbogr/ops/dense/norm.h"
+#include "turbogr/ops/dense/swiglu.h"
 
 namespace turbogr::model {
 

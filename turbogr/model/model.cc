@@ -7,7 +7,7 @@
 
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/combine_input.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 
 namespace turbogr::model {
 namespace {

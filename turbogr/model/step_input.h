@@ -6,7 +6,7 @@
 #include "turbogr/core/view.h"
 #include "turbogr/ops/attention/attention_plan.h"
 #include "turbogr/ops/attention/attention_types.h"
-#include "turbogr/ops/dropout.h"
+#include "turbogr/ops/dense/dropout.h"
 
 namespace turbogr::model {
 

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 
 namespace turbogr::model {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "turbogr/model/parameters.h"
-#include "turbogr/ops/linear.h"
+#include "turbogr/ops/dense/linear.h"
 
 namespace turbogr::model {
 

@@ -1,7 +1,7 @@
 #include "turbogr/ops/action_rows.h"
 
 #include "turbogr/ops/checks.h"
-#include "turbogr/ops/convert_kernels.h"
+#include "turbogr/ops/dense/convert_kernels.h"
 
 namespace turbogr::ops {
 namespace {

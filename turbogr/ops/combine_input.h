@@ -9,7 +9,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
-#include "turbogr/ops/dropout.h"
+#include "turbogr/ops/dense/dropout.h"
 
 namespace turbogr::ops {
 

@@ -3,7 +3,7 @@
 
 #include "turbogr/ops/combine_input_kernels.h"
 #include "turbogr/ops/combine_input_simd.h"
-#include "turbogr/ops/dropout_mask.h"
+#include "turbogr/ops/dense/dropout_mask.h"
 
 namespace turbogr::ops::kernels {
 namespace {

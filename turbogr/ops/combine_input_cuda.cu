@@ -1,5 +1,5 @@
 #include "turbogr/ops/combine_input_kernels.h"
-#include "turbogr/ops/dropout_mask_cuda.cuh"
+#include "turbogr/ops/dense/dropout_mask_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {

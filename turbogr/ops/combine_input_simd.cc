@@ -1,7 +1,7 @@
 #include "turbogr/ops/combine_input_simd.h"
 
-#include "turbogr/ops/dropout_mask_simd.h"
-#include "turbogr/ops/row_walk_simd.h"
+#include "turbogr/ops/dense/dropout_mask_simd.h"
+#include "turbogr/ops/dense/row_walk_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/simd_level.h"
-#include "turbogr/ops/dropout_simd.h"
+#include "turbogr/ops/dense/dropout_simd.h"
 
 namespace turbogr {
 

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "turbogr/cuda/columns.cuh"
+#include "turbogr/ops/dense/gemm_cuda.h"
 #include "turbogr/ops/embedding_kernels.h"
-#include "turbogr/ops/gemm_cuda.h"
 #include "turbogr/ops/top_k_kernels.h"
 
 namespace turbogr::ops::kernels {

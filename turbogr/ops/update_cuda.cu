@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "turbogr/ops/dense/sum_cuda.cuh"
 #include "turbogr/ops/step_scale.h"
-#include "turbogr/ops/sum_cuda.cuh"
 #include "turbogr/ops/update_kernels.h"
 
 namespace turbogr::ops::kernels {

@@ -4,7 +4,7 @@
 
 #include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/embedding.h"
 
 namespace turbogr::train {

@@ -8,7 +8,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/trace.h"
-#include "turbogr/ops/linear.h"
+#include "turbogr/ops/dense/linear.h"
 
 namespace turbogr::train {
 namespace {

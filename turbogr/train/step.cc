@@ -14,7 +14,7 @@
 #include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/weight_bytes.h"
-#include "turbogr/ops/convert.h"
+#include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
 

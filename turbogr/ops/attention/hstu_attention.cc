@@ -5,7 +5,7 @@
 #include "turbogr/ops/attention/attention_checks.h"
 #include "turbogr/ops/attention/attention_kernels.h"
 #include "turbogr/ops/attention/cpu/attention_cpu.h"
-#include "turbogr/ops/silu.h"
+#include "turbogr/ops/dense/silu.h"
 
 namespace turbogr::ops {
 namespace {

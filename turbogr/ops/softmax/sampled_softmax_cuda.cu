@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "turbogr/cuda/half.cuh"
-#include "turbogr/ops/convert_kernels.h"
+#include "turbogr/ops/dense/convert_kernels.h"
 #include "turbogr/ops/softmax/sampled_softmax_cuda.cuh"
 
 namespace turbogr::ops::kernels {

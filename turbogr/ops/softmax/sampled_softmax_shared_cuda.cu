@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "turbogr/cuda/half.cuh"
-#include "turbogr/ops/gemm_cuda.h"
+#include "turbogr/ops/dense/gemm_cuda.h"
 #include "turbogr/ops/softmax/sampled_softmax_scores_cuda.cuh"
 
 namespace turbogr::ops::kernels {

@@ -1,0 +1,13 @@
+// What a device fills in for dropout.h.
+#pragma once
+
+#include "turbogr/ops/dense/dropout.h"
+
+namespace turbogr::ops::kernels {
+
+template <class T>
+void dropout(Cpu cpu, Rows<const T> x, const DropoutOptions& options, Rows<T> y);
+template <class T>
+void dropout(Cuda cuda, Rows<const T> x, const DropoutOptions& options, Rows<T> y);
+
+}  // namespace turbogr::ops::kernels

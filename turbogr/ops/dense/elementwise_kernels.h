@@ -1,0 +1,45 @@
+// What a device fills in for swiglu.h, silu.h and l2_normalize.h.
+#pragma once
+
+#include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/dense/swiglu.h"
+
+namespace turbogr::ops::kernels {
+
+template <class T>
+void swiglu(Cpu cpu, Rows<const T> a, Rows<const T> b, Rows<T> y);
+template <class T>
+void swiglu(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<T> y);
+template <class T>
+void swiglu_backward(Cpu cpu, Rows<const T> a, Rows<const T> b, Rows<const T> dy, Rows<T> da,
+                     Rows<T> db);
+template <class T>
+void swiglu_backward(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<const T> dy, Rows<T> da,
+                     Rows<T> db);
+
+template <class T>
+void silu(Cpu cpu, Rows<const T> x, Rows<T> y);
+template <class T>
+void silu(Cuda cuda, Rows<const T> x, Rows<T> y);
+template <class T>
+void silu_backward(Cpu cpu, Rows<const T> x, Rows<const T> dy, Rows<T> dx);
+template <class T>
+void silu_backward(Cuda cuda, Rows<const T> x, Rows<const T> dy, Rows<T> dx);
+
+template <class T>
+void l2_normalize(Cpu cpu, Rows<const T> x, const L2NormalizeOptions& options, Rows<T> y,
+                  View<Accum<T>, 1> inverse);
+template <class T>
+void l2_normalize(Cuda cuda, Rows<const T> x, const L2NormalizeOptions& options, Rows<T> y,
+                  View<Accum<T>, 1> inverse);
+template <class T>
+void l2_normalize_backward(Cpu cpu, Rows<const T> x, Rows<const T> dy,
+                           View<const Accum<T>, 1> inverse, const L2NormalizeOptions& options,
+                           Rows<T> dx);
+template <class T>
+void l2_normalize_backward(Cuda cuda, Rows<const T> x, Rows<const T> dy,
+                           View<const Accum<T>, 1> inverse, const L2NormalizeOptions& options,
+                           Rows<T> dx);
+
+}  // namespace turbogr::ops::kernels

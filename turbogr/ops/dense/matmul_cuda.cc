@@ -1,0 +1,289 @@
+#include "turbogr/ops/dense/matmul_cuda.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "turbogr/core/cuda_call.h"
+#include "turbogr/core/workspace.h"
+
+namespace turbogr::ops {
+namespace {
+
+constexpr std::int64_t kWorkspaceBytes = 64 << 20;
+constexpr int kCandidates = 8;
+// A candidate is timed this often, unless all of them together have kept the device busy for
+// kEnoughMs: clocks sink under load within some milliseconds, and what is fastest before and after
+// differs.
+constexpr int kRounds = 24, kFewRounds = 5;
+constexpr double kEnoughMs = 80;
+// Of those that take up to this times the least, the library's first is taken: noise then rarely
+// makes one run choose otherwise than the next.
+constexpr float kAsGood = 1.01f;
+
+void check_blas(cublasStatus_t status, const char* what) {
+  TGR_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublasLtGetStatusString(status), " in ",
+            what);
+}
+
+cudaDataType_t cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return CUDA_R_64F;
+    case DType::kF32:
+      return CUDA_R_32F;
+    default:
+      TGR_ASSERT(dtype == DType::kBf16);
+      return CUDA_R_16BF;
+  }
+}
+
+// The largest power of two, up to 256, that divides an address and a row's bytes.
+std::uint32_t alignment(const void* data, std::int64_t stride, DType dtype) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) |
+                    static_cast<std::uintptr_t>(stride * static_cast<std::int64_t>(size_of(dtype)));
+  return bits == 0 ? 256u
+                   : static_cast<std::uint32_t>(std::min<std::uintptr_t>(bits & (~bits + 1), 256));
+}
+
+struct Descriptions {
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, third = nullptr, result = nullptr;
+
+  // cuBLASLt counts by columns: a row-major product is the transposed one with its operands
+  // swapped.
+  explicit Descriptions(const Matmul& p) {
+    const bool f64 = p.in == DType::kF64;
+    const cudaDataType_t scale = f64 ? CUDA_R_64F : CUDA_R_32F;
+    check_blas(
+        cublasLtMatmulDescCreate(&product, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, scale),
+        "describing a product");
+    const cublasOperation_t first_op = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second_op = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, first_op);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, second_op);
+    if (p.bias != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    }
+    make(first, p.in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride);
+    make(second, p.in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride);
+    make(third, p.out, p.n, p.m, p.c == nullptr ? p.d_stride : p.c_stride);
+    make(result, p.out, p.n, p.m, p.d_stride);
+  }
+  ~Descriptions() {
+    cublasLtMatrixLayoutDestroy(first);
+    cublasLtMatrixLayoutDestroy(second);
+    cublasLtMatrixLayoutDestroy(third);
+    cublasLtMatrixLayoutDestroy(result);
+    cublasLtMatmulDescDestroy(product);
+  }
+  Descriptions(const Descriptions&) = delete;
+  Descriptions& operator=(const Descriptions&) = delete;
+
+ private:
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check_blas(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
+               "describing a product");
+  }
+  static void make(cublasLtMatrixLayout_t& layout, DType dtype, std::int64_t rows,
+                   std::int64_t cols, std::int64_t stride) {
+    check_blas(
+        cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(cols), stride),
+        "describing a matrix");
+  }
+};
+
+using Key = std::array<std::int64_t, 13>;
+
+// Sizes in one eighth of a power of two are of one kind.
+std::int64_t size_class(std::int64_t size) {
+  const int shift =
+      std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size))) - 4);
+  return ((size + (std::int64_t{1} << shift) - 1) >> shift) << shift;
+}
+
+Key key_of(const Matmul& p, bool deterministic) {
+  return {deterministic,
+          static_cast<std::int64_t>(p.in),
+          static_cast<std::int64_t>(p.out),
+          size_class(p.m),
+          size_class(p.n),
+          size_class(p.k),
+          p.transpose_a,
+          p.transpose_b,
+          p.bias != nullptr,
+          p.beta != 0,
+          alignment(p.a, p.a_stride, p.in) * 512 + alignment(p.b, p.b_stride, p.in),
+          alignment(p.d, p.d_stride, p.out),
+          p.c == nullptr ? 0 : alignment(p.c, p.c_stride, p.out)};
+}
+
+struct Library {
+  cublasLtHandle_t handle = nullptr;
+  std::mutex mutex;
+  std::map<Key, cublasLtMatmulAlgo_t> chosen;
+
+  Library() { check_blas(cublasLtCreate(&handle), "starting"); }
+  static Library& get() {
+    static Library library;
+    return library;
+  }
+};
+
+// Into `result` in place of d; a c that is d moves along.
+cublasStatus_t run(const Library& library, const Descriptions& d, const Matmul& p, void* result,
+                   const cublasLtMatmulAlgo_t& algorithm, void* scratch, cudaStream_t stream) {
+  const float one = 1, beta = static_cast<float>(p.beta);
+  const double one64 = 1;
+  const bool f64 = p.in == DType::kF64;
+  const void* third = p.c == nullptr || p.c == p.d ? result : p.c;
+  return cublasLtMatmul(library.handle, d.product, f64 ? static_cast<const void*>(&one64) : &one,
+                        p.b, d.first, p.a, d.second,
+                        f64 ? static_cast<const void*>(&p.beta) : &beta, third, d.third, result,
+                        d.result, &algorithm, scratch, kWorkspaceBytes, stream);
+}
+
+std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Library& library,
+                                                        const Descriptions& d, const Matmul& p) {
+  cublasLtMatmulPreference_t preference;
+  check_blas(cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm");
+  const std::uint64_t bytes = kWorkspaceBytes;
+  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                       sizeof bytes);
+  const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::uint32_t value) {
+    cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+  };
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.b, p.b_stride, p.in));
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.a, p.a_stride, p.in));
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        p.c == nullptr ? alignment(p.d, p.d_stride, p.out) : alignment(p.c, p.c_stride, p.out));
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.d, p.d_stride, p.out));
+  std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(library.handle, d.product, d.first, d.second, d.third,
+                                     d.result, preference, kCandidates, found.data(), &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  TGR_CHECK(status == CUBLAS_STATUS_SUCCESS && count > 0,
+            "cuBLASLt has no algorithm for a product of [", p.m, ", ", p.k, "] and [", p.k, ", ",
+            p.n, "] in ", name_of(p.in), ": ", cublasLtGetStatusString(status));
+  found.resize(static_cast<std::size_t>(count));
+  return found;
+}
+
+// Events on a stream, a candidate's run between each two.
+class Marks {
+ public:
+  Marks(std::size_t runs, cudaStream_t stream) : events_(runs + 1), stream_(stream) {
+    for (cudaEvent_t& event : events_) TGR_CUDA_CALL(cudaEventCreate(&event));
+  }
+  ~Marks() {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+
+  void record(std::size_t mark) { TGR_CUDA_CALL(cudaEventRecord(events_[mark], stream_)); }
+  void wait() { TGR_CUDA_CALL(cudaEventSynchronize(events_.back())); }
+  float ms_of(std::size_t run) const {
+    float ms = 0;
+    TGR_CUDA_CALL(cudaEventElapsedTime(&ms, events_[run], events_[run + 1]));
+    return ms;
+  }
+
+ private:
+  std::vector<cudaEvent_t> events_;
+  cudaStream_t stream_;
+};
+
+// Times each candidate into memory of its own: d may be an operand too. They take turns, so that a
+// neighbour's noise or a change of clocks meets all of them, and the medians of the later rounds
+// are compared. A run that must repeat its bits takes the library's first guess, which no noise can
+// change.
+cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const Matmul& p,
+                            void* scratch, Cuda cuda) {
+  auto found = candidates(library, d, p);
+  if (found.size() == 1 || cuda.deterministic) return found[0].algo;
+  const auto stream = static_cast<cudaStream_t>(cuda.stream);
+  void* result = nullptr;
+  const auto bytes = static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
+  if (cudaMalloc(&result, bytes) != cudaSuccess) {
+    cudaGetLastError();  // no room to try: the library's first guess
+    return found[0].algo;
+  }
+  TGR_CUDA_CALL(cudaMemsetAsync(result, 0, bytes, stream));
+  const auto first = found[0].algo;
+  std::erase_if(found, [&](const cublasLtMatmulHeuristicResult_t& candidate) {
+    return run(library, d, p, result, candidate.algo, scratch, stream) != CUBLAS_STATUS_SUCCESS;
+  });
+  std::vector<std::vector<float>> times(found.size());
+  Marks marks(found.size(), stream);
+  double total = 0;
+  for (int round = 0; round < kRounds && (round < kFewRounds || total < kEnoughMs); ++round) {
+    marks.record(0);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      run(library, d, p, result, found[i].algo, scratch, stream);
+      marks.record(i + 1);
+    }
+    marks.wait();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      times[i].push_back(marks.ms_of(i));
+      total += times[i].back();
+    }
+  }
+  cudaFree(result);
+  std::vector<float> medians;
+  for (std::vector<float>& of_one : times) {
+    const auto later = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 3);
+    const auto middle = later + (of_one.end() - later) / 2;
+    std::nth_element(later, middle, of_one.end());
+    medians.push_back(*middle);
+  }
+  if (medians.empty()) return first;
+  const float most = kAsGood * *std::min_element(medians.begin(), medians.end());
+  const auto chosen =
+      std::find_if(medians.begin(), medians.end(), [&](float median) { return median <= most; });
+  return found[static_cast<std::size_t>(chosen - medians.begin())].algo;
+}
+
+}  // namespace
+
+std::size_t matmul_workspace_bytes() { return workspace_bytes_of<std::byte>(kWorkspaceBytes); }
+
+void matmul(Cuda cuda, const Matmul& p) {
+  if (p.m == 0 || p.n == 0) return;
+  Library& library = Library::get();
+  WorkspaceScope scope(cuda.workspace);
+  void* scratch = scope.take<std::byte>(kWorkspaceBytes).data;
+  const auto stream = static_cast<cudaStream_t>(cuda.stream);
+  const Descriptions descriptions(p);
+  cublasLtMatmulAlgo_t algorithm;
+  {
+    const std::lock_guard lock(library.mutex);
+    const Key key = key_of(p, cuda.deterministic);
+    auto known = library.chosen.find(key);
+    if (known == library.chosen.end()) {
+      known = library.chosen.emplace(key, choose(library, descriptions, p, scratch, cuda)).first;
+    }
+    algorithm = known->second;
+  }
+  cublasStatus_t status = run(library, descriptions, p, p.d, algorithm, scratch, stream);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    // Chosen for another size of the same class, and not for this one.
+    status = run(library, descriptions, p, p.d, candidates(library, descriptions, p)[0].algo,
+                 scratch, stream);
+  }
+  check_blas(status, "a product");
+}
+
+}  // namespace turbogr::ops

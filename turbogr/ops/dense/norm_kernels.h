@@ -1,0 +1,42 @@
+// What a device fills in for norm.h and gated_norm.h: one norm, with three ways to go on.
+#pragma once
+
+#include "turbogr/ops/dense/gated_norm.h"
+#include "turbogr/ops/dense/norm.h"
+
+namespace turbogr::ops::kernels {
+
+enum class NormOutput : std::uint8_t { kPlain, kGated, kConcat };
+
+// Plain has neither gate nor dropout.
+template <class T>
+void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
+          NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
+template <class T>
+void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
+          NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
+
+// Empty unless plain.
+template <class T>
+struct NormResidual {
+  Rows<const T> rows;
+  View<Accum<T>, 1> sums;
+};
+
+template <class T>
+void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
+                   const NormResidual<T>& residual, const GatedNormOptions<T>& options,
+                   NormOutput output, const NormStatistics<const Accum<T>>& statistics,
+                   const GatedNormGradients<T>& gradients);
+template <class T>
+void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T> dy,
+                   const NormResidual<T>& residual, const GatedNormOptions<T>& options,
+                   NormOutput output, const NormStatistics<const Accum<T>>& statistics,
+                   const GatedNormGradients<T>& gradients);
+
+template <class T>
+std::size_t norm_workspace_bytes(Cpu cpu, std::int64_t cols);
+template <class T>
+std::size_t norm_workspace_bytes(Cuda cuda, std::int64_t cols);
+
+}  // namespace turbogr::ops::kernels
