@@ -1,9 +1,9 @@
 #include "bench/row_case.h"
-#include "turbogr/ops/combine_input.h"
 #include "turbogr/ops/dense/dropout.h"
 #include "turbogr/ops/dense/l2_normalize.h"
 #include "turbogr/ops/dense/linear.h"
 #include "turbogr/ops/dense/swiglu.h"
+#include "turbogr/ops/rows/combine_input.h"
 
 namespace turbogr::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "turbogr/ops/dense/l2_normalize.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/row_simd.h"
 
 namespace turbogr::bench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "bench/materialised_softmax_cuda.h"
 #include "turbogr/cuda/columns.cuh"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::bench {
 namespace {

@@ -13,8 +13,8 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/embedding/row_prefetch.h"
 #include "turbogr/ops/dense/convert.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/random_rows.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::bench {

@@ -3,8 +3,8 @@
 
 #include "bench/gemm.h"
 #include "bench/row_case.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/top_k.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/top_k.h"
 
 namespace turbogr::bench {
 namespace {

@@ -1,5 +1,5 @@
 // Lookup, duplicates and their gradient sums on both devices.
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // f16 rows on both devices: the same bits.
-#include "turbogr/ops/half_rows.h"
+#include "turbogr/ops/rows/half_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/on_device.h"
-#include "turbogr/ops/top_k.h"
+#include "turbogr/ops/rows/top_k.h"
 
 namespace turbogr::ops {
 namespace {

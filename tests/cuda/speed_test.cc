@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "tests/support/on_device.h"
-#include "turbogr/ops/combine_input.h"
 #include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/linear.h"
 #include "turbogr/ops/dense/norm.h"
 #include "turbogr/ops/dense/silu.h"
 #include "turbogr/ops/dense/swiglu.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/combine_input.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/random_rows.h"
+#include "turbogr/ops/rows/update.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
-#include "turbogr/ops/update.h"
 
 namespace turbogr::ops {
 namespace {

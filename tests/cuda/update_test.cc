@@ -1,5 +1,5 @@
 // Updates, conversions, sums, action rows and random starts on both devices.
-#include "turbogr/ops/update.h"
+#include "turbogr/ops/rows/update.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "tests/support/on_device.h"
-#include "turbogr/ops/action_rows.h"
 #include "turbogr/ops/dense/convert.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/action_rows.h"
+#include "turbogr/ops/rows/random_rows.h"
 
 namespace turbogr::ops {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "tests/support/data.h"
 #include "tests/support/gradcheck.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::ops {
 namespace {

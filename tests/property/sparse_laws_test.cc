@@ -10,8 +10,8 @@
 
 #include "tests/support/data.h"
 #include "tests/support/softmax_case.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/top_k.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/top_k.h"
 
 namespace turbogr::ops {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "tests/support/block.h"
 #include "tests/support/data.h"
-#include "turbogr/ops/combine_input.h"
 #include "turbogr/ops/dense/dropout_mask.h"
+#include "turbogr/ops/rows/combine_input.h"
 
 namespace turbogr::test {
 

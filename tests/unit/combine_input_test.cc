@@ -1,4 +1,4 @@
-#include "turbogr/ops/combine_input.h"
+#include "turbogr/ops/rows/combine_input.h"
 
 #include <gtest/gtest.h>
 

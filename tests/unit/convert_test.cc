@@ -9,8 +9,8 @@
 #include "tests/support/block.h"
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
-#include "turbogr/ops/action_rows.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/action_rows.h"
+#include "turbogr/ops/rows/random_rows.h"
 
 namespace turbogr::ops {
 namespace {

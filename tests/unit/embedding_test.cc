@@ -1,4 +1,4 @@
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "turbogr/ops/half_rows.h"
+#include "turbogr/ops/rows/half_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/rows/row_simd.h"
 
 namespace turbogr::ops {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/support/messages.h"
-#include "turbogr/ops/alias_table.h"
+#include "turbogr/ops/rows/alias_table.h"
 #include "turbogr/train/token_order.h"
 
 namespace turbogr::train {

@@ -12,7 +12,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
 #include "turbogr/embedding/item_table.h"
-#include "turbogr/ops/update.h"
+#include "turbogr/ops/rows/update.h"
 
 namespace turbogr {
 namespace {

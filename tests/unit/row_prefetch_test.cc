@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/support/data.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::embedding {
 namespace {

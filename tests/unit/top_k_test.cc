@@ -1,4 +1,4 @@
-#include "turbogr/ops/top_k.h"
+#include "turbogr/ops/rows/top_k.h"
 
 #include <gtest/gtest.h>
 

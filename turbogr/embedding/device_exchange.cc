@@ -8,7 +8,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/embedding/counts.h"
 #include "turbogr/ops/dense/convert.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::embedding {
 namespace {

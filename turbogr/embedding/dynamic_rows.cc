@@ -7,7 +7,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/embedding/mix.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/random_rows.h"
 
 namespace turbogr::embedding {
 namespace {

@@ -14,7 +14,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
-#include "turbogr/ops/half_rows.h"
+#include "turbogr/ops/rows/half_rows.h"
 
 namespace turbogr::embedding {
 

@@ -1,7 +1,7 @@
 #include "turbogr/embedding/item_table.h"
 
 #include "turbogr/core/check.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/random_rows.h"
 
 namespace turbogr::embedding {
 

@@ -9,7 +9,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
-#include "turbogr/ops/update.h"
+#include "turbogr/ops/rows/update.h"
 
 namespace turbogr::embedding {
 

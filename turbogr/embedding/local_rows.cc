@@ -2,7 +2,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::embedding {
 

@@ -8,7 +8,7 @@
 #include "turbogr/embedding/row_groups.h"
 #include "turbogr/embedding/sharded_table.h"
 #include "turbogr/embedding/wire.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::embedding {
 // Columns [begin, end) of every row travel together.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::embedding {
 namespace {

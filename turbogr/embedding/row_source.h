@@ -22,8 +22,8 @@
 #include "turbogr/core/view.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/touched_rows.h"
-#include "turbogr/ops/half_rows.h"
-#include "turbogr/ops/update.h"
+#include "turbogr/ops/rows/half_rows.h"
+#include "turbogr/ops/rows/update.h"
 
 namespace turbogr::embedding {
 

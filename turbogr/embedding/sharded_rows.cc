@@ -6,8 +6,8 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/half_rows.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/half_rows.h"
 
 namespace turbogr::embedding {
 namespace {

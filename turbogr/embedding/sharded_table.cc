@@ -13,8 +13,8 @@
 #include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/row_groups.h"
 #include "turbogr/embedding/wire.h"
-#include "turbogr/ops/embedding.h"
-#include "turbogr/ops/random_rows.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/random_rows.h"
 
 namespace turbogr::embedding {
 ReplicaMode replica_mode_from_name(std::string_view name) {

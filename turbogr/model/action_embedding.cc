@@ -4,7 +4,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/action_rows.h"
+#include "turbogr/ops/rows/action_rows.h"
 
 namespace turbogr::model {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/combine_input.h"
 #include "turbogr/ops/dense/convert.h"
+#include "turbogr/ops/rows/combine_input.h"
 
 namespace turbogr::model {
 namespace {

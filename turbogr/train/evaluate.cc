@@ -10,7 +10,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/top_k.h"
+#include "turbogr/ops/rows/top_k.h"
 #include "turbogr/train/retrieval_vectors.h"
 
 namespace turbogr::train {

@@ -26,7 +26,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
-#include "turbogr/ops/draw_negatives.h"
+#include "turbogr/ops/rows/draw_negatives.h"
 #include "turbogr/train/negative_options.h"
 
 namespace turbogr::train {

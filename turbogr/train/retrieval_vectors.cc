@@ -5,7 +5,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/convert.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::train {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/embedding/sharded_rows.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::train {
 namespace {

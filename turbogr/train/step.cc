@@ -15,7 +15,7 @@
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/weight_bytes.h"
 #include "turbogr/ops/dense/convert.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
 
 namespace turbogr::train {

@@ -26,7 +26,7 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/model/model.h"
-#include "turbogr/ops/update.h"
+#include "turbogr/ops/rows/update.h"
 #include "turbogr/train/dense_reducer.h"
 #include "turbogr/train/named_tensor.h"
 #include "turbogr/train/negative_sampler.h"

@@ -9,7 +9,7 @@
 #include "turbogr/core/feed.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/model/model.h"
-#include "turbogr/ops/embedding.h"
+#include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
 #include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_in_flight.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "turbogr/core/view.h"
-#include "turbogr/ops/draw_negatives.h"
+#include "turbogr/ops/rows/draw_negatives.h"
 
 namespace turbogr::train {
 

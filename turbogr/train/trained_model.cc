@@ -13,7 +13,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/l2_normalize.h"
-#include "turbogr/ops/top_k.h"
+#include "turbogr/ops/rows/top_k.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/item_names.h"
 #include "turbogr/train/retrieval_vectors.h"

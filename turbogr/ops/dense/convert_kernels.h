@@ -1,8 +1,8 @@
 // What a device fills in for convert.h and action_rows.h.
 #pragma once
 
-#include "turbogr/ops/action_rows.h"
 #include "turbogr/ops/dense/convert.h"
+#include "turbogr/ops/rows/action_rows.h"
 
 namespace turbogr::ops::kernels {
 

@@ -12,7 +12,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/rows/row_simd.h"
 #include "turbogr/ops/softmax/tile_simd.h"
 
 namespace turbogr::ops {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "turbogr/ops/checks.h"
-#include "turbogr/ops/index_range.h"
+#include "turbogr/ops/rows/index_range.h"
 #include "turbogr/ops/softmax/sampled_softmax_kernels.h"
 
 namespace turbogr::ops {

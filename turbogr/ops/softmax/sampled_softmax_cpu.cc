@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/rows/row_simd.h"
 
 namespace turbogr::ops::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "turbogr/ops/radix_sort.h"
+#include "turbogr/ops/rows/radix_sort.h"
 #include "turbogr/ops/softmax/sampled_softmax_kernels.h"
 
 namespace turbogr::ops::kernels {

@@ -6,9 +6,9 @@
 // out of the sums at their end.
 #pragma once
 
-#include "turbogr/ops/segment_sum_cuda.cuh"
+#include "turbogr/ops/rows/segment_sum_cuda.cuh"
+#include "turbogr/ops/rows/sort_cuda.h"
 #include "turbogr/ops/softmax/sampled_softmax_kernels.h"
-#include "turbogr/ops/sort_cuda.h"
 
 namespace turbogr::ops::kernels {
 

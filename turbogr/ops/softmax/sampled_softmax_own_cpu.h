@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/rows/row_simd.h"
 #include "turbogr/ops/softmax/sampled_softmax_cpu.h"
 
 namespace turbogr::ops::kernels {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "turbogr/ops/row_simd.h"
+#include "turbogr/ops/rows/row_simd.h"
 #include "turbogr/ops/softmax/sampled_softmax_cpu.h"
 
 namespace turbogr::ops::kernels {

@@ -1,0 +1,19 @@
+#include "turbogr/ops/rows/random_rows.h"
+
+#include "turbogr/ops/checks.h"
+#include "turbogr/ops/rows/random_rows_kernels.h"
+
+namespace turbogr::ops {
+
+void truncated_normal_rows(const Context& ctx, View<float, 2> table, std::int64_t first_row,
+                           std::uint64_t seed, double scale) {
+  const char* op = "truncated_normal_rows";
+  check_rows(op, "table", Rows<float>(table), table.shape[0], table.shape[1]);
+  TGR_CHECK(first_row >= 0 && first_row <= table.shape[0], op, ": first row ", first_row,
+            " of a table of ", table.shape[0], " rows");
+  on_device(ctx, [&](auto device) {
+    kernels::truncated_normal_rows(device, table, first_row, seed, scale);
+  });
+}
+
+}  // namespace turbogr::ops

@@ -1,0 +1,41 @@
+#include "turbogr/core/philox.h"
+#include "turbogr/cuda/columns.cuh"
+#include "turbogr/ops/rows/random_rows_kernels.h"
+
+namespace turbogr::ops::kernels {
+namespace {
+
+// PhiloxStream, two uniform numbers (four words, one block) a normal one. A thread has a row: the
+// stream is sequential, since a redrawn value moves all that follow.
+__global__ void rows_kernel(View<float, 2> table, std::int64_t first_row, std::uint64_t seed,
+                            double scale) {
+  const std::int64_t row = first_row + std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (row >= table.shape[0]) return;
+  float* out = table.data + row * table.shape[1];
+  std::uint64_t counter = 0;
+  const auto uniform = [](std::uint32_t high, std::uint32_t low) {
+    return static_cast<double>(((std::uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
+  };
+  for (std::int64_t c = 0; c < table.shape[1]; ++c) {
+    double value;
+    do {
+      const auto block = philox(seed, counter++, static_cast<std::uint64_t>(row));
+      const double radius = sqrt(-2.0 * log(1.0 - uniform(block[0], block[1])));
+      value = radius * cospi(2.0 * uniform(block[2], block[3]));
+    } while (fabs(value) > 2);
+    out[c] = static_cast<float>(scale * value);
+  }
+}
+
+}  // namespace
+
+void truncated_normal_rows(Cuda cuda, View<float, 2> table, std::int64_t first_row,
+                           std::uint64_t seed, double scale) {
+  const std::int64_t rows = table.shape[0] - first_row;
+  if (rows == 0) return;
+  rows_kernel<<<static_cast<unsigned>(cuda::divide_up(rows, 64)), 64, 0,
+                cuda::stream_of(cuda.stream)>>>(table, first_row, seed, scale);
+  cuda::check_launch("truncated_normal_rows");
+}
+
+}  // namespace turbogr::ops::kernels

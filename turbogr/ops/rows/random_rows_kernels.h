@@ -1,0 +1,13 @@
+// What a device fills in for random_rows.h.
+#pragma once
+
+#include "turbogr/ops/rows/random_rows.h"
+
+namespace turbogr::ops::kernels {
+
+void truncated_normal_rows(Cpu cpu, View<float, 2> table, std::int64_t first_row,
+                           std::uint64_t seed, double scale);
+void truncated_normal_rows(Cuda cuda, View<float, 2> table, std::int64_t first_row,
+                           std::uint64_t seed, double scale);
+
+}  // namespace turbogr::ops::kernels

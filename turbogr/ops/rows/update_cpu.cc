@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cmath>
+
+#include "turbogr/ops/rows/step_scale.h"
+#include "turbogr/ops/rows/update_kernels.h"
+#include "turbogr/ops/rows/update_simd.h"
+
+namespace turbogr::ops::kernels {
+namespace {
+
+constexpr std::int64_t kPiece = UpdateSlices::kPiece;
+constexpr std::int64_t kRowsAPiece = 64;
+
+double gradient_scale(const AdamWSettings& settings, const StepScale* scale) {
+  return settings.gradient_scale * (scale == nullptr ? 1.0 : scale->scale);
+}
+
+AdamWSettings scaled(AdamWSettings settings, const StepScale* scale) {
+  settings.gradient_scale = gradient_scale(settings, scale);
+  return settings;
+}
+
+// Calls body(slice, begin, count, piece) for every piece of every slice, over all threads.
+template <class Body>
+void over_pieces(Cpu cpu, const UpdateSlices& slices, Body&& body) {
+  parallel_for(cpu.pool, slices.num_pieces(), [&](std::int64_t piece, int) {
+    const UpdateSlices::Piece place = slices.device_pieces()[piece];
+    const UpdateSlice& slice = slices.slices()[static_cast<std::size_t>(place.slice)];
+    body(slice, place.begin, std::min(kPiece, slice.count - place.begin), piece);
+  });
+}
+
+double sum_in_order(View<const double, 1> parts) {
+  double total = 0;
+  for (std::int64_t i = 0; i < parts.shape[0]; ++i) total += parts(i);
+  return total;
+}
+
+}  // namespace
+
+void zero_gradients(Cpu cpu, const UpdateSlices& slices) {
+  over_pieces(cpu, slices,
+              [](const UpdateSlice& slice, std::int64_t begin, std::int64_t count, std::int64_t) {
+                std::fill_n(slice.gradient + begin, count, 0.0f);
+              });
+}
+
+void squared_sum(Cpu cpu, const UpdateSlices& slices, double* sum) {
+  WorkspaceScope scratch(cpu.workspace);
+  const View<double, 1> parts = scratch.take<double>(slices.num_pieces());
+  over_pieces(
+      cpu, slices,
+      [&](const UpdateSlice& slice, std::int64_t begin, std::int64_t count, std::int64_t piece) {
+        parts(piece) = update_table(cpu.simd).squared_sum(slice.gradient + begin, count);
+      });
+  *sum = sum_in_order(parts);
+}
+
+void squared_sum(Cpu cpu, View<const float, 1> values, double* sum) {
+  WorkspaceScope scratch(cpu.workspace);
+  const View<double, 1> parts = scratch.take<double>((values.shape[0] + kPiece - 1) / kPiece);
+  parallel_for(cpu.pool, parts.shape[0], [&](std::int64_t piece, int) {
+    const std::int64_t begin = piece * kPiece;
+    parts(piece) = update_table(cpu.simd).squared_sum(values.data + begin,
+                                                      std::min(kPiece, values.shape[0] - begin));
+  });
+  *sum = sum_in_order(parts);
+}
+
+void make_step_scale(Cpu, View<const double, 1> squares, View<const double, 1> losses,
+                     const StepScaleOptions& options, StepScale* scale) {
+  *scale = step_scale(squares, losses, options);
+}
+
+void scale_value(Cpu, double factor, double* value) { *value *= factor; }
+
+void adamw(Cpu cpu, const UpdateSlices& slices, const AdamWSettings& settings,
+           const StepScale* scale) {
+  if (scale != nullptr && scale->finite == 0) return;
+  const AdamWCoefficients k = adamw_coefficients(scaled(settings, scale));
+  over_pieces(cpu, slices,
+              [&](const UpdateSlice& slice, std::int64_t begin, std::int64_t count, std::int64_t) {
+                AdamWCoefficients own = k;
+                own.decay *= static_cast<float>(slice.decay_factor);
+                update_table(cpu.simd).adamw(own, slice.gradient + begin, count,
+                                             slice.weight + begin, slice.first_moment + begin,
+                                             slice.second_moment + begin);
+                if (slice.rounded == nullptr) return;
+                for (std::int64_t i = begin; i < begin + count; ++i) {
+                  slice.rounded[i] = bf16(slice.weight[i]);
+                }
+              });
+}
+
+void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale) {
+  if (scale != nullptr && scale->finite == 0) return;
+  const std::int64_t width = rows.weight.shape[1];
+  const AdamWCoefficients adamw = adamw_coefficients(scaled(settings, scale));
+  const double factor = gradient_scale(settings, scale);
+  const auto keep = static_cast<float>(1 - settings.rate * settings.decay);
+  const UpdateTable& table = update_table(cpu.simd);
+  parallel_ranges(
+      cpu.pool, ids.shape[0], kRowsAPiece, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t id = ids(i);
+          TGR_CHECK(id >= 0 && id < rows.weight.shape[0], "item table update: id ", id,
+                    " at position ", i, "; the table has ", rows.weight.shape[0], " rows");
+          const float* g = gradient.row(i);
+          float* w = &rows.weight(id, 0);
+          switch (optimiser) {
+            case RowOptimiser::kAdamW:
+              table.adamw(adamw, g, width, w, &rows.first_moment(id, 0),
+                          &rows.second_moment(id, 0));
+              break;
+            case RowOptimiser::kAdaGrad: {
+              float& second = rows.second_moment(id, 0);
+              second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
+                                           static_cast<double>(width));
+              const double size = settings.rate * factor / std::sqrt(second + settings.epsilon);
+              table.descend(keep, static_cast<float>(size), g, width, w);
+              break;
+            }
+            case RowOptimiser::kSgd:
+              table.descend(keep, static_cast<float>(settings.rate * factor), g, width, w);
+              break;
+          }
+        }
+      });
+}
+
+template <class T>
+void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
+                 View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                 const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
+                 const RowPart& part) {
+  const bool all = part.which.data == nullptr;
+  if (all) update_rows(cpu, optimiser, rows, ids, gradient, settings, scale);
+  const std::int64_t count = all ? ids.shape[0] : part.which.shape[0];
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t i = all ? k : part.which(k);
+    if (!all) {
+      update_rows(cpu, optimiser, rows, {&ids(i), {1}},
+                  Rows<const float>(gradient.row(i), 1, gradient.cols, gradient.stride), settings,
+                  scale);
+    }
+    const std::int64_t place = copies.places(i);
+    if (place < 0) continue;
+    for (std::int64_t c = 0; c < gradient.cols; ++c) {
+      copies.rows(place, c) = convert<T>(rows.weight(ids(i), c));
+    }
+  }
+}
+
+template void update_rows<float>(Cpu, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
+                                 Rows<const float>, const AdamWSettings&, const StepScale*,
+                                 const RowCopies<float>&, const RowPart&);
+template void update_rows<bf16>(Cpu, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
+                                Rows<const float>, const AdamWSettings&, const StepScale*,
+                                const RowCopies<bf16>&, const RowPart&);
+
+}  // namespace turbogr::ops::kernels
