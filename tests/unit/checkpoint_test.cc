@@ -272,19 +272,6 @@ TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedWithWhatDiffers) {
   EXPECT_TRUE(contains(message_of([&] { saved.read(named("x", more)); }), "it has no tensor 'x'"));
 }
 
-TEST_F(CheckpointTest, AGrownTableKeepsItsKnownRows) {
-  save(1);
-  const Checkpoint saved(path(1));
-  Tensor grown(DType::kF32, {6, 3});
-  for (std::int64_t i = 0; i < 18; ++i) grown.view<float, 2>().data[i] = -1.0f;
-  EXPECT_EQ(saved.read_leading_rows(named("w", grown)), 4);
-  EXPECT_EQ(std::memcmp(grown.data(), w_.data(), w_.bytes()), 0);
-  EXPECT_EQ((grown.view<float, 2>()(4, 0)), -1.0f);
-  Tensor smaller(DType::kF32, {3, 3});
-  EXPECT_TRUE(contains(message_of([&] { saved.read_leading_rows(named("w", smaller)); }),
-                       "cannot become the first rows of f32 [3, 3]"));
-}
-
 TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
   CheckpointWriter writer(folder());
   CheckpointContents twice = contents(1);

@@ -40,7 +40,7 @@ class ItemTable {
   // device's.
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
               const AdamWSettings& settings, const ops::StepScale* scale = nullptr);
-  // The same, and copies of the rows as they are afterwards (turbogr/ops/update.h).
+  // The same, and copies of the rows as they are afterwards (turbogr/ops/rows/update.h).
   template <class T>  // float or bf16
   void update(const Context& ctx, View<const std::int64_t, 1> ids, Rows<const float> gradient,
               const AdamWSettings& settings, const ops::StepScale* scale,

@@ -206,25 +206,6 @@ void Checkpoint::read_all(const std::vector<NamedTensor>& into,
   for (const NamedTensor& tensor : into) read(tensor);
 }
 
-std::int64_t Checkpoint::read_leading_rows(const NamedTensor& into) const {
-  const Found found = find_checked(into.name);
-  const TensorEntry& entry = *found.entry;
-  const bool fits =
-      entry.dtype == into.dtype && !entry.shape.empty() &&
-      entry.shape.size() == into.shape.size() &&
-      std::equal(entry.shape.begin() + 1, entry.shape.end(), into.shape.begin() + 1) &&
-      entry.shape[0] <= into.shape[0];
-  if (!fits) {
-    refuse("tensor '", into.name, "' is ", name_of(entry.dtype), " ", shape_text(entry.shape),
-           "; it cannot become the first rows of ", name_of(into.dtype), " ",
-           shape_text(into.shape));
-  }
-  NamedTensor part = into;
-  part.shape[0] = entry.shape[0];
-  found.shard->file.read(part);
-  return entry.shape[0];
-}
-
 std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:09}", kPrefix, step); }
 
 std::optional<std::int64_t> checkpoint_step(std::string_view name) {

@@ -59,9 +59,6 @@ class Checkpoint {
   void read(const NamedTensor& into) const;
   void read_all(const std::vector<NamedTensor>& into,
                 const std::vector<std::string>& shards = {}) const;
-  // A table that has grown: fills the first rows of `into`, leaves the rest; returns how many rows
-  // there were.
-  std::int64_t read_leading_rows(const NamedTensor& into) const;
   // The tensor in place, for maps from old rows to new ones. Its checksum is checked first.
   template <class T, int Rank>
   View<const T, Rank> view(std::string_view name) const {

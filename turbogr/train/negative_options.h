@@ -24,7 +24,7 @@ struct NegativeOptions {
   bool correction = true;
 
   // What the loss makes of them. Sharing is for sets of tokens' own
-  // (turbogr/ops/sampled_softmax.h).
+  // (turbogr/ops/softmax/sampled_softmax.h).
   ops::NegativeSharing sharing = ops::NegativeSharing::kNone;
   std::int64_t sharing_factor = 1;
   bool half = false;        // read negatives' rows as f16, scaled row by row
