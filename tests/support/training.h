@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
@@ -16,6 +18,18 @@ namespace turbogr::test {
 inline std::string contents_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Of every tensor file of a checkpoint, in the order of their names.
+inline std::string tensors_of(const std::string& checkpoint) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::string all;
+  for (const std::filesystem::path& file : files) all += contents_of(file.string());
+  return all;
 }
 
 class Training : public ::testing::Test {
@@ -57,8 +71,7 @@ class Training : public ::testing::Test {
     const std::string checkpoints = root_ + "/" + run + "/checkpoints/";
     std::string latest = contents_of(checkpoints + "latest");
     while (!latest.empty() && latest.back() == '\n') latest.pop_back();
-    return contents_of(checkpoints + latest + "/model.safetensors") +
-           contents_of(checkpoints + latest + "/optimiser.safetensors");
+    return tensors_of(checkpoints + latest);
   }
 };
 

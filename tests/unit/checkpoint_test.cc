@@ -16,6 +16,7 @@
 #include "turbogr/train/checkpoint_manifest.h"
 #include "turbogr/train/checkpoint_writer.h"
 #include "turbogr/train/file.h"
+#include "turbogr/train/shared_checkpoint.h"
 
 namespace turbogr {
 namespace {
@@ -23,6 +24,14 @@ namespace {
 namespace fs = std::filesystem;
 using test::message_of;
 using test::TemporaryFolder;
+
+void flip_byte(const std::string& file, std::int64_t from_end) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(-from_end, std::ios::end);
+  const char old = static_cast<char>(stream.get());
+  stream.seekp(-from_end, std::ios::end);
+  stream.put(static_cast<char>(old ^ 0x10));
+}
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -53,13 +62,6 @@ class CheckpointTest : public testing::Test {
       found.push_back(*checkpoint_step(fs::path(name).filename().string()));
     }
     return found;
-  }
-  static void flip_byte(const std::string& file, std::int64_t from_end) {
-    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-    stream.seekg(-from_end, std::ios::end);
-    const char old = static_cast<char>(stream.get());
-    stream.seekp(-from_end, std::ios::end);
-    stream.put(static_cast<char>(old ^ 0x10));
   }
 
   TemporaryFolder temp_;
@@ -213,9 +215,9 @@ TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
       {"another version",
        [&] {
          replace_file(path(2) + "/manifest.json",
-                      R"({"format": "turbogr checkpoint", "version": 2})");
+                      R"({"format": "turbogr checkpoint", "version": 9})");
        },
-       "it has version 2, this program reads 1"},
+       "it has version 9, this program reads 1 to 2"},
       {"config", [&] { flip_byte(path(2) + "/config.toml", 3); }, "'config.toml' is damaged"},
       {"state", [&] { flip_byte(path(2) + "/state.json", 3); }, "'state.json' is damaged"},
       {"no state", [&] { fs::remove(path(2) + "/state.json"); }, "No such file"},
@@ -394,6 +396,106 @@ TEST_F(CheckpointTest, AFullDiskIsReportedAtTheNextCallAndTheOldOneStays) {
   writer.save(big);  // there is room again
   writer.wait();
   EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+}
+
+// Written by three ranks at the same time, read by any number: each row is the one of its id.
+TEST(ShardedCheckpoint, PartsOfRanksMakeATableForAnyNumberOfThem) {
+  constexpr std::int64_t kRows = 50, kWidth = 3;
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "checkpoints";
+  for (const embedding::Placement placement :
+       {embedding::Placement::kRoundRobin, embedding::Placement::kHash}) {
+    dist::run_threads(3, [&](dist::Communicator& world) {
+      const embedding::Sharding sharding(kRows, world.size(), placement);
+      embedding::ItemTable part(sharding.rows_of(world.rank()), kWidth,
+                                embedding::SparseOptimiser::kAdaGrad);
+      for (std::int64_t row = 0; row < part.rows(); ++row) {
+        const auto id = static_cast<float>(sharding.id_of(world.rank(), row));
+        for (std::int64_t c = 0; c < kWidth; ++c) {
+          part.weight_tensor().view<float, 2>()(row, c) = 10 * id + static_cast<float>(c);
+        }
+        part.second_moment().view<float, 1>()(row) = -id;
+      }
+      const auto ranks = world.split(0, world.rank(), "checkpoints");
+      CheckpointWriter writer(path, {.ranks = ranks.get()});
+      CheckpointContents contents = {
+          .step = 7,
+          .tables = {train::table_contents("items", part, sharding, world.rank())},
+          .state = nlohmann::json::object()};
+      writer.save(contents);
+      part.weight_tensor().view<float, 2>()(0, 0) = -1;  // after the copy was taken
+      writer.wait();
+    });
+    for (const int readers : {1, 2, 3, 7}) {
+      dist::run_threads(readers, [&](dist::Communicator& world) {
+        const Context ctx({.threads = 1});
+        const Checkpoint saved = train::open_newest_checkpoint(world, path, false);
+        const embedding::Sharding sharding(kRows, world.size(), embedding::Placement::kRoundRobin);
+        embedding::ItemTable part(sharding.rows_of(world.rank()), kWidth,
+                                  embedding::SparseOptimiser::kAdaGrad);
+        train::read_table(ctx, saved, "items", train::TableParts::kAll, sharding, world.rank(),
+                          part);
+        for (std::int64_t row = 0; row < part.rows(); ++row) {
+          const auto id = static_cast<float>(sharding.id_of(world.rank(), row));
+          EXPECT_EQ(part.weights()(row, 2), 10 * id + 2);
+          EXPECT_EQ((part.second_moment().view<float, 1>()(row)), -id);
+        }
+        embedding::ItemTable adam(part.rows(), kWidth, embedding::SparseOptimiser::kAdamW);
+        EXPECT_TRUE(contains(message_of([&] {
+                               train::read_table(ctx, saved, "items", train::TableParts::kAll,
+                                                 sharding, world.rank(), adam);
+                             }),
+                             "it lacks items.first_moment"));
+      });
+    }
+  }
+}
+
+// A fault of one rank is everybody's, and nothing half-written is left.
+TEST(ShardedCheckpoint, AFaultOfOneRankIsEverybodys) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "checkpoints";
+  dist::run_threads(3, [&](dist::Communicator& world) {
+    const embedding::Sharding sharding(6, world.size(), embedding::Placement::kRoundRobin);
+    embedding::ItemTable part(2, 1, embedding::SparseOptimiser::kSgd);
+    const auto ranks = world.split(0, world.rank(), "checkpoints");
+    CheckpointWriter writer(path, {.ranks = ranks.get()});
+    CheckpointTable table = train::table_contents("items", part, sharding, world.rank());
+    if (world.rank() == 1) table.tensors.push_back(table.tensors[0]);  // twice the same name
+    writer.save({.step = 1, .tables = {table}, .state = nlohmann::json::object()});
+    const std::string message = message_of([&] { writer.wait(); });
+    EXPECT_TRUE(contains(message, "rank 1: ")) << message;
+    EXPECT_TRUE(contains(message, "the tensor name 'items' is taken")) << message;
+  });
+  EXPECT_TRUE(list_checkpoints(path).empty());
+  EXPECT_FALSE(std::filesystem::exists(path + "/step-000000001.partial"));
+}
+
+TEST(ShardedCheckpoint, RanksFallBackTogether) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "checkpoints";
+  dist::run_threads(2, [&](dist::Communicator& world) {
+    const embedding::Sharding sharding(6, world.size(), embedding::Placement::kRoundRobin);
+    embedding::ItemTable part(3, 1, embedding::SparseOptimiser::kSgd);
+    const auto ranks = world.split(0, world.rank(), "checkpoints");
+    CheckpointWriter writer(path, {.ranks = ranks.get()});
+    for (const std::int64_t step : {1, 2}) {
+      writer.save({.step = step,
+                   .tables = {train::table_contents("items", part, sharding, world.rank())},
+                   .state = nlohmann::json::object()});
+    }
+    writer.wait();
+    world.barrier();
+    if (world.rank() == 0) {
+      const std::string file = path + "/step-000000002/items-00002-of-00002.safetensors";
+      flip_byte(file, 1);
+    }
+    world.barrier();
+    EXPECT_EQ(train::open_newest_checkpoint(world, path, true).step(), 1);
+    const std::string message =
+        message_of([&] { train::open_newest_checkpoint(world, path, false); });
+    EXPECT_TRUE(contains(message, "set checkpoint.fall_back = true")) << message;
+  });
 }
 
 }  // namespace

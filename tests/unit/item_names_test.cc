@@ -17,6 +17,8 @@ namespace {
 
 using test::message_of;
 
+const embedding::Sharding kWhole(5, 1, embedding::Placement::kRoundRobin);
+
 class ItemNamesTest : public testing::Test {
  protected:
   void SetUp() override { test::write_numbered_store(folder_ / "store", {2, 3}); }
@@ -48,14 +50,14 @@ class ItemNamesTest : public testing::Test {
 TEST_F(ItemNamesTest, ComeBack) {
   const data::Store store(folder_ / "store");
   check_item_names(saved(), store);
-  Tensor rows(DType::kF32, {5, 2});
-  EXPECT_EQ(read_known_rows(Context({.threads = 1}), saved(), store, rows), 5);
+  embedding::ItemTable rows(5, 2, embedding::SparseOptimiser::kSgd);
+  EXPECT_EQ(read_known_rows(Context({.threads = 1}), saved(), store, kWhole, 0, rows), 5);
 }
 
 // Five names of one byte each. What leads out of the text must not be followed.
 TEST_F(ItemNamesTest, OffsetsThatLeaveTheTextAreRefused) {
   const data::Store store(folder_ / "store");
-  Tensor rows(DType::kF32, {5, 2});
+  embedding::ItemTable rows(5, 2, embedding::SparseOptimiser::kSgd);
   for (const std::vector<std::int64_t>& forged :
        std::vector<std::vector<std::int64_t>>{{0, 1, 2, 3, 4, 1'000'000'000'000},
                                               {-7, 1, 2, 3, 4, 5},
@@ -64,8 +66,9 @@ TEST_F(ItemNamesTest, OffsetsThatLeaveTheTextAreRefused) {
                                               {0, 1, 2, 3, 4, 4}}) {
     const Checkpoint checkpoint = saved(forged);
     for (const std::string& message :
-         {message_of([&] { check_item_names(checkpoint, store); }),
-          message_of([&] { read_known_rows(Context({.threads = 1}), checkpoint, store, rows); })}) {
+         {message_of([&] { check_item_names(checkpoint, store); }), message_of([&] {
+            read_known_rows(Context({.threads = 1}), checkpoint, store, kWhole, 0, rows);
+          })}) {
       EXPECT_NE(message.find("do not rise from 0 to the 5 bytes"), std::string::npos) << message;
     }
   }

@@ -195,6 +195,60 @@ TYPED_TEST(TopKOf, EqualItemsComeByIdAndDoNotLowerTheRank) {
   }
 }
 
+// A table in parts, as ranks hold it: what the parts count is what the whole does, ties included.
+TYPED_TEST(TopKOf, RanksOverPartsAddUp) {
+  using T = TypeParam;
+  using A = Accum<T>;
+  const Context ctx({.threads = 2});
+  ctx.workspace().reserve(top_k_workspace_bytes(ctx, 40, 33, 400, 0));
+  constexpr std::int64_t kItems = 700, kWidth = 33, kParts = 3;
+  const Retrieval<T> whole(40, kItems, kWidth);
+  std::vector<std::int64_t> wanted(40), sums(40, 1);
+  rank_of_target<T>(ctx, whole.inputs(), view_of(wanted));
+  Tensor target_rows(dtype_of<T>(), {40, kWidth}), target_inverse(dtype_of<A>(), {40});
+  for (std::int64_t q = 0; q < 40; ++q) {
+    const std::int64_t target = whole.target[static_cast<std::size_t>(q)];
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      target_rows.view<T, 2>()(q, c) = whole.table.template view<T, 2>()(target, c);
+    }
+    target_inverse.view<A, 1>()(q) = whole.table_inverse.template view<A, 1>()(target);
+  }
+  for (std::int64_t part = 0; part < kParts; ++part) {
+    std::vector<std::int64_t> ids;
+    for (std::int64_t v = part; v < kItems; v += kParts) ids.push_back(v);
+    Tensor table(dtype_of<T>(), {std::ssize(ids), kWidth}),
+        inverse(dtype_of<A>(), {std::ssize(ids)});
+    for (std::int64_t row = 0; row < std::ssize(ids); ++row) {
+      const std::int64_t id = ids[static_cast<std::size_t>(row)];
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        table.view<T, 2>()(row, c) = whole.table.template view<T, 2>()(id, c);
+      }
+      inverse.view<A, 1>()(row) = whole.table_inverse.template view<A, 1>()(id);
+    }
+    std::vector<std::int64_t> excluded, offsets = {0}, target;
+    for (std::size_t q = 0; q < 40; ++q) {
+      for (auto i = static_cast<std::size_t>(whole.offsets[q]);
+           i < static_cast<std::size_t>(whole.offsets[q + 1]); ++i) {
+        if (whole.excluded[i] % kParts == part) excluded.push_back(whole.excluded[i] / kParts);
+      }
+      offsets.push_back(std::ssize(excluded));
+      target.push_back(whole.target[q] % kParts == part ? whole.target[q] / kParts : -1);
+    }
+    RetrievalInputs<T> inputs = whole.inputs();
+    inputs.table = table.view<T, 2>();
+    inputs.table_inverse_norms = inverse.view<A, 1>();
+    inputs.excluded = view_of(excluded);
+    inputs.excluded_offsets = view_of(offsets);
+    inputs.target = view_of(target);
+    inputs.target_rows = target_rows.view<T, 2>();
+    inputs.target_inverse_norms = target_inverse.view<A, 1>();
+    std::vector<std::int64_t> ranks(40);
+    rank_of_target<T>(ctx, inputs, view_of(ranks));
+    for (std::size_t q = 0; q < 40; ++q) sums[q] += ranks[q] - 1;
+  }
+  EXPECT_EQ(sums, wanted);
+}
+
 TYPED_TEST(TopKOf, NamesTheScoreThatIsNotFinite) {
   using T = TypeParam;
   const Context ctx({.threads = 2});

@@ -11,6 +11,7 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/rank_batches.h"
+#include "tests/support/whole_table.h"
 #include "turbogr/core/background_worker.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/dense_reducer.h"
@@ -60,8 +61,9 @@ struct Outcome {
 };
 
 template <class T>
-std::vector<float> weights_of(RetrievalTrainer<T>& trainer) {
-  std::vector<float> all;
+std::vector<float> weights_of(const Context& ctx, RetrievalTrainer<T>& trainer) {
+  trainer.rows().settle(ctx);
+  std::vector<float> all = test::whole_of(ctx, trainer.rows(), trainer.table().weight_tensor());
   for (const NamedTensor& tensor : trainer.model_tensors()) {
     const auto* values = reinterpret_cast<const float*>(tensor.data);
     all.insert(all.end(), values, values + tensor.bytes() / sizeof(float));
@@ -87,7 +89,7 @@ Outcome train_alone(const RetrievalOptions& options) {
   for (int step = 0; step < kSteps; ++step) {
     outcome.results.push_back(trainer.step(ctx, batches_of(step, 0, 1)));
   }
-  outcome.weights = weights_of(trainer);
+  outcome.weights = weights_of(ctx, trainer);
   return outcome;
 }
 
@@ -120,8 +122,7 @@ Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, Rank
     }
     while (trainer.pending() > 0) results.push_back(trainer.finish(ctx));
     EXPECT_EQ(trainer.steps_done(), kSteps);
-    trainer.assemble(ctx, /*everywhere=*/true);
-    const std::vector<float> weights = weights_of(trainer);
+    const std::vector<float> weights = weights_of(ctx, trainer);
     const std::lock_guard lock(mutex);
     if (outcome.results.empty()) {
       outcome = {results, weights};
@@ -363,7 +364,7 @@ TEST(Schedules, AveragedReplicasTrain) {
 }
 
 // Between two means, too: a checkpoint and an evaluation hold what every group has learnt.
-TEST(Schedules, AWholeTableOfAveragedReplicasIsTheirMean) {
+TEST(Schedules, AveragedReplicasSettleOnTheirMean) {
   constexpr int kRanks = 3;
   dist::run_threads(kRanks, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
@@ -385,24 +386,21 @@ TEST(Schedules, AWholeTableOfAveragedReplicasIsTheirMean) {
                                   &table.second_moment()};
     };
     std::vector<std::vector<float>> own;  // a group of one holds all rows, in their order
-    for (Tensor* tensor : tensors_of(trainer.rows().shard(0))) own.push_back(values_of(*tensor));
-    trainer.assemble(ctx, /*everywhere=*/false);
+    for (Tensor* tensor : tensors_of(trainer.table())) own.push_back(values_of(*tensor));
+    trainer.rows().settle(ctx);
     for (std::size_t i = 0; i < own.size(); ++i) {
       std::vector<float> sum = own[i];
       world.all_reduce(sum, dist::Reduce::kSum);
-      if (world.rank() > 0) continue;
-      const std::vector<float> whole = values_of(*tensors_of(trainer.table())[i]);
-      EXPECT_NE(whole, own[i]) << "the groups have learnt nothing of their own: nothing is tested";
-      ASSERT_EQ(whole.size(), sum.size());
+      const std::vector<float> mean = values_of(*tensors_of(trainer.table())[i]);
+      EXPECT_NE(mean, own[i]) << "the groups have learnt nothing of their own: nothing is tested";
+      ASSERT_EQ(mean.size(), sum.size());
       for (std::size_t j = 0; j < sum.size(); ++j) {
-        ASSERT_EQ(whole[j], sum[j] * (1.0f / kRanks)) << i << ' ' << j;
+        ASSERT_EQ(mean[j], sum[j] * (1.0f / kRanks)) << i << ' ' << j;
       }
     }
     // Once: a third of three equal numbers need not be one of them.
-    const std::vector<float> before = values_of(trainer.rows().shard(0).weight_tensor());
-    trainer.dismiss();
-    trainer.assemble(ctx, /*everywhere=*/true);
-    EXPECT_EQ(values_of(trainer.rows().shard(0).weight_tensor()), before);
+    const std::vector<float> before = values_of(trainer.table().weight_tensor());
+    trainer.rows().settle(ctx);
     EXPECT_EQ(values_of(trainer.table().weight_tensor()), before);
   });
 }
@@ -453,7 +451,7 @@ TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
   const Context ctx({.threads = 1});
   RetrievalTrainer<float> untrained(ctx, options, kShape.items);
   untrained.initialise(ctx);
-  const std::vector<float> fresh = weights_of(untrained);
+  const std::vector<float> fresh = weights_of(ctx, untrained);
   for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kOverlap,
                                       StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
     const Outcome bad = train_on_ranks<float>(options, {2, 2}, {.schedule = schedule});
@@ -480,12 +478,7 @@ TEST(Schedules, AWishToStopReachesEverybody) {
     }
     EXPECT_EQ(steps, 4);  // known when the step that carried it is computed
     while (trainer.pending() > 0) trainer.finish(ctx);
-    trainer.assemble(ctx, /*everywhere=*/false);
-    EXPECT_EQ(trainer.table().rows(), world.rank() == 0 ? kShape.items : 0);
-    trainer.dismiss();
-    EXPECT_EQ(trainer.table().rows(), 0);
-    trainer.assemble(ctx, /*everywhere=*/true);
-    EXPECT_EQ(trainer.table().rows(), kShape.items);
+    EXPECT_EQ(trainer.table().rows(), trainer.rows().sharding(0).rows_of(world.rank()));
   });
 }
 

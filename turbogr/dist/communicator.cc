@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -86,6 +87,20 @@ void Pending::drop() noexcept {
     }
   }
   state_.reset();
+}
+
+std::vector<std::string> Communicator::all_gather_text(const std::string& own) {
+  const std::vector<std::int64_t> sizes = all_gather_value(static_cast<std::int64_t>(own.size()));
+  std::string all(
+      static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0})), '\0');
+  all_gather(own.data(), {all.data(), sizes});
+  std::vector<std::string> texts;
+  std::size_t at = 0;
+  for (const std::int64_t size : sizes) {
+    texts.push_back(all.substr(at, static_cast<std::size_t>(size)));
+    at += static_cast<std::size_t>(size);
+  }
+  return texts;
 }
 
 std::unique_ptr<Communicator> make_self() { return std::make_unique<SelfCommunicator>("world"); }

@@ -114,6 +114,8 @@ class Communicator {
     return all;
   }
 
+  std::vector<std::string> all_gather_text(const std::string& own);
+
   // Ranks of the same colour form a group, ordered by (key, rank). Collective; the new group lives
   // no longer than this one's world.
   virtual std::unique_ptr<Communicator> split(int colour, int key, std::string name) = 0;

@@ -71,7 +71,7 @@ void HostRows<T>::update(const Context&, Lane, RowRequest& given, Part,
 
 // Without a next step to wait for.
 template <class T>
-void HostRows<T>::settle(const Context& ctx) {
+void HostRows<T>::end_steps(const Context& ctx) {
   prefetch_.spans().collect();
   if (deferred_.request == nullptr) return;
   const Request& last = *deferred_.request;

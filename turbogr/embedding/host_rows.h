@@ -22,7 +22,7 @@ class HostRows final : public LocalRows<T> {
               std::span<const AdamWSettings> settings, const ops::StepScale* scale) override;
   void await_gradients(const Context& ctx) override { prefetch_.await_update(ctx); }
   void release_rows(const Context& ctx) override { prefetch_.release(ctx); }
-  void settle(const Context& ctx) override;
+  void end_steps(const Context& ctx) override;
   PlannedBytes bytes() const override;
   typename RowSource<T>::LinkBytes link_bytes() const override;
 

@@ -52,7 +52,9 @@ class ItemTable {
     return weights_.bytes() + first_moment_.bytes() + second_moment_.bytes();
   }
 
-  // Named parts, for checkpoints. Empty tensors do not exist for this optimiser.
+  // Named parts, for checkpoints.
+  bool has_first_moment() const { return optimiser_ == SparseOptimiser::kAdamW; }
+  bool has_second_moment() const { return optimiser_ != SparseOptimiser::kSgd; }
   Tensor& weight_tensor() { return weights_; }
   Tensor& first_moment() { return first_moment_; }    // [V, D], AdamW
   Tensor& second_moment() { return second_moment_; }  // [V, D], AdamW; [V], AdaGrad

@@ -13,6 +13,7 @@ LocalRows<T>::LocalRows(const std::vector<TableOptions>& tables, Device memory)
     tables_.emplace_back(table.rows, table.width, table.optimiser, memory);
     half_copies_.push_back(table.half_copy ? HalfTable(table.rows, table.width, memory)
                                            : HalfTable());
+    whole_.emplace_back(table.rows, 1, Placement::kRoundRobin);
   }
 }
 
@@ -105,6 +106,14 @@ void LocalRows<T>::update(const Context& ctx, Lane, RowRequest& given, Part,
       half_copies_[t].refresh(ctx, tables_[t].weights(), request.sent_ids[t]);
     }
   }
+}
+
+template <class T>
+void LocalRows<T>::gather(const Context& ctx, std::size_t table, View<const std::int64_t, 1> ids,
+                          Rows<T> out) {
+  gather_feed_.begin(ctx, Feed::room<std::int64_t>(static_cast<std::size_t>(ids.shape[0])));
+  ops::gather_rows<float, T>(ctx, tables_[table].weights(), gather_feed_.put(ctx, ids), out);
+  gather_feed_.end(ctx);
 }
 
 template <class T>

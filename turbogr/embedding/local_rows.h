@@ -28,7 +28,10 @@ class LocalRows : public RowSource<T> {
   void update(const Context& ctx, Lane lane, RowRequest& request, Part part,
               std::span<const AdamWSettings> settings, const ops::StepScale* scale) override;
   void refresh_copies(const Context& ctx) override;
+  void gather(const Context& ctx, std::size_t table, View<const std::int64_t, 1> ids,
+              Rows<T> out) override;
   ItemTable& shard(std::size_t table) override { return tables_[table]; }
+  const Sharding& sharding(std::size_t table) const override { return whole_[table]; }
   PlannedBytes bytes() const override;
 
  protected:
@@ -45,6 +48,8 @@ class LocalRows : public RowSource<T> {
   Device memory_;
   std::vector<ItemTable> tables_;
   std::vector<HalfTable> half_copies_;
+  std::vector<Sharding> whole_;  // in one part
+  Feed gather_feed_;
 };
 
 }  // namespace turbogr::embedding

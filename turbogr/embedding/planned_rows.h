@@ -35,7 +35,11 @@ class PlannedRows final : public RowSource<T> {
               const ops::StepScale*) override {
     fail();
   }
+  void gather(const Context&, std::size_t, View<const std::int64_t, 1>, Rows<T>) override {
+    fail();
+  }
   ItemTable& shard(std::size_t) override { fail(); }
+  const Sharding& sharding(std::size_t) const override { fail(); }
 
  private:
   struct Request : RowRequest {

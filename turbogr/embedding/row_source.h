@@ -20,7 +20,9 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/view.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/sharding.h"
 #include "turbogr/embedding/touched_rows.h"
 #include "turbogr/ops/rows/half_rows.h"
 #include "turbogr/ops/rows/update.h"
@@ -92,12 +94,26 @@ class RowSource {
   // when this step's rows have been.
   virtual void await_gradients(const Context&) {}
   virtual void release_rows(const Context&) {}
-  // No step is on its way: all updates are in the tables.
+  // No step is on its way: all updates are in the tables from here on.
+  virtual void end_steps(const Context&) {}
+  // Before tables are read as a whole: replicas that go their own way become their mean.
+  // Collective.
   virtual void settle(const Context&) {}
   // After weights were loaded.
   virtual void refresh_copies(const Context&) {}
 
-  virtual ItemTable& shard(std::size_t table) = 0;  // this rank's part
+  // Outside of steps: out(i) = the row of ids(i), which are the host's and may repeat. Collective.
+  virtual void gather(const Context& ctx, std::size_t table, View<const std::int64_t, 1> ids,
+                      Rows<T> out) = 0;
+
+  // This rank's part of a table, which part of how many it is, and where every id is.
+  virtual ItemTable& shard(std::size_t table) = 0;
+  virtual const Sharding& sharding(std::size_t table) const = 0;
+  virtual int shard_index() const { return 0; }
+  // The ranks whose parts make the whole, over hosts' and over devices' memory; null: this one has
+  // all. Used by nobody else outside of steps.
+  virtual dist::Communicator* group() { return nullptr; }
+  virtual dist::Communicator* device_group() { return nullptr; }
 
   virtual PlannedBytes bytes() const = 0;  // tables and what serves all steps
   // Sent over the link to a host's memory since the beginning, and got back.

@@ -77,7 +77,7 @@ template <class T>
 ShardedRows<T>::ShardedRows(const Context& ctx, const Context& next, dist::Communicator& world,
                             const std::vector<TableOptions>& tables, Device memory,
                             const RankLayout& layout)
-    : layout_(layout), world_(world) {
+    : layout_(layout) {
   if (ctx.device() == Device::kCuda) layout_.device_rows = true;
   TGR_CHECK(layout_.replicas == ReplicaMode::kExact || layout_.average_every >= 1,
             "replicas averaged every ", layout_.average_every, " steps; use at least 1");
@@ -269,46 +269,38 @@ PlannedBytes ShardedRows<T>::bytes() const {
 }
 
 template <class T>
-ItemTable ShardedRows<T>::gather_whole(const Context& ctx, std::size_t index, bool everywhere) {
-  average_replicas(ctx);
-  ShardedTable& table = tables_[index];
-  ItemTable& own = table.own();
-  // An evaluation reads weights alone.
-  const SparseOptimiser optimiser = everywhere ? SparseOptimiser::kSgd : table.options().optimiser;
-  const bool here = everywhere || world_.rank() == 0;
-  ItemTable whole(here ? table.options().rows : 0, table.options().width, optimiser);
-  // Groups are replicas: that of rank 0, who is its first, is enough for a checkpoint.
-  const std::vector<int>& groups = layout_.topology.group_of;
-  if (!everywhere && groups[static_cast<std::size_t>(world_.rank())] != groups[0]) return whole;
-  const auto gather = [&](const Tensor& part, Tensor& all) {
-    const int root = everywhere ? -1 : 0;
-    const Circles circles = ends(Lane::kThis).circles();
-    if (part.device() == Device::kCpu) {
-      table.gather_whole(circles, part, root, all);
-    } else {
-      table.gather_whole(circles, to_host(ctx, part), root, all);
-    }
-  };
-  gather(own.weight_tensor(), whole.weight_tensor());
-  if (optimiser == SparseOptimiser::kAdamW) gather(own.first_moment(), whole.first_moment());
-  if (optimiser != SparseOptimiser::kSgd) gather(own.second_moment(), whole.second_moment());
-  return whole;
-}
-
-template <class T>
-void ShardedRows<T>::take_whole(const Context& ctx, std::size_t index, ItemTable& whole) {
-  ShardedTable& table = tables_[index];
-  const auto take = [&](const Tensor& from, Tensor& part) {
-    if (part.size() == 0) return;
-    if (part.device() == Device::kCpu) return table.take_part(from, part);
-    Tensor host(part.dtype(), part.shape());
-    table.take_part(from, host);
-    copy_tensor(ctx, part, host);
-  };
-  take(whole.weight_tensor(), table.own().weight_tensor());
-  take(whole.first_moment(), table.own().first_moment());
-  take(whole.second_moment(), table.own().second_moment());
-  replicas_differ_ = false;
+void ShardedRows<T>::gather(const Context& ctx, std::size_t table, View<const std::int64_t, 1> ids,
+                            Rows<T> out) {
+  const Context& host = ctx.host();
+  const std::int64_t count = ids.shape[0];
+  std::vector<std::int64_t> unique(static_cast<std::size_t>(count)),
+      offsets(static_cast<std::size_t>(count) + 1);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(count)),
+      inverse(static_cast<std::size_t>(count));
+  host.workspace().reserve(ops::dedup_ids_workspace_bytes(count));
+  const std::int64_t distinct = ops::dedup_ids(host, ids,
+                                               {{unique.data(), {count}},
+                                                {offsets.data(), {count + 1}},
+                                                {positions.data(), {count}},
+                                                {inverse.data(), {count}}});
+  ShardedTable& from = tables_[table];
+  from.route(host, ends(Lane::kThis).circles(), {unique.data(), {distinct}}, gathering_.route);
+  if (gathered_.size() < distinct * out.cols) {
+    gathered_ = Tensor(dtype_of<T>(), {distinct, out.cols}, ctx.device());
+  }
+  const Rows<T> rows(reinterpret_cast<T*>(gathered_.data()), distinct, out.cols, out.cols);
+  if (layout_.device_rows) {
+    gathering_.exchange.template fetch<T>(ctx, from, ends(Lane::kThis).device_circles(),
+                                          gathering_.route, rows);
+  } else {
+    from.template fetch<T>(ctx, ends(Lane::kThis).circles(), gathering_.route, rows);
+  }
+  gather_feed_.begin(ctx, Feed::room<std::int32_t>(inverse.size()));
+  const View<const std::int32_t, 1> places =
+      gather_feed_.put(ctx, View<const std::int32_t, 1>{inverse.data(), {count}});
+  ops::gather_rows<T, T, std::int32_t>(ctx, rows, places, out);
+  gather_feed_.end(ctx);
+  synchronize(ctx);  // the host's lists go
 }
 
 template class ShardedRows<float>;

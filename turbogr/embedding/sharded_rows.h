@@ -58,15 +58,19 @@ class ShardedRows final : public RowSource<T> {
                     bool split) override;
   void refresh(const Context& ctx, Lane lane, RowRequest& next,
                std::span<const StepRows<T>> out) override;
+  void gather(const Context& ctx, std::size_t table, View<const std::int64_t, 1> ids,
+              Rows<T> out) override;
   ItemTable& shard(std::size_t table) override { return tables_[table].own(); }
+  const Sharding& sharding(std::size_t table) const override { return tables_[table].sharding(); }
+  int shard_index() const override { return ends(Lane::kThis).groups.group->rank(); }
+  dist::Communicator* group() override { return ends(Lane::kThis).groups.group.get(); }
+  dist::Communicator* device_group() override {
+    return layout_.device_rows ? ends(Lane::kThis).device_group.get() : group();
+  }
+  void settle(const Context& ctx) override { average_replicas(ctx); }
   PlannedBytes bytes() const override;
 
   ShardedTable& table(std::size_t index) { return tables_[index]; }
-
-  // The whole of a table in host memory: on every rank without its optimiser's state, or with it on
-  // rank 0 alone. Nothing may be on its way. And from a whole one that every rank has.
-  ItemTable gather_whole(const Context& ctx, std::size_t table, bool everywhere);
-  void take_whole(const Context& ctx, std::size_t table, ItemTable& whole);
 
  private:
   // A table's part of a request.
@@ -105,9 +109,11 @@ class ShardedRows final : public RowSource<T> {
   void into(const Context& ctx, TableRequest& table, const StepRows<T>& out, Body&& body) const;
 
   RankLayout layout_;
-  dist::Communicator& world_;
   std::array<Ends, 2> ends_;
   std::vector<ShardedTable> tables_;
+  TableRequest gathering_;  // of gather
+  Feed gather_feed_;
+  Tensor gathered_;
   bool replicas_differ_ = false;  // averaged ones: rows were updated since the last mean
 };
 

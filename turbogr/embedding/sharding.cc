@@ -35,6 +35,10 @@ Placement placement_from_name(std::string_view name) {
   return Placement::kHash;
 }
 
+std::string_view name_of(Placement placement) {
+  return placement == Placement::kHash ? "hash" : "round_robin";
+}
+
 Sharding::Sharding(std::int64_t rows, int shards, Placement placement)
     : rows_(rows), shards_(shards), placement_(placement) {
   TGR_CHECK(rows >= 0 && shards >= 1, "a table of ", rows, " rows in ", shards, " shards");

@@ -10,6 +10,7 @@ namespace turbogr::embedding {
 // popularity follows their number.
 enum class Placement : std::uint8_t { kRoundRobin, kHash };
 Placement placement_from_name(std::string_view name);  // round_robin or hash
+std::string_view name_of(Placement placement);
 
 // Of a table whose ids are 0 to rows - 1. Shards differ by one row at most.
 class Sharding {
@@ -17,6 +18,7 @@ class Sharding {
   Sharding(std::int64_t rows, int shards, Placement placement);
 
   std::int64_t rows() const { return rows_; }
+  Placement placement() const { return placement_; }
   int shards() const { return shards_; }
   int shard_of(std::int64_t id) const;
   std::int64_t row_of(std::int64_t id) const;

@@ -23,10 +23,11 @@ template <class T>
 Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemory& memory)
     : options_((check_model_options(options), options)),
       memory_(memory),
-      parameters_(ctx.device()),
+      parameters_(ctx.device(), !memory.inference),
       attention_scratch_(options, memory.capacity, ctx.device()),
-      gradient_(dtype_of<T>(), {memory.capacity, options.width}, ctx.device()),
-      other_gradient_(dtype_of<T>(), {memory.capacity, options.width}, ctx.device()) {
+      gradient_(dtype_of<T>(), {memory.inference ? 0 : memory.capacity, options.width},
+                ctx.device()),
+      other_gradient_(dtype_of<T>(), gradient_.shape(), ctx.device()) {
   TGR_CHECK(memory.capacity > 0, "a model planned for ", memory.capacity,
             " tokens a step; give at least 1");
   const std::int64_t width = options_.width;
@@ -54,8 +55,10 @@ Model<T>::Model(const Context& ctx, const ModelOptions& options, const ModelMemo
     auto feed_forward =
         fuxi ? std::make_unique<FeedForward<T>>(options_, layer, parameters_) : nullptr;
     layers_.push_back({std::move(attention), std::move(feed_forward), {first, parameters_.size()}});
-    inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
-    if (layer == 0 || !memory.recompute) {
+    if (layer == 0 || !memory.inference) {
+      inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
+    }
+    if (layer == 0 || !(memory.recompute || memory.inference)) {
       saved_.push_back(
           {AttentionSaved<T>(options_, memory.capacity, device, kept_bytes),
            fuxi ? std::make_unique<FeedForwardSaved<T>>(options_, memory.capacity, device)
@@ -155,8 +158,8 @@ void Model<T>::check_step(const StepInput& step, Rows<const T> rows) const {
 template <class T>
 void Model<T>::forward_layer(const Context& ctx, const StepInput& step, std::size_t layer,
                              Rows<T> y) {
-  Saved& saved = saved_[memory_.recompute ? 0 : layer];
-  const Rows<const T> x = first_rows<T>(std::as_const(inputs_[layer]), y.rows);
+  Saved& saved = saved_[layer % saved_.size()];
+  const Rows<const T> x = first_rows<T>(std::as_const(input_of(layer)), y.rows);
   if (!layers_[layer].feed_forward) {
     layers_[layer].attention.forward(ctx, parameters_, step, x, saved.attention, y);
     return;
@@ -185,11 +188,11 @@ Rows<const T> Model<T>::forward(const Context& ctx, const StepInput& input, Rows
       {.scale = std::sqrt(static_cast<double>(options_.width)),
        .extra = actions_ ? actions_->forward(ctx, parameters_, step) : Rows<const T>{},
        .dropout = step.dropout(options_.dropout, -1, 0)},
-      first_rows<T>(inputs_[0], n));
+      first_rows<T>(input_of(0), n));
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-    forward_layer(ctx, step, layer, first_rows<T>(inputs_[layer + 1], n));
+    forward_layer(ctx, step, layer, first_rows<T>(input_of(layer + 1), n));
   }
-  return first_rows<T>(std::as_const(inputs_.back()), n);
+  return first_rows<T>(std::as_const(input_of(layers_.size())), n);
 }
 
 template <class T>
@@ -206,9 +209,9 @@ void Model<T>::backward(const Context& ctx, const StepInput& input, Rows<const T
   for (std::size_t layer = layers_.size(); layer-- > 0;) {
     // The output of a layer is the next one's input and stays as it was: only what is saved is made
     // again.
-    if (memory_.recompute) forward_layer(ctx, step, layer, first_rows<T>(inputs_[layer + 1], n));
-    Saved& saved = saved_[memory_.recompute ? 0 : layer];
-    const Rows<const T> x = first_rows<T>(std::as_const(inputs_[layer]), n);
+    if (memory_.recompute) forward_layer(ctx, step, layer, first_rows<T>(input_of(layer + 1), n));
+    Saved& saved = saved_[layer % saved_.size()];
+    const Rows<const T> x = first_rows<T>(std::as_const(input_of(layer)), n);
     if (layers_[layer].feed_forward) {
       layers_[layer].feed_forward->backward(ctx, parameters_, step, first_rows<T>(saved.middle, n),
                                             *saved.feed_forward, incoming, *feed_forward_scratch_,

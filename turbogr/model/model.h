@@ -35,6 +35,8 @@ struct ModelMemory {
   bool recompute = false;
   // The same bits from every run on a GPU, at a price.
   bool deterministic = false;
+  // Forward alone: no gradients, and nothing kept of a layer when the next one has run.
+  bool inference = false;
 };
 
 template <class T>
@@ -86,6 +88,9 @@ class Model {
     Tensor middle;  // [N, D], between the two halves
   };
 
+  Tensor& input_of(std::size_t layer) {  // and the model's output, of the layer after the last
+    return inputs_[memory_.inference ? layer % 2 : layer];
+  }
   void check_step(const StepInput& step, Rows<const T> rows) const;
   // Of the largest step.
   ops::AttentionShape attention_shape(const Context& ctx) const;
@@ -101,7 +106,7 @@ class Model {
   std::unique_ptr<ActionEmbedding<T>> actions_;
   std::vector<Layer> layers_;
   std::vector<Saved> saved_;
-  std::vector<Tensor> inputs_;  // [N, D] of each layer, and the model's output last
+  std::vector<Tensor> inputs_;  // [N, D]: see input_of
   AttentionScratch<T> attention_scratch_;
   std::unique_ptr<FeedForwardScratch<T>> feed_forward_scratch_;
   Tensor gradient_, other_gradient_;  // [N, D], on the way down

@@ -48,23 +48,26 @@ int ParameterSet<T>::add(ParameterSpec spec) {
     TGR_CHECK(other.name != spec.name, "two parameters named '", spec.name, "'");
   }
   values_.emplace_back(dtype_of<Accum<T>>(), spec.shape, device_);
-  gradients_.emplace_back(dtype_of<Accum<T>>(), spec.shape, device_);
+  gradients_.push_back(with_gradients_ ? Tensor(dtype_of<Accum<T>>(), spec.shape, device_)
+                                       : Tensor());
   specs_.push_back(std::move(spec));
   return size() - 1;
 }
 
 template <class T>
 void ParameterSet<T>::initialise(const Context& ctx, std::uint64_t seed) {
-  for (int i = 0; i < size(); ++i) {
-    const ParameterSpec& s = spec(i);
+  std::vector<Tensor> made(specs_.size());
+  parallel_for(ctx.host().pool(), size(), [&](std::int64_t i, int) {
+    const ParameterSpec& s = spec(static_cast<int>(i));
     PhiloxStream random(seed, hash_of(s.name));
-    Tensor host(value(i).dtype(), s.shape);
+    Tensor& host = made[static_cast<std::size_t>(i)];
+    host = Tensor(dtype_of<Accum<T>>(), s.shape);
     auto* values = reinterpret_cast<Accum<T>*>(host.data());
     for (std::int64_t k = 0; k < host.size(); ++k) {
       values[k] = static_cast<Accum<T>>(draw(s.init, s.scale, random));
     }
-    copy_tensor(ctx, value(i), host);
-  }
+  });
+  for (int i = 0; i < size(); ++i) copy_tensor(ctx, value(i), made[static_cast<std::size_t>(i)]);
 }
 
 template <class T>

@@ -31,7 +31,9 @@ struct ParameterSpec {
 template <class T>
 class ParameterSet {
  public:
-  explicit ParameterSet(Device device = Device::kCpu) : device_(device) {}
+  // Without gradients: of a model that only runs forward.
+  explicit ParameterSet(Device device = Device::kCpu, bool gradients = true)
+      : device_(device), with_gradients_(gradients) {}
 
   int add(ParameterSpec spec);  // returns its index
 
@@ -52,6 +54,7 @@ class ParameterSet {
 
  private:
   Device device_;
+  bool with_gradients_;
   std::vector<ParameterSpec> specs_;
   std::vector<Tensor> values_;
   std::vector<Tensor> gradients_;

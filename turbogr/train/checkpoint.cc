@@ -86,10 +86,12 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
         "its manifest.json is damaged or not one of a turbogr checkpoint; name a run's folder, or "
         "a checkpoint in it");
   }
-  if (manifest.value("version", json()) != kCheckpointVersion) {
-    refuse("it has version ", manifest.value("version", json()).dump(), ", this program reads ",
-           kCheckpointVersion, "; use the program that wrote it");
+  const json version = manifest.value("version", json());
+  if (!version.is_number_integer() || version < 1 || version > kCheckpointVersion) {
+    refuse("it has version ", version.dump(), ", this program reads 1 to ", kCheckpointVersion,
+           "; use the program that wrote it");
   }
+  version_ = version.get<int>();
   if (manifest.value("crc32c", json()) != manifest_sum(manifest)) {
     refuse("its manifest.json is damaged: the checksum differs");
   }
@@ -101,22 +103,19 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"), nullptr, false);
     if (!state_.is_object()) refuse("its state.json is not a JSON object");
     for (const auto& [name, fields] : manifest.at("shards").items()) {
-      const std::string path = folder_ + "/" + name + ".safetensors";
-      if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
-      const auto bytes = fields.at("bytes").get<std::uint64_t>();
-      const std::uint64_t found = std::filesystem::file_size(path);
-      if (found != bytes) {
-        refuse("the shard '", path, "' is damaged: it has ", found, " bytes, ", bytes,
-               " were written");
+      shards_.push_back(open_shard(name, fields));
+    }
+    const json tables = manifest.value("tables", json::object());
+    for (const auto& [name, fields] : tables.items()) {
+      Table& table = tables_[name];
+      table.rows = fields.at("rows").get<std::int64_t>();
+      table.placement = fields.at("placement").get<std::string>();
+      const json& parts = fields.at("parts");
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        table.parts.push_back(open_shard(
+            part_name(name, static_cast<int>(part), static_cast<int>(parts.size())), parts[part]));
       }
-      Shard shard{name, SafetensorsFile(path), {}};
-      if (sum_text(shard.file.header_sum()) != fields.at("header_crc32c")) {
-        refuse("the shard '", path, "' is damaged: the checksum of its header differs");
-      }
-      for (const auto& [tensor, sum] : fields.at("tensors").items()) {
-        shard.sums[tensor] = sum.get<std::string>();
-      }
-      shards_.push_back(std::move(shard));
+      if (table.parts.empty() || table.rows < 0) refuse("its table '", name, "' has no parts");
     }
   } catch (const json::exception&) {
     refuse(
@@ -128,6 +127,24 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     if (std::string_view(error.what()).starts_with("checkpoint '")) throw;
     refuse(error.what());
   }
+}
+
+Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fields) const {
+  const std::string path = folder_ + "/" + name + ".safetensors";
+  if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
+  const auto bytes = fields.at("bytes").get<std::uint64_t>();
+  const std::uint64_t found = std::filesystem::file_size(path);
+  if (found != bytes) {
+    refuse("the shard '", path, "' is damaged: it has ", found, " bytes, ", bytes, " were written");
+  }
+  Shard shard{name, SafetensorsFile(path), {}};
+  if (sum_text(shard.file.header_sum()) != fields.at("header_crc32c")) {
+    refuse("the shard '", path, "' is damaged: the checksum of its header differs");
+  }
+  for (const auto& [tensor, sum] : fields.at("tensors").items()) {
+    shard.sums[tensor] = sum.get<std::string>();
+  }
+  return shard;
 }
 
 std::string Checkpoint::read_listed_file(const json& files, const std::string& name) const {
@@ -146,11 +163,105 @@ void Checkpoint::check_sum(const Shard& shard, const TensorEntry& entry) const {
   }
 }
 
-void Checkpoint::verify() {
-  for (const Shard& shard : shards_) {
+void Checkpoint::verify(int rank, int ranks) {
+  int next = 0;
+  const auto look_at = [&](const Shard& shard) {
+    if (next++ % ranks != rank) return;
     for (const TensorEntry& entry : shard.file.entries()) check_sum(shard, entry);
+  };
+  for (const Shard& shard : shards_) look_at(shard);
+  for (const auto& [name, table] : tables_) {
+    for (const Shard& shard : table.parts) look_at(shard);
   }
   verified_ = true;
+}
+
+SavedTable Checkpoint::table(const std::string& name) const {
+  const auto found = tables_.find(name);
+  const std::vector<std::string> tensors = {name, name + ".first_moment", name + ".second_moment"};
+  if (found == tables_.end()) {  // an older program's
+    const TensorEntry& whole = *find_checked(name).entry;
+    if (whole.shape.size() != 2) refuse("its table '", name, "' is ", shape_text(whole.shape));
+    SavedTable table(embedding::Sharding(whole.shape[0], 1, embedding::Placement::kRoundRobin));
+    for (const std::string& tensor : tensors) {
+      if (find(tensor) == nullptr) continue;
+      const auto [shard, entry] = find_checked(tensor);
+      add_column(table, tensor, {shard});
+    }
+    return table;
+  }
+  const embedding::Placement placement = embedding::placement_from_name(found->second.placement);
+  SavedTable table(embedding::Sharding(found->second.rows,
+                                       static_cast<int>(found->second.parts.size()), placement));
+  table.placement_ = placement;
+  for (const std::string& tensor : tensors) {
+    std::vector<const Shard*> parts;
+    for (const Shard& part : found->second.parts) {
+      const TensorEntry* entry = part.file.find(tensor);
+      if (entry == nullptr) continue;
+      if (!verified_) check_sum(part, *entry);
+      parts.push_back(&part);
+    }
+    if (!parts.empty()) add_column(table, tensor, parts);
+  }
+  if (table.find(name) == nullptr) refuse("its table '", name, "' has no rows");
+  return table;
+}
+
+// f32 of as many rows as each part has by the sharding.
+void Checkpoint::add_column(SavedTable& table, const std::string& tensor,
+                            const std::vector<const Shard*>& parts) const {
+  SavedTable::Column& column = table.columns_[tensor];
+  if (std::ssize(parts) != table.sharding_.shards()) {
+    refuse("tensor '", tensor, "' is in ", parts.size(), " of the ", table.sharding_.shards(),
+           " parts of its table");
+  }
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const TensorEntry& entry = parts[part]->file.at(tensor);
+    const std::int64_t width = entry.shape.size() == 2 ? entry.shape[1] : 1;
+    const std::int64_t rows = table.sharding_.rows_of(static_cast<int>(part));
+    const bool fits = (entry.shape.size() == 1 || entry.shape.size() == 2) &&
+                      entry.shape[0] == rows && entry.dtype == DType::kF32 &&
+                      (part == 0 || column.width == width);
+    if (!fits) {
+      refuse("tensor '", tensor, "' in '", parts[part]->file.path(), "' is ", name_of(entry.dtype),
+             " ", shape_text(entry.shape), "; f32 of ", rows, " rows is wanted");
+    }
+    column.width = width;
+    column.parts.push_back(reinterpret_cast<const float*>(parts[part]->file.data(entry)));
+  }
+}
+
+const SavedTable::Column* SavedTable::find(std::string_view tensor) const {
+  const auto found = columns_.find(tensor);
+  return found == columns_.end() ? nullptr : &found->second;
+}
+
+std::int64_t SavedTable::width(std::string_view tensor) const {
+  const Column* column = find(tensor);
+  return column == nullptr ? 0 : column->width;
+}
+
+const float* SavedTable::row(std::string_view tensor, std::int64_t id) const {
+  const Column& column = *find(tensor);
+  return column.parts[static_cast<std::size_t>(sharding_.shard_of(id))] +
+         sharding_.row_of(id) * column.width;
+}
+
+void SavedTable::read_part(ThreadPool& pool, std::string_view tensor,
+                           const embedding::Sharding& sharding, int part, std::int64_t first,
+                           std::int64_t last, float* into) const {
+  const Column& column = *find(tensor);
+  const std::int64_t width = column.width;
+  constexpr std::int64_t kRowsAtATime = 1024;
+  parallel_ranges(pool, last - first, kRowsAtATime, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t id = sharding.id_of(part, first + row);
+      std::copy_n(column.parts[static_cast<std::size_t>(sharding_.shard_of(id))] +
+                      sharding_.row_of(id) * width,
+                  width, into + row * width);
+    }
+  });
 }
 
 const TensorEntry* Checkpoint::find(std::string_view name) const {
@@ -181,7 +292,11 @@ void Checkpoint::read_all(const std::vector<NamedTensor>& into,
     const bool wanted =
         shards.empty() || std::find(shards.begin(), shards.end(), shard.name) != shards.end();
     if (!wanted) continue;
-    for (const TensorEntry& entry : shard.file.entries()) unread.insert(entry.name);
+    for (const TensorEntry& entry : shard.file.entries()) {
+      // A table, which an older program kept among the others.
+      const bool table = entry.name == "items" || entry.name.starts_with("items.");
+      if (version_ > 1 || !table) unread.insert(entry.name);
+    }
   }
   std::vector<std::string> absent;
   std::vector<std::string> different;

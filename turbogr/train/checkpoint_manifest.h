@@ -12,9 +12,15 @@
 namespace turbogr {
 
 inline constexpr const char* kCheckpointFormat = "turbogr checkpoint";
-inline constexpr int kCheckpointVersion = 1;
+// 1: tables are tensors like others. 2: tables have files of their own, one a rank.
+inline constexpr int kCheckpointVersion = 2;
 // A file in a folder of checkpoints until the first one is there.
 inline constexpr const char* kNoneYet = "none_yet";
+
+// "items-00001-of-00004", the file of a table's part without its ending.
+inline std::string part_name(const std::string& table, int part, int parts) {
+  return fmt::format("{}-{:05}-of-{:05}", table, part + 1, parts);
+}
 
 inline std::string sum_text(std::uint32_t sum) { return fmt::format("{:08x}", sum); }
 

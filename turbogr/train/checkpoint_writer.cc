@@ -1,6 +1,7 @@
 #include "turbogr/train/checkpoint_writer.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdio.h>
 
 #include <algorithm>
@@ -48,9 +49,28 @@ void write_small_file(const std::string& path, const std::string& content) {
   file.finish();
 }
 
-// Everything but the last rename: a folder that holds a whole checkpoint, on the disk.
-void write_folder(const std::string& folder, const CheckpointContents& contents) {
-  fs::create_directories(folder);
+json entry_of(const SafetensorsSums& sums) {
+  json entry = {{"bytes", sums.file_bytes}, {"header_crc32c", sum_text(sums.header)}};
+  entry["tensors"] = json::object();
+  for (const auto& [name, sum] : sums.tensors) entry["tensors"][name] = sum_text(sum);
+  return entry;
+}
+
+// This rank's parts of the tables; what the manifest says of them.
+json write_tables(const std::string& folder, const std::vector<CheckpointTable>& tables) {
+  json entries = json::object();
+  for (const CheckpointTable& table : tables) {
+    const std::string path =
+        folder + "/" + part_name(table.name, table.part, table.parts) + ".safetensors";
+    entries[table.name] = entry_of(write_safetensors(path, table.tensors));
+  }
+  return entries;
+}
+
+// Everything but tables and the last rename: a folder that holds a whole checkpoint, on the disk.
+// `parts`: what each rank has written of the tables.
+void write_folder(const std::string& folder, const CheckpointContents& contents,
+                  const std::vector<json>& parts) {
   json manifest = {
       {"format", kCheckpointFormat}, {"version", kCheckpointVersion},
       {"step", contents.step},       {"score", contents.score ? json(*contents.score) : json()},
@@ -58,12 +78,15 @@ void write_folder(const std::string& folder, const CheckpointContents& contents)
       {"commit", commit()}};
   manifest["shards"] = json::object();
   for (const CheckpointShard& shard : contents.shards) {
-    const SafetensorsSums sums =
-        write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors);
-    json& entry = manifest["shards"][shard.name];
-    entry = {{"bytes", sums.file_bytes}, {"header_crc32c", sum_text(sums.header)}};
-    entry["tensors"] = json::object();
-    for (const auto& [name, sum] : sums.tensors) entry["tensors"][name] = sum_text(sum);
+    manifest["shards"][shard.name] =
+        entry_of(write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors));
+  }
+  manifest["tables"] = json::object();
+  for (const CheckpointTable& table : contents.tables) {
+    json& entry = manifest["tables"][table.name];
+    entry = {{"rows", table.rows}, {"placement", embedding::name_of(table.placement)}};
+    entry["parts"] = json::array();
+    for (const json& part : parts) entry["parts"].push_back(part.at(table.name));
   }
   const std::string state = contents.state.dump(1) + "\n";
   write_small_file(folder + "/config.toml", contents.config);
@@ -145,6 +168,19 @@ void prune(const std::vector<std::string>& unwanted) {
   }
 }
 
+void prepare_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TGR_CHECK(!error, "cannot make the checkpoint folder '", folder, "': ", error.message());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kPartial)) fs::remove_all(entry.path(), error);
+  }
+  if (list_checkpoints(folder).empty()) {
+    replace_file(folder + "/" + kNoneYet, "no checkpoint has been saved here so far\n");
+  }
+}
+
 }  // namespace
 
 struct CheckpointWriter::Worker {
@@ -165,18 +201,52 @@ struct CheckpointWriter::Worker {
     if (options.check_folder) options.check_folder();
   }
 
+  bool leads() const { return options.ranks == nullptr || options.ranks->rank() == 0; }
+
+  std::vector<std::string> texts_of(const std::string& own) const {
+    return options.ranks == nullptr ? std::vector{own} : options.ranks->all_gather_text(own);
+  }
+
+  // Work whose fault on one rank is everybody's: they go on together or not at all.
+  template <class Work>
+  void together(Work&& work) const {
+    std::string own;
+    try {
+      work();
+    } catch (const std::exception& error) {
+      own = error.what();
+    }
+    const std::vector<std::string> faults = texts_of(own);
+    for (std::size_t rank = 0; rank < faults.size(); ++rank) {
+      TGR_CHECK(faults[rank].empty(), faults.size() > 1 ? fmt::format("rank {}: ", rank) : "",
+                faults[rank]);
+    }
+  }
+
   void write(const CheckpointContents& contents) const {
     const std::string target = folder + "/" + checkpoint_name(contents.step);
     const std::string partial = target + kPartial;
-    check_folder();
+    if (leads()) check_folder();
     try {
-      fs::remove_all(partial);
-      write_folder(partial, contents);
-      check_folder();  // tensors take a while
-      move_into_place(partial, target);
-      replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
-      fs::remove(folder + "/" + kNoneYet);
+      together([&] {
+        if (!leads()) return;
+        fs::remove_all(partial);
+        fs::create_directories(partial);
+      });
+      json own;
+      together([&] { own = write_tables(partial, contents.tables); });
+      std::vector<json> parts;
+      for (const std::string& text : texts_of(own.dump())) parts.push_back(json::parse(text));
+      together([&] {
+        if (!leads()) return;
+        write_folder(partial, contents, parts);
+        check_folder();  // tensors take a while
+        move_into_place(partial, target);
+        replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
+        fs::remove(folder + "/" + kNoneYet);
+      });
     } catch (const std::exception& error) {
+      if (!leads()) throw;
       check_folder();  // else `partial` is not ours to remove
       std::error_code ignored;
       fs::remove_all(partial, ignored);
@@ -185,6 +255,7 @@ struct CheckpointWriter::Worker {
           "checkpoint '", target, "' could not be written: ", error.what(), ". ",
           whole.empty() ? "There is no earlier one" : "The newest whole one is '" + whole[0] + "'");
     }
+    if (!leads()) return;
     check_folder();
     try {
       prune(name_best(folder, contents.step, options));
@@ -222,9 +293,12 @@ struct CheckpointWriter::Worker {
 
   void copy_from(const CheckpointContents& contents) {
     snapshot = contents;
+    std::vector<std::vector<NamedTensor>*> lists;
+    for (CheckpointShard& shard : snapshot.shards) lists.push_back(&shard.tensors);
+    for (CheckpointTable& table : snapshot.tables) lists.push_back(&table.tensors);
     std::size_t index = 0;
-    for (CheckpointShard& shard : snapshot.shards) {
-      for (NamedTensor& tensor : shard.tensors) {
+    for (std::vector<NamedTensor>* tensors : lists) {
+      for (NamedTensor& tensor : *tensors) {
         if (index == memory.size()) memory.emplace_back();
         Tensor& copy = memory[index++];
         if (copy.data() == nullptr || copy.dtype() != tensor.dtype ||
@@ -249,18 +323,9 @@ CheckpointWriter::CheckpointWriter(std::string folder, CheckpointWriterOptions o
     : worker_(std::make_unique<Worker>()) {
   TGR_CHECK(options.keep_last >= 1, "keep_last = ", options.keep_last,
             "; at least the newest checkpoint must be kept");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  TGR_CHECK(!error, "cannot make the checkpoint folder '", folder, "': ", error.message());
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(kPartial)) fs::remove_all(entry.path(), error);
-  }
-  if (list_checkpoints(folder).empty()) {
-    replace_file(folder + "/" + kNoneYet, "no checkpoint has been saved here so far\n");
-  }
   worker_->folder = std::move(folder);
   worker_->options = std::move(options);
+  if (worker_->leads()) prepare_folder(worker_->folder);
   if (worker_->options.background) {
     worker_->thread = std::thread([worker = worker_.get()] { worker->loop(); });
   }

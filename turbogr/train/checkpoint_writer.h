@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "turbogr/dist/communicator.h"
 #include "turbogr/train/checkpoint.h"
 
 namespace turbogr {
@@ -26,17 +27,21 @@ struct CheckpointWriterOptions {
   // From where the tensors live to host memory; a device brings its own. Empty: memcpy, and a
   // tensor that is not on the CPU is refused.
   std::function<void(void* to, const void* from, std::size_t bytes)> copy;
+  // The ranks that write a checkpoint together, each its parts of the tables; rank 0 all else. For
+  // the writers alone: their threads talk over it. Null: one rank.
+  dist::Communicator* ranks = nullptr;
 };
 
 class CheckpointWriter {
  public:
   // Makes the folder when it is absent and removes what a killed writer left half-done. One writer
-  // a folder.
+  // a folder, or one a rank.
   CheckpointWriter(std::string folder, CheckpointWriterOptions options = {});
   ~CheckpointWriter();  // waits; a fault nobody asked for goes to the log
 
   // Waits for the save before, throws its fault, then copies and hands over. The tensors may change
-  // as soon as it returns. A checkpoint of the same step is replaced.
+  // as soon as it returns. A checkpoint of the same step is replaced. Every rank saves the same
+  // step; a fault of one is everybody's.
   void save(const CheckpointContents& contents);
   // Until nothing is being written; throws the fault of the last save.
   void wait();

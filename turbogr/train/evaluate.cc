@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
-#include "turbogr/model/buffers.h"
-#include "turbogr/ops/rows/top_k.h"
 #include "turbogr/train/retrieval_vectors.h"
+#include "turbogr/train/target_ranks.h"
 
 namespace turbogr::train {
 namespace {
@@ -91,40 +89,33 @@ std::string repeats_text(const RankingMetrics& metrics, SeenItems seen) {
 }
 
 template <class T>
-RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::Loader& loader,
+RankingMetrics evaluate(const Context& ctx, const Evaluated<T>& evaluated, data::Loader& loader,
                         const EvaluateOptions& options) {
-  const ItemVectors<T> items(ctx, trainer.table());
+  embedding::RowSource<T>& items = evaluated.items;
+  items.settle(ctx);
+  TargetRanks<T> ranks(ctx, items);
+  UserVectors<T> users(ctx, evaluated.model, items, evaluated.parts, evaluated.capacity);
   RankingMetrics metrics(options.cutoffs);
   Batch batch;
-  UserVectors<T> vectors;
-  Tensor found, excluded, excluded_offsets, target;  // on the device; they grow
-  std::vector<std::int64_t> targets, ranks;
-  while (loader.next(batch)) {
-    const std::int64_t users = batch.num_sequences();
-    if (users == 0) continue;  // fewer users are left than there are ranks
-    vectors.compute(ctx, trainer, batch);
-    targets.resize(static_cast<std::size_t>(users));
-    ranks.resize(static_cast<std::size_t>(users));
+  std::vector<std::int64_t> targets;
+  // Ranks that share the items go on together until all have run out of users.
+  const auto anybody_has = [&](bool own) {
+    std::int64_t has = own ? 1 : 0;
+    if (items.group() != nullptr) items.group()->all_reduce({&has, 1}, dist::Reduce::kMax);
+    return has != 0;
+  };
+  while (true) {
+    const bool mine = loader.next(batch);
+    if (!anybody_has(mine)) break;
+    if (!mine) batch = {.offsets = {0}, .seen_offsets = {0}};
+    users.compute(ctx, batch);
+    targets.resize(static_cast<std::size_t>(batch.num_sequences()));
     for (std::size_t b = 0; b < targets.size(); ++b) targets[b] = target_of(batch, b);
-    ops::RetrievalInputs<T> inputs;
-    inputs.query = vectors.rows();
-    inputs.table = items.rows();
-    inputs.query_inverse_norms = vectors.inverse_norms();
-    inputs.table_inverse_norms = items.inverse_norms();
-    inputs.target = on_context(ctx, targets, target);
-    if (options.seen == SeenItems::kDrop) {
-      inputs.excluded = on_context(ctx, batch.seen_items, excluded);
-      inputs.excluded_offsets = on_context(ctx, batch.seen_offsets, excluded_offsets);
-    }
-    ctx.workspace().reserve(ops::top_k_workspace_bytes(ctx, users, trainer.table().width(),
-                                                       inputs.excluded.shape[0], 0));
-    if (found.size() < users) found = Tensor(DType::kI64, {users}, ctx.device());
-    const View<std::int64_t, 1> out = model::first_values<std::int64_t>(found, users);
-    ops::rank_of_target<T>(ctx, inputs, out);
-    copy_bytes(ctx, ranks.data(), out.data, ranks.size() * sizeof(ranks[0]));
-    synchronize(ctx);
-    for (std::size_t b = 0; b < ranks.size(); ++b) {
-      count_user(batch, b, ranks[b], options.seen, metrics);
+    Exclusions excluded;
+    if (options.seen == SeenItems::kDrop) excluded = {&batch.seen_items, &batch.seen_offsets};
+    const std::vector<std::int64_t>& found = ranks.compute(ctx, users, targets, excluded);
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      count_user(batch, b, found[b], options.seen, metrics);
     }
     if (options.progress) options.progress(metrics.users());
   }
@@ -161,8 +152,8 @@ RankingMetrics evaluate_popularity(data::Loader& loader, const std::vector<float
   return metrics;
 }
 
-#define TGR_INSTANTIATE(T)                                                                 \
-  template RankingMetrics evaluate<T>(const Context&, RetrievalTrainer<T>&, data::Loader&, \
+#define TGR_INSTANTIATE(T)                                                                \
+  template RankingMetrics evaluate<T>(const Context&, const Evaluated<T>&, data::Loader&, \
                                       const EvaluateOptions&);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -10,8 +10,10 @@
 #include "turbogr/core/context.h"
 #include "turbogr/data/loader.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/embedding/row_source.h"
+#include "turbogr/model/model.h"
 #include "turbogr/train/seen_items.h"
+#include "turbogr/train/sequence_parts.h"
 
 namespace turbogr::train {
 
@@ -47,9 +49,19 @@ struct EvaluateOptions {
   std::function<void(std::int64_t users)> progress;  // told after each batch how many are done
 };
 
-// Ranks every user of an evaluation loader.
+// What is evaluated: both outlive it. Batches have up to `capacity` tokens.
 template <class T>
-RankingMetrics evaluate(const Context& ctx, RetrievalTrainer<T>& trainer, data::Loader& loader,
+struct Evaluated {
+  model::Model<T>& model;
+  embedding::RowSource<T>& items;
+  SequenceParts parts;
+  std::int64_t capacity = 0;
+};
+
+// Ranks every user of an evaluation loader. Collective over the ranks that share the items, each of
+// whom has users of its own.
+template <class T>
+RankingMetrics evaluate(const Context& ctx, const Evaluated<T>& evaluated, data::Loader& loader,
                         const EvaluateOptions& options);
 
 // The same with one score an item for everybody: what a popularity ranking reaches.

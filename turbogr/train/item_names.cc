@@ -118,24 +118,27 @@ void check_item_names(const Checkpoint& saved, const data::Store& store) {
 }
 
 std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
-                             Tensor& all_rows) {
-  const bool here = all_rows.device() != Device::kCuda;
-  Tensor staged = here ? Tensor() : to_host(ctx, all_rows);
-  const View<float, 2> rows = (here ? all_rows : staged).view<float, 2>();
+                             const embedding::Sharding& sharding, int index,
+                             embedding::ItemTable& part) {
+  Tensor& own = part.weight_tensor();
+  const bool here = own.device() != Device::kCuda;
+  Tensor staged = here ? Tensor() : to_host(ctx, own);
+  const View<float, 2> rows = (here ? own : staged).view<float, 2>();
   const SavedNames names(saved);
-  const View<const float, 2> table = saved.view<float, 2>("items");
-  TGR_CHECK(table.shape[0] == names.size() && table.shape[1] == rows.shape[1], "checkpoint '",
-            saved.folder(), "': its item table is [", table.shape[0], ", ", table.shape[1],
+  const SavedTable table = saved.table("items");
+  TGR_CHECK(table.rows() == names.size() && table.width("items") == rows.shape[1], "checkpoint '",
+            saved.folder(), "': its item table is [", table.rows(), ", ", table.width("items"),
             "] for ", names.size(), " items; wanted width ", rows.shape[1]);
   std::int64_t known = 0;
   for (std::int64_t item = 0; item < names.size(); ++item) {
-    const auto index = store.item_ids().find(names.name(item));
-    if (!index) continue;
-    std::copy_n(table.data + item * table.shape[1], table.shape[1],
-                rows.data + *index * rows.shape[1]);
+    const auto found = store.item_ids().find(names.name(item));
+    if (!found) continue;
     ++known;
+    if (sharding.shard_of(*found) != index) continue;
+    std::copy_n(table.row("items", item), rows.shape[1],
+                rows.data + sharding.row_of(*found) * rows.shape[1]);
   }
-  if (!here) copy_tensor(ctx, all_rows, staged);
+  if (!here) copy_tensor(ctx, own, staged);
   return known;
 }
 

@@ -8,6 +8,8 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/data/store.h"
+#include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/sharding.h"
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/config.h"
 #include "turbogr/train/named_tensor.h"
@@ -38,9 +40,10 @@ void check_item_names(const Checkpoint& saved, const data::Store& store);
 std::vector<std::uint8_t> trained_items(const Checkpoint& saved, const Config& config,
                                         const data::Store& store);
 
-// Copies the rows of items that the checkpoint knows into `rows` [V, D], on the context's device;
-// returns how many those are.
+// Copies the rows of items that the checkpoint knows into a rank's part of a table; returns how
+// many those are in the whole.
 std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
-                             Tensor& rows);
+                             const embedding::Sharding& sharding, int index,
+                             embedding::ItemTable& part);
 
 }  // namespace turbogr::train

@@ -94,7 +94,6 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
   std::optional<double> score;
   const std::vector<data::Split> splits = held_out(config_);
   const SeenItems seen = seen_items_from_name(config_.eval.seen);
-  trainer_->assemble(ctx_, /*everywhere=*/true);
   for (const data::Split split : splits) {
     if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
     // Patience ran out with this step's figure, which is known.
@@ -117,7 +116,6 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
                  metrics.users(), figures_text(metrics), repeats_text(metrics, seen));
   }
-  trainer_->dismiss();
   if (progress_ != nullptr) progress_->resume();
   return score;
 }
@@ -125,7 +123,9 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
 template <class T>
 RankingMetrics TrainingRun<T>::evaluate_split(data::Split split) {
   data::Loader loader(store_, evaluation_of(split));
-  RankingMetrics metrics = evaluate(ctx_, *trainer_, loader, evaluate_options());
+  RankingMetrics metrics =
+      evaluate<T>(ctx_, {trainer_->model(), trainer_->rows(), trainer_->options().parts, capacity_},
+                  loader, evaluate_options());
   metrics.add_up(world_);
   return metrics;
 }
@@ -162,9 +162,7 @@ void TrainingRun<T>::compare_with_popularity() {
   const data::Split split = held_out(config_).back();
   const std::string best = load_best();
   if (!best.empty()) {
-    trainer_->assemble(ctx_, /*everywhere=*/true);
     last_metrics_ = evaluate_split(split);
-    trainer_->dismiss();
   }
   data::Loader loader(store_, evaluation_of(split));
   RankingMetrics popularity =

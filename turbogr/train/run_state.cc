@@ -10,6 +10,7 @@
 #include "turbogr/train/checkpoint.h"
 #include "turbogr/train/device_tensors.h"
 #include "turbogr/train/seen_items.h"
+#include "turbogr/train/shared_checkpoint.h"
 #include "turbogr/train/stages.h"
 #include "turbogr/train/trained_model.h"
 #include "turbogr/train/training_run_class.h"
@@ -104,7 +105,7 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
     return std::nullopt;
   }
   const Checkpoint saved =
-      open_newest_checkpoint(folder_.checkpoints(), config_.checkpoint.fall_back);
+      open_newest_checkpoint(world_, folder_.checkpoints(), config_.checkpoint.fall_back);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   for (const char* section : {"model.", "data.holdout", "data.max_length", "data.history",
                               "data.shuffle", "train.dtype", "run.seed"}) {
@@ -117,10 +118,9 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
   check_item_names(saved, store_);
   check_same_events(saved, store_);
   names_.add_trained(saved, store_);
-  trainer_->make_whole();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
   read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
-  trainer_->take_whole(ctx_);
+  read_item_table(saved, TableParts::kAll);
   trainer_->set_steps_done(saved.step());
   trainer_->refresh(ctx_);
   try {
@@ -143,24 +143,23 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
 }
 
 template <class T>
+void TrainingRun<T>::read_item_table(const Checkpoint& saved, TableParts wanted) {
+  embedding::RowSource<T>& rows = trainer_->rows();
+  read_table(ctx_, saved, "items", wanted, rows.sharding(0), rows.shard_index(), rows.shard(0));
+}
+
+template <class T>
 void TrainingRun<T>::start_from() {
   const Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   const std::vector<std::string> differences = config_differences(was, config_, "model.");
   TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
             "': ", differences.front(), "; use its model");
-  std::vector<NamedTensor> dense = trainer_->model_tensors();
-  dense.erase(dense.begin());  // the item table is matched by item below
-  read_tensors(ctx_, saved, dense);
-  if (trainer_->options().ranks.sharded()) {
-    trainer_->make_whole();
-    trainer_->table().initialise(ctx_.host(), trainer_->options().seed,
-                                 trainer_->options().table_scale);
-  }
+  read_tensors(ctx_, saved, trainer_->model_tensors());
   names_.add_trained(saved, store_);
+  embedding::RowSource<T>& rows = trainer_->rows();
   const std::int64_t known =
-      read_known_rows(ctx_, saved, store_, trainer_->table().weight_tensor());
-  trainer_->take_whole(ctx_);
+      read_known_rows(ctx_, saved, store_, rows.sharding(0), rows.shard_index(), rows.shard(0));
   trainer_->refresh(ctx_);
   if (leads())
     log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
@@ -173,9 +172,8 @@ std::string TrainingRun<T>::load_best() {
   if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
   const Checkpoint saved = open_named_checkpoint(best);
   if (saved.step() == trainer_->steps_done()) return "";
-  trainer_->make_whole();
   read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
-  trainer_->take_whole(ctx_);
+  read_item_table(saved, TableParts::kWeights);
   trainer_->refresh(ctx_);
   return std::filesystem::path(saved.folder()).filename().string();
 }
@@ -190,15 +188,17 @@ void TrainingRun<T>::save(std::optional<double> score) {
   if (last_saved_ == trainer_->steps_done() && !score) return;
   const TraceScope scope(trace_.get(), stages::kSave.name, kComputeLane);
   last_saved_ = trainer_->steps_done();
-  trainer_->assemble(ctx_, /*everywhere=*/false);
-  if (leads()) write_checkpoint(score);
-  trainer_->dismiss();
+  trainer_->rows().settle(ctx_);
+  if (writer_) write_checkpoint(score);
 }
 
 template <class T>
 void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
   CheckpointContents contents;
   contents.step = trainer_->steps_done();
+  embedding::RowSource<T>& rows = trainer_->rows();
+  contents.tables = {table_contents("items", rows.shard(0), rows.sharding(0), rows.shard_index())};
+  if (!leads()) return writer_->save(contents);
   contents.shards = {{"model", trainer_->model_tensors()},
                      {"optimiser", trainer_->optimiser_tensors()},
                      {"item_names", names_.tensors(config_, store_)}};

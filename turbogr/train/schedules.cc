@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
-#include "turbogr/embedding/sharded_rows.h"
-#include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::train {
 namespace {
@@ -58,7 +56,6 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, std::unique_ptr<dist::
       schedule_(schedule_of(options.ranks)),
       next_ctx_(next_context(ctx)),
       step_(ctx, next_ctx_, world_, options, num_items, counts),
-      whole_(0, options.model.width, embedding::SparseOptimiser::kSgd),
       computed_(ctx),
       prepared_(ctx) {
   for (std::size_t i = 0; i < row_memories(schedule_); ++i) {
@@ -147,7 +144,7 @@ StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
   const StepResult result = RetrievalStep<T>::result_of(step);
   pending_.pop_front();
   if (pending_.empty()) {
-    step_.rows().settle(ctx);
+    step_.rows().end_steps(ctx);
     step_.clock().collect();
   }
   return result;
@@ -240,61 +237,8 @@ void RetrievalTrainer<T>::drain(const Context& ctx) {
 }
 
 template <class T>
-void RetrievalTrainer<T>::last_vectors(const Context& ctx, const Batch& batch, Rows<T> out) {
-  const std::int64_t n = batch.num_tokens();
-  TGR_CHECK(n <= options().memory.capacity, "an evaluation batch of ", n, " tokens where ",
-            options().memory.capacity, " were planned for; ask for fewer users at once");
-  StepInputs<T>& inputs = step_.inputs();
-  inputs.begin();
-  const model::StepInput input = inputs.forward_only(ctx, batch, steps_done_);
-  const View<const std::int64_t, 1> last = inputs.last_tokens(ctx, batch);
-  const View<const std::int64_t, 1> items = inputs.put(ctx, data::view_of(batch.items));
-  inputs.end(ctx);
-  const Rows<T> rows = step_.token_rows(n);
-  ops::gather_rows<float, T>(ctx, table().weights(), items, rows);
-  ops::gather_rows<T>(ctx, model().forward(ctx, input, rows), last, out);
-}
-
-template <class T>
-embedding::ItemTable& RetrievalTrainer<T>::table() {
-  return options().ranks.sharded() ? whole_ : step_.rows().shard(0);
-}
-
-template <class T>
-void RetrievalTrainer<T>::assemble(const Context& ctx, bool everywhere) {
-  TGR_CHECK(pending() == 0, pending(), " steps are on their way; finish them first");
-  if (!options().ranks.sharded()) return;
-  auto& sharded = static_cast<embedding::ShardedRows<T>&>(step_.rows());
-  whole_ = sharded.gather_whole(ctx, 0, everywhere);
-  if (everywhere && ctx.device() == Device::kCuda) {
-    embedding::ItemTable placed(whole_.rows(), whole_.width(), embedding::SparseOptimiser::kSgd,
-                                ctx.device());
-    copy_tensor(ctx, placed.weight_tensor(), whole_.weight_tensor());
-    whole_ = std::move(placed);
-  }
-}
-
-template <class T>
-void RetrievalTrainer<T>::dismiss() {
-  whole_ = embedding::ItemTable(0, options().model.width, embedding::SparseOptimiser::kSgd);
-}
-
-template <class T>
-void RetrievalTrainer<T>::make_whole() {
-  if (!options().ranks.sharded()) return;
-  whole_ = embedding::ItemTable(num_items(), options().model.width, options().table_optimiser);
-}
-
-template <class T>
-void RetrievalTrainer<T>::take_whole(const Context& ctx) {
-  if (!options().ranks.sharded()) return;
-  static_cast<embedding::ShardedRows<T>&>(step_.rows()).take_whole(ctx, 0, whole_);
-  dismiss();
-}
-
-template <class T>
 std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
-  std::vector<NamedTensor> tensors = {named("items", table().weight_tensor())};
+  std::vector<NamedTensor> tensors;
   for (int i = 0; i < model().parameters().size(); ++i) {
     tensors.push_back(named(model().parameters().spec(i).name, model().parameters().value(i)));
   }
@@ -304,12 +248,6 @@ std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
 template <class T>
 std::vector<NamedTensor> RetrievalTrainer<T>::optimiser_tensors() {
   std::vector<NamedTensor> tensors;
-  if (table().first_moment().size() > 0) {
-    tensors.push_back(named("items.first_moment", table().first_moment()));
-  }
-  if (table().second_moment().size() > 0) {
-    tensors.push_back(named("items.second_moment", table().second_moment()));
-  }
   for (int i = 0; i < model().parameters().size(); ++i) {
     const std::string& name = model().parameters().spec(i).name;
     const auto at = static_cast<std::size_t>(i);

@@ -77,21 +77,10 @@ class RetrievalTrainer {
   embedding::RowSource<T>& rows() { return step_.rows(); }
   const StageTimes& times() const { return step_.clock().times(); }
 
-  // Output vectors of each sequence's last token, not normalised: out [B, D] on the context's
-  // device. No dropout. Of a table over ranks, after assemble(true).
-  void last_vectors(const Context& ctx, const data::Batch& batch, Rows<T> out);
+  // This rank's part of the item table: all of it where one rank holds it.
+  embedding::ItemTable& table() { return rows().shard(0); }
 
-  // The table where one rank holds it; else the whole one while it is assembled: on every rank, for
-  // evaluation, or with its optimiser's state on rank 0 alone, for checkpoints. Nothing may be
-  // pending. And gone again.
-  embedding::ItemTable& table();
-  void assemble(const Context& ctx, bool everywhere);
-  void dismiss();
-  // Room for a whole table that is read, and then every rank's part taken from it.
-  void make_whole();
-  void take_whole(const Context& ctx);
-
-  // Weights and optimiser state by name, for checkpoints.
+  // Dense weights and their optimiser's state by name, for checkpoints.
   std::vector<NamedTensor> model_tensors();
   std::vector<NamedTensor> optimiser_tensors();
 
@@ -137,7 +126,6 @@ class RetrievalTrainer {
   Flight* late_ = nullptr;       // computed, rows not all updated
   bool stop_asked_ = false;
   std::int64_t steps_done_ = 0;
-  embedding::ItemTable whole_;                // of many ranks, while it is assembled
   Event computed_, prepared_;                 // points the other lane's stream waits for
   std::unique_ptr<BackgroundWorker> worker_;  // last: ends first
 };

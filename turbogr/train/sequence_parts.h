@@ -1,6 +1,6 @@
 // A sequence is [prefix | history | targets]: its first and last tokens may play a part of their
-// own (ops/attention/attention_types.h has the mask). Here is which tokens those are, and so which ones the
-// loss counts.
+// own (ops/attention/attention_types.h has the mask). Here is which tokens those are, and so which
+// ones the loss counts.
 //
 // Without targets every token predicts the item after it. With targets only they do: a prefix token
 // sees the whole history, so a history token would find in it the item it has to predict.

@@ -170,7 +170,7 @@ void RetrievalStep<T>::forward_backward(const Context& ctx, StepInFlight<T>& ste
                                         const BatchInputs<T>& inputs, double weight,
                                         double* loss_sum, bool first, bool last) {
   const std::int64_t n = inputs.model.num_tokens;
-  const Rows<T> rows = token_rows(n);
+  const Rows<T> rows = first_rows<T>(token_rows_, n);
   const Rows<T> dquery = first_rows<T>(dquery_, n);
   ops::gather_rows<T>(ctx, inputs.candidates.items, inputs.places, rows);
   ops::SampledSoftmaxInputs<T> candidates = inputs.candidates;
@@ -330,7 +330,7 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
 
   const auto reach = [&](const char* name, const Context& stream) {
     std::unique_ptr<dist::Communicator> ranks = world.split(0, world.rank(), name);
-    if (device == Device::kCpu || !options.ranks.sharded()) return ranks;
+    if (device == Device::kCpu) return ranks;
     return dist::make_device_communicator(options.ranks.link, std::move(ranks), stream,
                                           options.ranks.wait);
   };
@@ -405,11 +405,6 @@ template <class T>
 void RetrievalStep<T>::refresh(const Context& ctx) {
   model_.refresh(ctx);
   rows_->refresh_copies(ctx);
-}
-
-template <class T>
-Rows<T> RetrievalStep<T>::token_rows(std::int64_t tokens) {
-  return first_rows<T>(token_rows_, tokens);
 }
 
 template <class T>

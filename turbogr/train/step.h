@@ -73,8 +73,6 @@ class RetrievalStep {
   dist::Communicator& world() { return world_; }
   std::span<Tensor> first_moments() { return first_moments_; }
   std::span<Tensor> second_moments() { return second_moments_; }
-  // Room for a row a token of a batch, free between steps.
-  Rows<T> token_rows(std::int64_t tokens);
 
   PlannedBytes bytes(const Context& ctx) const;  // of all but steps on their way
 

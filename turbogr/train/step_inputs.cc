@@ -1,6 +1,7 @@
 #include "turbogr/train/step_inputs.h"
 
 #include "turbogr/model/buffers.h"
+#include "turbogr/train/model_inputs.h"
 
 namespace turbogr::train {
 namespace {
@@ -41,25 +42,6 @@ std::int64_t StepInputs<T>::predicting(const Batch& batch) {
 }
 
 template <class T>
-model::StepInput StepInputs<T>::model_input(const Context& ctx, const Batch& batch,
-                                            std::int64_t step, bool training) {
-  model::StepInput input;
-  input.offsets = feed_.put(ctx, batch.offsets_view());
-  input.num_tokens = batch.num_tokens();
-  input.key_times = feed_.put(ctx, data::view_of(batch.key_times));
-  input.query_times = feed_.put(ctx, data::view_of(batch.query_times));
-  input.signals = feed_.put(ctx, data::view_of(batch.signals));
-  input.row_keys = feed_.put(ctx, data::view_of(batch.row_keys));
-  marks_.mark(batch.offsets_view(), training);
-  input.num_prefix = feed_.put(ctx, marks_.num_prefix());
-  input.num_targets = feed_.put(ctx, marks_.num_targets());
-  input.training = training;
-  input.seed = options_.seed;
-  input.step = static_cast<std::uint64_t>(step);
-  return input;
-}
-
-template <class T>
 ops::SampledSoftmaxInputs<T> StepInputs<T>::candidates(const Context& ctx,
                                                        const StepInFlight<T>& step, bool corrects) {
   const embedding::StepRows<T> rows = step.rows();
@@ -81,7 +63,8 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
   const embedding::TouchedRows& touched = step.touched[0];
   const std::int64_t n = batch.num_tokens();
   BatchInputs<T> inputs;
-  inputs.model = model_input(ctx, batch, step.step, /*training=*/true);
+  inputs.model =
+      model_input(ctx, batch, /*training=*/true, options_.seed, step.step, marks_, feed_);
   if (options_.parts.targets > 0) {
     const View<std::int64_t, 1> predicting = feed_.take<std::int64_t>(marks_.predicting());
     marks_.list(batch.offsets_view(), predicting);
@@ -123,15 +106,6 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
                    feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                    feed_.send(ctx, groups.positions)};
   return inputs;
-}
-
-template <class T>
-View<const std::int64_t, 1> StepInputs<T>::last_tokens(const Context& ctx, const Batch& batch) {
-  const View<std::int64_t, 1> last = feed_.take<std::int64_t>(batch.num_sequences());
-  for (std::int64_t b = 0; b < last.shape[0]; ++b) {
-    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
-  }
-  return feed_.send(ctx, last);
 }
 
 template <class T>

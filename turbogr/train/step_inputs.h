@@ -34,7 +34,7 @@ class StepInputs {
  public:
   StepInputs(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items);
 
-  // A step, or a forward pass, begins with the one and ends with the other.
+  // A step begins with the one and ends with the other.
   void begin() { feed_.begin(); }
   void end(const Context& ctx) { feed_.end(ctx); }
 
@@ -45,23 +45,11 @@ class StepInputs {
   // Of batch `index`, whose tokens that predict weigh `weight` in the loss.
   BatchInputs<T> batch(const Context& ctx, const StepInFlight<T>& step, std::size_t index,
                        double weight, const ops::SampledSoftmaxInputs<T>& candidates);
-  // Of a forward pass alone.
-  model::StepInput forward_only(const Context& ctx, const data::Batch& batch, std::int64_t step) {
-    return model_input(ctx, batch, step, /*training=*/false);
-  }
-  template <class V>
-  View<const V, 1> put(const Context& ctx, View<const V, 1> host) {
-    return feed_.put(ctx, host);
-  }
-  View<const std::int64_t, 1> last_tokens(const Context& ctx, const data::Batch& batch);
 
   std::int64_t predicting(const data::Batch& batch);  // tokens of it that the loss counts
   PlannedBytes bytes() const;
 
  private:
-  model::StepInput model_input(const Context& ctx, const data::Batch& batch, std::int64_t step,
-                               bool training);
-
   RetrievalOptions options_;
   SequenceMarks marks_;  // of the batch last looked at
   TokenOrder token_order_;

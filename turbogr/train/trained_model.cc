@@ -11,6 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/embedding/local_rows.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/l2_normalize.h"
 #include "turbogr/ops/rows/top_k.h"
@@ -67,7 +68,9 @@ struct TrainedModel::Scorer {
 template <class T>
 struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   Context ctx;
-  RetrievalTrainer<T> trainer;
+  const RetrievalOptions training;
+  model::Model<T> model;
+  embedding::LocalRows<T> table;
   ItemVectors<T> items;
   UserVectors<T> queries;
   std::vector<std::int64_t> candidates;  // empty: all items
@@ -76,31 +79,33 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
            std::int64_t tokens, int threads, Weights weights)
       : ctx({.device = device_of(config), .threads = threads}),
-        trainer(ctx, options_of(config, store, tokens), store.num_items()),
-        items((load(checkpoint, store, weights), ctx), trainer.table()) {
+        training(retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens)),
+        model(ctx, training.model, {.capacity = tokens, .inference = true}),
+        table({weights_alone(training, store.num_items())}, table_device(ctx, training)),
+        items((load(checkpoint, store, weights), ctx), table.shard(0)),
+        queries(ctx, model, table, training.parts, tokens) {
     capacity = tokens;
   }
 
-  // Only forward runs: one layer's buffers serve all layers.
-  static RetrievalOptions options_of(const Config& config, const data::Store& store,
-                                     std::int64_t tokens) {
-    RetrievalOptions options =
-        retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens);
-    options.memory.recompute = true;
-    options.negatives = {.count = 1};
-    options.accumulate = 1;
-    options.table_optimiser = embedding::SparseOptimiser::kSgd;
-    return options;
+  static embedding::TableOptions weights_alone(const RetrievalOptions& options,
+                                               std::int64_t num_items) {
+    embedding::TableOptions items = table_options(options, num_items);
+    items.optimiser = embedding::SparseOptimiser::kSgd;
+    items.half_copy = false;
+    return items;
   }
 
   void load(const Checkpoint& checkpoint, const data::Store& store, Weights weights) {
-    trainer.initialise(ctx);
+    model.initialise(ctx, training.seed);
+    table.initialise(ctx);
     if (weights == Weights::kFresh) return;
-    std::vector<NamedTensor> dense = trainer.model_tensors();
-    dense.erase(dense.begin());
+    std::vector<NamedTensor> dense;
+    for (int i = 0; i < model.parameters().size(); ++i) {
+      dense.push_back(named(model.parameters().spec(i).name, model.parameters().value(i)));
+    }
     read_tensors(ctx, checkpoint, dense);
     const std::int64_t known =
-        read_known_rows(ctx, checkpoint, store, trainer.table().weight_tensor());
+        read_known_rows(ctx, checkpoint, store, table.sharding(0), 0, table.shard(0));
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
               store.num_items(), " items of the store '", store.folder().string(),
               "'; use the store it was trained on, or one with the same item ids");
@@ -108,27 +113,27 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
       log::warn("{} of the {} items of '{}' are new to the checkpoint: it has no vectors of them",
                 store.num_items() - known, store.num_items(), store.folder().string());
     }
-    trainer.refresh(ctx);
+    model.refresh(ctx);
   }
 
   // Vectors of length one, [B, D], on the context's device.
   Tensor unit_vectors(const Batch& batch) {
-    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), trainer.table().width()}, ctx.device());
-    trainer.last_vectors(ctx, batch, vectors.template view<T, 2>());
+    queries.compute(ctx, batch);
+    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), training.model.width}, ctx.device());
     Tensor inverse(DType::kF32, {batch.num_sequences()}, ctx.device());
-    ops::l2_normalize<T>(ctx, std::as_const(vectors).template view<T, 2>(), {},
-                         vectors.template view<T, 2>(), inverse.template view<float, 1>());
+    ops::l2_normalize<T>(ctx, queries.rows(), {}, vectors.template view<T, 2>(),
+                         inverse.template view<float, 1>());
     return vectors;
   }
 
   void set_candidates(std::vector<std::int64_t> chosen) override {
-    const std::int64_t all = trainer.table().rows();
+    const std::int64_t all = table.shard(0).rows();
     const bool fine =
         !chosen.empty() && chosen.front() >= 0 && chosen.back() < all &&
         std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) == chosen.end();
     TGR_CHECK(fine, chosen.size(), " candidates of ", all,
               " items; give at least one, in ascending order and each once");
-    items = ItemVectors<T>(ctx, trainer.table(), chosen);
+    items = ItemVectors<T>(ctx, table.shard(0), chosen);
     place_of.assign(static_cast<std::size_t>(all), -1);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       place_of[static_cast<std::size_t>(chosen[i])] = static_cast<std::int64_t>(i);
@@ -157,7 +162,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
                                                      SeenItems seen) override {
     const std::int64_t users = batch.num_sequences();
-    queries.compute(ctx, trainer, batch);
+    queries.compute(ctx, batch);
     Tensor ids(DType::kI64, {users, k}, ctx.device()),
         scores(DType::kF32, {users, k}, ctx.device()), count(DType::kI64, {users}, ctx.device());
     ops::RetrievalInputs<T> inputs;
@@ -172,8 +177,8 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
       inputs.excluded = on_context(ctx, places, places_there);
       inputs.excluded_offsets = on_context(ctx, offsets, offsets_there);
     }
-    ctx.workspace().reserve(ops::top_k_workspace_bytes(ctx, users, trainer.table().width(),
-                                                       inputs.excluded.shape[0], k));
+    ctx.workspace().reserve(
+        ops::top_k_workspace_bytes(ctx, users, training.model.width, inputs.excluded.shape[0], k));
     ops::top_k<T>(
         ctx, inputs,
         {ids.view<std::int64_t, 2>(), scores.view<float, 2>(), count.view<std::int64_t, 1>()});
@@ -195,7 +200,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 
   RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) override {
-    return train::evaluate(ctx, trainer, loader, options);
+    return train::evaluate<T>(ctx, {model, table, training.parts, capacity}, loader, options);
   }
 
   Tensor in_f32(const Tensor& there) const {

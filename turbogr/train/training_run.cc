@@ -116,6 +116,7 @@ RunEnd TrainingRun<T>::run() {
   const std::optional<std::int64_t> resumed = config_.run.resume ? resume() : std::nullopt;
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
+  make_writer();
   roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
   const RunEnd end = train();
   if (config_.run.trace) write_trace();
@@ -144,14 +145,26 @@ void TrainingRun<T>::open_files(std::optional<std::int64_t> resumed) {
   if (config_.log.tensorboard) {
     events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
   }
-  writer_ = std::make_unique<CheckpointWriter>(
-      folder_.checkpoints(),
-      CheckpointWriterOptions{.keep_last = config_.checkpoint.keep_last,
-                              .keep_best = config_.checkpoint.keep_best,
-                              .background = config_.checkpoint.background,
-                              .check_folder = [this] { folder_.check_in_place(); },
-                              .copy = copy_of(ctx_)});
   write_lengths(folder_.lengths(), length_histogram(window_lengths()));
+}
+
+// Groups are replicas of each other: the one of rank 0 writes.
+template <class T>
+void TrainingRun<T>::make_writer() {
+  bool writes = true;
+  if (world_.size() > 1) {
+    const std::vector<int>& group_of = trainer_->options().ranks.topology.group_of;
+    writes = group_of[static_cast<std::size_t>(world_.rank())] == group_of[0];
+    writing_ranks_ = world_.split(writes ? 0 : 1, world_.rank(), "checkpoints");
+  }
+  if (!writes) return;
+  CheckpointWriterOptions options = {.keep_last = config_.checkpoint.keep_last,
+                                     .keep_best = config_.checkpoint.keep_best,
+                                     .background = config_.checkpoint.background,
+                                     .copy = copy_of(ctx_),
+                                     .ranks = writing_ranks_.get()};
+  if (leads()) options.check_folder = [this] { folder_.check_in_place(); };
+  writer_ = std::make_unique<CheckpointWriter>(folder_.checkpoints(), options);
 }
 
 template <class T>

@@ -29,6 +29,7 @@
 #include "turbogr/train/run_folder.h"
 #include "turbogr/train/run_options.h"
 #include "turbogr/train/schedules.h"
+#include "turbogr/train/shared_checkpoint.h"
 #include "turbogr/train/training_run.h"
 
 namespace turbogr::train {
@@ -69,6 +70,7 @@ class TrainingRun {
   void make_trainer(RetrievalOptions options);
 
   void open_files(std::optional<std::int64_t> resumed);
+  void make_writer();
 
   Trace* trace_of(const Config& config);
 
@@ -92,6 +94,7 @@ class TrainingRun {
   std::optional<std::int64_t> resume();
 
   void start_from();
+  void read_item_table(const Checkpoint& saved, TableParts wanted);
 
   RunEnd train();
 
@@ -174,7 +177,8 @@ class TrainingRun {
   RunFolder folder_;
   std::unique_ptr<JsonLines> lines_;
   std::unique_ptr<TensorBoardEvents> events_;
-  std::unique_ptr<CheckpointWriter> writer_;
+  std::unique_ptr<dist::Communicator> writing_ranks_;
+  std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
   ItemNames names_;
   Progress* progress_ = nullptr;
   Roof roof_;

@@ -33,7 +33,13 @@ void check_inputs(const Context& ctx, const char* op, const RetrievalInputs<T>& 
   }
   if (in.target.data != nullptr) {
     check_vector(op, "target", in.target, queries);
-    check_ids(ctx, op, "target", in.target, in.table.rows);
+    if (in.target_rows.data == nullptr) check_ids(ctx, op, "target", in.target, in.table.rows);
+  }
+  if (in.target_rows.data != nullptr) {
+    check_rows(op, "target_rows", in.target_rows, queries, in.query.cols);
+    if (in.target_inverse_norms.data != nullptr) {
+      check_vector(op, "target_inverse_norms", in.target_inverse_norms, queries);
+    }
   }
 }
 

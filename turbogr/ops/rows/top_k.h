@@ -25,6 +25,10 @@ struct RetrievalInputs {
   View<const std::int64_t, 1> excluded;         // [E] ids, query by query, in any order
   Offsets excluded_offsets;                     // [M + 1], or empty: nothing is excluded
   View<const std::int64_t, 1> target;           // [M] ids never excluded, or empty
+  // Of a table that is part of a larger one, where a target (-1 in `target`) may be in another
+  // part: the targets' own rows and inverse norms. Empty: they are the table's.
+  Rows<const T> target_rows;                     // [M, D]
+  View<const Accum<T>, 1> target_inverse_norms;  // [M], or empty: ones
 };
 
 template <class T>
@@ -38,6 +42,7 @@ template <class T>
 void top_k(const Context& ctx, const RetrievalInputs<T>& inputs, const TopKOutput<T>& output);
 
 // ranks [M]: 1 + the number of items, not excluded, that score strictly higher than the target.
+// Over the parts of a table that are scored for the same queries, ranks less one add up.
 template <class T>
 void rank_of_target(const Context& ctx, const RetrievalInputs<T>& inputs,
                     View<std::int64_t, 1> ranks);

@@ -68,18 +68,26 @@ class Scorer {
 
   // One score, with the bits that scores() gives it: ties must be ties.
   A one(std::int64_t q, std::int64_t v, int worker) {
+    return one(q, in_.table.row(v), item_scale(v), worker);
+  }
+  A of_target(std::int64_t q, int worker) {
+    if (in_.target_rows.data == nullptr) return one(q, in_.target(q), worker);
+    const A scale = in_.target_inverse_norms.empty() ? A{1} : in_.target_inverse_norms(q);
+    return one(q, in_.target_rows.row(q), scale, worker);
+  }
+  A one(std::int64_t q, const T* row, A scale, int worker) {
     const std::int64_t width = in_.query.cols;
     if constexpr (std::is_same_v<T, double>) {
       double sum = 0;
       for (std::int64_t c = 0; c < width; ++c) {
-        sum += (in_.query(q, c) * query_scale(q)) * (in_.table(v, c) * item_scale(v));
+        sum += (in_.query(q, c) * query_scale(q)) * (row[c] * scale);
       }
       return sum;
     } else {
       float* query = &queries_(worker, 0, 0);
       float* item = &queries_(worker, 1, 0);
       widen_padded<T>(cpu_.simd, in_.query.row(q), query_scale(q), width, query);
-      widen_padded<T>(cpu_.simd, in_.table.row(v), item_scale(v), width, item);
+      widen_padded<T>(cpu_.simd, row, scale, width, item);
       return tile_table(cpu_.simd).chain_dot(query, item, width);
     }
   }
@@ -252,7 +260,7 @@ void rank_of_target(Cpu cpu, const RetrievalInputs<T>& inputs, View<std::int64_t
   parallel_ranges(cpu.pool, inputs.query.rows, 16,
                   [&](std::int64_t begin, std::int64_t end, int worker) {
                     for (std::int64_t q = begin; q < end; ++q) {
-                      targets(q) = scorer.one(q, inputs.target(q), worker);
+                      targets(q) = scorer.of_target(q, worker);
                       ranks(q) = 1;
                     }
                   });

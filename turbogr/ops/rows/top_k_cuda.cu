@@ -32,6 +32,8 @@ struct Tile {
   const A* query_scale;  // or null
   const A* item_scale;
   const std::int64_t* target;  // or null
+  const T* target_rows;        // or null: the table's
+  const A* target_scale;       // of those, or null
   unsigned long long* bad;     // the first place whose score is not finite
   std::int64_t table_rows;
 
@@ -65,7 +67,14 @@ __global__ void target_scores_kernel(Tile<T> tile, Accum<T>* scores) {
   const std::int64_t local = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (local >= tile.queries) return;
   const std::int64_t q = tile.first_query + local;
-  scores[local] = tile.score(q, tile.target[q], tile.products[local * kItems + local]);
+  Accum<T> product = tile.products[local * kItems + local];
+  if (tile.target_rows == nullptr) {
+    product = tile.score(q, tile.target[q], product);
+  } else {
+    if (tile.query_scale != nullptr) product *= tile.query_scale[q];
+    if (tile.target_scale != nullptr) product *= tile.target_scale[q];
+  }
+  scores[local] = product;
 }
 
 template <class T>
@@ -230,10 +239,12 @@ class Retrieval {
                       .query_scale = in_.query_inverse_norms.data,
                       .item_scale = in_.table_inverse_norms.data,
                       .target = in_.target.data,
+                      .target_rows = in_.target_rows.data,
+                      .target_scale = in_.target_inverse_norms.data,
                       .bad = bad_,
                       .table_rows = in_.table.rows};
       if (in_.target.data != nullptr) {
-        copy_rows(in_.target.data + first, tile.queries);
+        copy_targets(first, tile.queries);
         multiply(tile, copied_);
         before(tile);
       }
@@ -245,11 +256,7 @@ class Retrieval {
         if (direct_ && tile.items == kItems) {
           multiply(tile, chunk);
         } else {
-          TGR_CUDA_CALL(cudaMemcpy2DAsync(
-              copied_.data, static_cast<std::size_t>(copied_.stride) * sizeof(T), chunk.data,
-              static_cast<std::size_t>(chunk.stride) * sizeof(T),
-              static_cast<std::size_t>(chunk.cols) * sizeof(T),
-              static_cast<std::size_t>(chunk.rows), cudaMemcpyDeviceToDevice, stream_));
+          copy_rows(chunk);
           multiply(tile, copied_);
         }
         if (in_.excluded_offsets.data != nullptr) {
@@ -271,9 +278,20 @@ class Retrieval {
   }
 
  private:
-  void copy_rows(const std::int64_t* ids, std::int64_t count) {
-    gather_rows<T, T, std::int64_t>(cuda_, in_.table, {ids, {count}},
-                                    {copied_.data, count, copied_.cols, copied_.stride});
+  void copy_targets(std::int64_t first, std::int64_t count) {
+    if (in_.target_rows.data == nullptr) {
+      gather_rows<T, T, std::int64_t>(cuda_, in_.table, {in_.target.data + first, {count}},
+                                      {copied_.data, count, copied_.cols, copied_.stride});
+    } else {
+      copy_rows({in_.target_rows.row(first), count, in_.target_rows.cols, in_.target_rows.stride});
+    }
+  }
+  void copy_rows(Rows<const T> rows) {
+    TGR_CUDA_CALL(
+        cudaMemcpy2DAsync(copied_.data, static_cast<std::size_t>(copied_.stride) * sizeof(T),
+                          rows.data, static_cast<std::size_t>(rows.stride) * sizeof(T),
+                          static_cast<std::size_t>(rows.cols) * sizeof(T),
+                          static_cast<std::size_t>(rows.rows), cudaMemcpyDeviceToDevice, stream_));
   }
   void multiply(const Tile<T>& tile, Rows<const T> items) {
     items.rows = kItems;
