@@ -1,5 +1,5 @@
 // `turbogr config`: the complete configuration a run would have, or the list of all keys.
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 #include <fmt/format.h>
 

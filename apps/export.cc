@@ -12,14 +12,14 @@
 #include "apps/commands.h"
 #include "apps/sequences.h"
 #include "apps/user_progress.h"
+#include "turbogr/checkpoint/safetensors.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/data/store.h"
-#include "turbogr/train/file.h"
-#include "turbogr/train/history.h"
-#include "turbogr/train/item_names.h"
-#include "turbogr/train/safetensors.h"
-#include "turbogr/train/trained_model.h"
+#include "turbogr/run/history.h"
+#include "turbogr/run/item_names.h"
+#include "turbogr/run/trained_model.h"
 
 namespace turbogr::apps {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/core/output_file.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
-#include "turbogr/train/file.h"
-#include "turbogr/train/trained_model.h"
+#include "turbogr/run/trained_model.h"
 
 namespace turbogr::apps {
 

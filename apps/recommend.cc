@@ -18,11 +18,12 @@
 #include "turbogr/core/log.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
-#include "turbogr/train/history.h"
-#include "turbogr/train/item_names.h"
-#include "turbogr/train/progress.h"
-#include "turbogr/train/seen_items.h"
-#include "turbogr/train/trained_model.h"
+#include "turbogr/eval/seen_items.h"
+#include "turbogr/run/history.h"
+#include "turbogr/run/item_names.h"
+#include "turbogr/run/progress.h"
+#include "turbogr/run/seen_rule.h"
+#include "turbogr/run/trained_model.h"
 
 namespace turbogr::apps {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "turbogr/data/store.h"
-#include "turbogr/train/history.h"
+#include "turbogr/run/history.h"
 
 namespace turbogr::apps {
 

@@ -1,5 +1,5 @@
 // `turbogr report RUN`: the run's figures as one page.
-#include "turbogr/train/report.h"
+#include "turbogr/run/report.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
-#include "turbogr/train/timeline.h"
+#include "turbogr/run/timeline.h"
 
 namespace turbogr::apps {
 

@@ -7,7 +7,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
-#include "turbogr/train/trained_model.h"
+#include "turbogr/run/trained_model.h"
 
 namespace turbogr::apps {
 namespace {

@@ -14,7 +14,7 @@
 #include "turbogr/data/batch.h"
 #include "turbogr/data/loader.h"
 #include "turbogr/data/store.h"
-#include "turbogr/train/history.h"
+#include "turbogr/run/history.h"
 
 namespace turbogr::apps {
 

@@ -9,8 +9,8 @@
 #include "apps/commands.h"
 #include "turbogr/core/log.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/train/config.h"
-#include "turbogr/train/training_run.h"
+#include "turbogr/run/config.h"
+#include "turbogr/run/training_run.h"
 
 namespace turbogr::apps {
 

@@ -1,5 +1,5 @@
 // `turbogr tune`: a small search for better settings than a config's.
-#include "turbogr/train/tune.h"
+#include "turbogr/run/tune.h"
 
 #include <memory>
 #include <string>
@@ -7,7 +7,7 @@
 #include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 namespace turbogr::apps {
 

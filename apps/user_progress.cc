@@ -6,7 +6,7 @@
 
 #include "turbogr/core/log.h"
 #include "turbogr/core/trace.h"
-#include "turbogr/train/progress.h"
+#include "turbogr/run/progress.h"
 
 namespace turbogr::apps {
 namespace {

@@ -10,8 +10,8 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/model/flops.h"
-#include "turbogr/train/roof.h"
-#include "turbogr/train/run_options.h"
+#include "turbogr/run/roof.h"
+#include "turbogr/run/run_options.h"
 #include "turbogr/train/schedules.h"
 
 namespace turbogr::bench {

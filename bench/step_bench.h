@@ -9,7 +9,7 @@
 
 #include "bench/link_rate.h"
 #include "turbogr/core/section_timer.h"
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 namespace turbogr::bench {
 

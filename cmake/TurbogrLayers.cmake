@@ -7,7 +7,7 @@ function(tgr_compile_fast target)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "/(rank_(pipeline|stages|table)|retrieval_[a-z]+|run_(plan|state|figures)|training_run|stats|hstu_attention_cpu)\\.cc$")
+  list(FILTER sources INCLUDE REGEX "/(run_(plan|state|figures)|training_run|stats|hstu_attention_cpu)\\.cc$")
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 

@@ -1,5 +1,5 @@
 // A config: what is taken must be the same after it is written and read again.
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 #include "tests/fuzz/support.h"
 

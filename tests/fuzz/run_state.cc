@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/fuzz/support.h"
+#include "turbogr/checkpoint/checkpoint.h"
+#include "turbogr/checkpoint/checkpoint_manifest.h"
 #include "turbogr/data/batching.h"
-#include "turbogr/train/checkpoint.h"
-#include "turbogr/train/checkpoint_manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turbogr;

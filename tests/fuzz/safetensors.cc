@@ -1,5 +1,5 @@
 // A safetensors file.
-#include "turbogr/train/safetensors.h"
+#include "turbogr/checkpoint/safetensors.h"
 
 #include <sys/mman.h>
 

@@ -6,7 +6,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/file.h"
+#include "turbogr/core/output_file.h"
 
 namespace turbogr {
 namespace {

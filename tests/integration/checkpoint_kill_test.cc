@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "tests/support/temporary_folder.h"
+#include "turbogr/checkpoint/checkpoint.h"
+#include "turbogr/checkpoint/checkpoint_writer.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/tensor.h"
-#include "turbogr/train/checkpoint.h"
-#include "turbogr/train/checkpoint_writer.h"
 
 namespace turbogr {
 namespace {

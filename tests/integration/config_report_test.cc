@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 namespace turbogr {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/safetensors.h"
+#include "turbogr/checkpoint/safetensors.h"
 
 namespace turbogr {
 namespace {

@@ -14,8 +14,8 @@
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/training.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/train/file.h"
 
 namespace turbogr {
 namespace {

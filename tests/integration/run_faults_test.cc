@@ -7,8 +7,8 @@
 
 #include "tests/support/program.h"
 #include "tests/support/training.h"
-#include "turbogr/train/checkpoint.h"
-#include "turbogr/train/checkpoint_manifest.h"
+#include "turbogr/checkpoint/checkpoint.h"
+#include "turbogr/checkpoint/checkpoint_manifest.h"
 
 namespace turbogr {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 namespace turbogr {
 namespace {

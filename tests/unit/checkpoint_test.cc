@@ -1,4 +1,4 @@
-#include "turbogr/train/checkpoint.h"
+#include "turbogr/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,10 +13,10 @@
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/checkpoint_manifest.h"
-#include "turbogr/train/checkpoint_writer.h"
-#include "turbogr/train/file.h"
-#include "turbogr/train/shared_checkpoint.h"
+#include "turbogr/checkpoint/checkpoint_manifest.h"
+#include "turbogr/checkpoint/checkpoint_writer.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
+#include "turbogr/core/output_file.h"
 
 namespace turbogr {
 namespace {

@@ -1,4 +1,4 @@
-#include "turbogr/train/config.h"
+#include "turbogr/run/config.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/support/messages.h"
-#include "turbogr/train/config_keys.h"
+#include "turbogr/run/config_keys.h"
 
 namespace turbogr {
 namespace {

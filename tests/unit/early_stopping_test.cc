@@ -1,4 +1,4 @@
-#include "turbogr/train/early_stopping.h"
+#include "turbogr/run/early_stopping.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-#include "turbogr/train/file.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,8 +10,9 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/core/crc32c.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/core/philox.h"
-#include "turbogr/train/crc32c.h"
 
 namespace turbogr {
 namespace {

@@ -1,4 +1,4 @@
-#include "turbogr/train/idle_keys.h"
+#include "turbogr/run/idle_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/support/messages.h"
-#include "turbogr/train/config_keys.h"
+#include "turbogr/run/config_keys.h"
 
 namespace turbogr::train {
 namespace {

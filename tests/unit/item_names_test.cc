@@ -1,4 +1,4 @@
-#include "turbogr/train/item_names.h"
+#include "turbogr/run/item_names.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include "tests/support/messages.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/checkpoint_writer.h"
-#include "turbogr/train/config.h"
+#include "turbogr/checkpoint/checkpoint_writer.h"
+#include "turbogr/run/config.h"
 
 namespace turbogr::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "turbogr/train/metrics.h"
+#include "turbogr/run/metrics.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/crc32c.h"
-#include "turbogr/train/file.h"
-#include "turbogr/train/progress.h"
+#include "turbogr/core/crc32c.h"
+#include "turbogr/core/output_file.h"
+#include "turbogr/run/progress.h"
 
 namespace turbogr {
 namespace {

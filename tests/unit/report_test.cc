@@ -1,4 +1,4 @@
-#include "turbogr/train/report.h"
+#include "turbogr/run/report.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/config.h"
-#include "turbogr/train/file.h"
-#include "turbogr/train/lengths.h"
-#include "turbogr/train/metrics.h"
-#include "turbogr/train/timeline.h"
+#include "turbogr/core/output_file.h"
+#include "turbogr/run/config.h"
+#include "turbogr/run/lengths.h"
+#include "turbogr/run/metrics.h"
+#include "turbogr/run/timeline.h"
 
 namespace turbogr {
 namespace {

@@ -1,4 +1,4 @@
-#include "turbogr/train/roof.h"
+#include "turbogr/run/roof.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "turbogr/train/run_folder.h"
+#include "turbogr/run/run_folder.h"
 
 #include <gtest/gtest.h>
 

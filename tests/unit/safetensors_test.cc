@@ -1,4 +1,4 @@
-#include "turbogr/train/safetensors.h"
+#include "turbogr/checkpoint/safetensors.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

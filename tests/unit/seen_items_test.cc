@@ -1,4 +1,4 @@
-#include "turbogr/train/seen_items.h"
+#include "turbogr/eval/seen_items.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,12 @@
 #include "tests/support/messages.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/checkpoint/checkpoint_writer.h"
 #include "turbogr/data/store_writer.h"
-#include "turbogr/train/checkpoint_writer.h"
-#include "turbogr/train/evaluate.h"
-#include "turbogr/train/item_names.h"
-#include "turbogr/train/run_options.h"
+#include "turbogr/eval/evaluate.h"
+#include "turbogr/run/item_names.h"
+#include "turbogr/run/run_options.h"
+#include "turbogr/run/seen_rule.h"
 
 namespace turbogr::train {
 namespace {

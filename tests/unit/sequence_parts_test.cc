@@ -1,4 +1,4 @@
-#include "turbogr/train/sequence_parts.h"
+#include "turbogr/data/sequence_parts.h"
 
 #include <gtest/gtest.h>
 

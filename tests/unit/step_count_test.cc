@@ -1,4 +1,4 @@
-#include "turbogr/train/step_count.h"
+#include "turbogr/run/step_count.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "turbogr/train/store_defaults.h"
+#include "turbogr/run/store_defaults.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/train/config_keys.h"
+#include "turbogr/run/config_keys.h"
 
 namespace turbogr {
 namespace {

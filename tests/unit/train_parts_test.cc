@@ -9,7 +9,7 @@
 #include "tests/support/messages.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/embedding/touched_rows.h"
-#include "turbogr/train/evaluate.h"
+#include "turbogr/eval/evaluate.h"
 
 namespace turbogr::train {
 namespace {

@@ -14,8 +14,8 @@
 #include "tests/support/whole_table.h"
 #include "turbogr/core/background_worker.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/run/run_options.h"
 #include "turbogr/train/dense_reducer.h"
-#include "turbogr/train/run_options.h"
 #include "turbogr/train/schedules.h"
 
 namespace turbogr::train {

@@ -1,12 +1,12 @@
-#include "turbogr/train/tune_plan.h"
+#include "turbogr/run/tune_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "tests/support/messages.h"
-#include "turbogr/train/config_keys.h"
-#include "turbogr/train/tune.h"
+#include "turbogr/run/config_keys.h"
+#include "turbogr/run/tune.h"
 
 namespace turbogr::train {
 namespace {

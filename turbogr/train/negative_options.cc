@@ -100,25 +100,4 @@ void check_negatives(const NegativeOptions& options) {
             "negatives.dtype = \"f16\", or leave it out");
 }
 
-NegativeOptions negative_options(const NegativesConfig& n) {
-  NegativeOptions options;
-  options.kind = negative_kind_from_name(n.sampler);
-  options.count = n.count;
-  options.shared = n.set == "batch";
-  options.alpha = n.alpha;
-  TGR_CHECK(options.kind != NegativeKind::kMixed || n.mix.size() == 3,
-            "negatives.sampler is \"mixed\" and negatives.mix does not say of what; give the parts "
-            "of uniform, popularity and in_batch, such as [2, 1, 1]");
-  if (!n.mix.empty()) std::copy_n(n.mix.begin(), 3, options.mix.begin());
-  options.correction = n.correction;
-  options.sharing = n.sharing == "logits"       ? ops::NegativeSharing::kLogits
-                    : n.sharing == "embeddings" ? ops::NegativeSharing::kEmbeddings
-                                                : ops::NegativeSharing::kNone;
-  options.sharing_factor = n.sharing_factor;
-  options.half = n.dtype == "f16";
-  options.half_table = n.half_table;
-  check_negatives(options);
-  return options;
-}
-
 }  // namespace turbogr::train

@@ -1,4 +1,4 @@
-// What a run's [negatives] section asks for, and which of it makes sense together.
+// What negatives a step trains against, and which of it makes sense together.
 #pragma once
 
 #include <array>
@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "turbogr/ops/softmax/sampled_softmax.h"
-#include "turbogr/train/config.h"
 
 namespace turbogr::train {
 
@@ -37,7 +36,5 @@ void check_negatives(const NegativeOptions& options);
 // How many of R negatives each of uniform, popularity and in-batch gives. Throws when the mix asks
 // for one that R is too small to have a draw of.
 std::array<std::int64_t, 3> negative_parts(const NegativeOptions& options);
-
-NegativeOptions negative_options(const NegativesConfig& config);  // checked
 
 }  // namespace turbogr::train

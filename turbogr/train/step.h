@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/named_tensor.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/model/model.h"
 #include "turbogr/ops/rows/update.h"
 #include "turbogr/train/dense_reducer.h"
-#include "turbogr/train/named_tensor.h"
 #include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/stage_clock.h"
 #include "turbogr/train/step_in_flight.h"

@@ -1,7 +1,7 @@
 #include "turbogr/train/step_inputs.h"
 
+#include "turbogr/eval/model_inputs.h"
 #include "turbogr/model/buffers.h"
-#include "turbogr/train/model_inputs.h"
 
 namespace turbogr::train {
 namespace {

@@ -8,10 +8,10 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/feed.h"
 #include "turbogr/data/batch.h"
+#include "turbogr/data/sequence_parts.h"
 #include "turbogr/model/model.h"
 #include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
-#include "turbogr/train/sequence_parts.h"
 #include "turbogr/train/step_in_flight.h"
 #include "turbogr/train/token_order.h"
 

@@ -5,13 +5,13 @@
 #include <string_view>
 
 #include "turbogr/core/context.h"
+#include "turbogr/data/sequence_parts.h"
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
 #include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/model/model.h"
 #include "turbogr/optim/schedule.h"
 #include "turbogr/train/negative_options.h"
-#include "turbogr/train/sequence_parts.h"
 
 namespace turbogr::train {
 

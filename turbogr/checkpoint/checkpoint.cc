@@ -1,0 +1,423 @@
+#include "turbogr/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "turbogr/checkpoint/checkpoint_manifest.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+
+namespace turbogr {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kPrefix = "step-";
+
+// "a, b and 3 more"
+std::string some_of(const std::vector<std::string>& all) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + all[i];
+  }
+  if (all.size() > kShown) text += fmt::format(" and {} more", all.size() - kShown);
+  return text;
+}
+
+// A writer at work adds, replaces and removes checkpoints while they are opened. What fails and has
+// changed meanwhile is looked at again, so many times at most.
+constexpr int kAttempts = 20;
+
+// Another number for another folder of the same name.
+std::uint64_t identity_of(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+using Listing = std::vector<std::pair<std::string, std::uint64_t>>;
+Listing listing_of(const std::string& folder) {
+  Listing listing;
+  for (std::string& path : list_checkpoints(folder)) {
+    const std::uint64_t identity = identity_of(path);
+    listing.emplace_back(std::move(path), identity);
+  }
+  return listing;
+}
+
+// What `latest` or `best` says.
+std::string pointed_name(const std::string& file) {
+  std::string name = read_file(file);
+  name.erase(name.find_last_not_of(" \n") + 1);
+  return name;
+}
+
+// Nothing when it is damaged; the first fault of several is the one worth telling.
+std::optional<Checkpoint> open_whole(const std::string& path, std::string& fault) {
+  try {
+    Checkpoint checkpoint(path);
+    checkpoint.verify();
+    return checkpoint;
+  } catch (const Error& error) {
+    if (fault.empty()) fault = error.what();
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
+  json manifest;
+  try {
+    manifest = json::parse(read_file(folder_ + "/manifest.json"), nullptr, false);
+  } catch (const Error& error) {
+    refuse("it has no manifest (", error.what(), ")");
+  }
+  if (!manifest.is_object() || !manifest.contains("format") ||
+      manifest["format"] != kCheckpointFormat) {
+    refuse(
+        "its manifest.json is damaged or not one of a turbogr checkpoint; name a run's folder, or "
+        "a checkpoint in it");
+  }
+  const json version = manifest.value("version", json());
+  if (!version.is_number_integer() || version < 1 || version > kCheckpointVersion) {
+    refuse("it has version ", version.dump(), ", this program reads 1 to ", kCheckpointVersion,
+           "; use the program that wrote it");
+  }
+  version_ = version.get<int>();
+  if (manifest.value("crc32c", json()) != manifest_sum(manifest)) {
+    refuse("its manifest.json is damaged: the checksum differs");
+  }
+  try {  // a manifest with a right checksum and a wrong structure was made by hand
+    step_ = manifest.at("step").get<std::int64_t>();
+    if (!manifest.at("score").is_null()) score_ = manifest.at("score").get<double>();
+    command_ = manifest.at("command").get<std::string>();
+    config_ = read_listed_file(manifest.at("files"), "config.toml");
+    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"), nullptr, false);
+    if (!state_.is_object()) refuse("its state.json is not a JSON object");
+    for (const auto& [name, fields] : manifest.at("shards").items()) {
+      shards_.push_back(open_shard(name, fields));
+    }
+    const json tables = manifest.value("tables", json::object());
+    for (const auto& [name, fields] : tables.items()) {
+      Table& table = tables_[name];
+      table.rows = fields.at("rows").get<std::int64_t>();
+      table.placement = fields.at("placement").get<std::string>();
+      const json& parts = fields.at("parts");
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        table.parts.push_back(open_shard(
+            part_name(name, static_cast<int>(part), static_cast<int>(parts.size())), parts[part]));
+      }
+      if (table.parts.empty() || table.rows < 0) refuse("its table '", name, "' has no parts");
+    }
+  } catch (const json::exception&) {
+    refuse(
+        "its manifest.json lacks a field, or has one of another kind than this program writes; use "
+        "another checkpoint, or the program that wrote it");
+  } catch (const std::filesystem::filesystem_error& error) {
+    refuse(error.what());
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("checkpoint '")) throw;
+    refuse(error.what());
+  }
+}
+
+Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fields) const {
+  const std::string path = folder_ + "/" + name + ".safetensors";
+  if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
+  const auto bytes = fields.at("bytes").get<std::uint64_t>();
+  const std::uint64_t found = std::filesystem::file_size(path);
+  if (found != bytes) {
+    refuse("the shard '", path, "' is damaged: it has ", found, " bytes, ", bytes, " were written");
+  }
+  Shard shard{name, SafetensorsFile(path), {}};
+  if (sum_text(shard.file.header_sum()) != fields.at("header_crc32c")) {
+    refuse("the shard '", path, "' is damaged: the checksum of its header differs");
+  }
+  for (const auto& [tensor, sum] : fields.at("tensors").items()) {
+    shard.sums[tensor] = sum.get<std::string>();
+  }
+  return shard;
+}
+
+std::string Checkpoint::read_listed_file(const json& files, const std::string& name) const {
+  std::string content = read_file(folder_ + "/" + name);
+  if (sum_text(content) != files.at(name)) {
+    refuse("'", name, "' is damaged: the checksum differs");
+  }
+  return content;
+}
+
+void Checkpoint::check_sum(const Shard& shard, const TensorEntry& entry) const {
+  const auto sum = shard.sums.find(entry.name);
+  if (sum == shard.sums.end() || sum_text(shard.file.sum_of(entry)) != sum->second) {
+    refuse("tensor '", entry.name, "' in '", shard.file.path(),
+           "' is damaged: the checksum differs");
+  }
+}
+
+void Checkpoint::verify(int rank, int ranks) {
+  int next = 0;
+  const auto look_at = [&](const Shard& shard) {
+    if (next++ % ranks != rank) return;
+    for (const TensorEntry& entry : shard.file.entries()) check_sum(shard, entry);
+  };
+  for (const Shard& shard : shards_) look_at(shard);
+  for (const auto& [name, table] : tables_) {
+    for (const Shard& shard : table.parts) look_at(shard);
+  }
+  verified_ = true;
+}
+
+SavedTable Checkpoint::table(const std::string& name) const {
+  const auto found = tables_.find(name);
+  const std::vector<std::string> tensors = {name, name + ".first_moment", name + ".second_moment"};
+  if (found == tables_.end()) {  // an older program's
+    const TensorEntry& whole = *find_checked(name).entry;
+    if (whole.shape.size() != 2) refuse("its table '", name, "' is ", shape_text(whole.shape));
+    SavedTable table(embedding::Sharding(whole.shape[0], 1, embedding::Placement::kRoundRobin));
+    for (const std::string& tensor : tensors) {
+      if (find(tensor) == nullptr) continue;
+      const auto [shard, entry] = find_checked(tensor);
+      add_column(table, tensor, {shard});
+    }
+    return table;
+  }
+  const embedding::Placement placement = embedding::placement_from_name(found->second.placement);
+  SavedTable table(embedding::Sharding(found->second.rows,
+                                       static_cast<int>(found->second.parts.size()), placement));
+  table.placement_ = placement;
+  for (const std::string& tensor : tensors) {
+    std::vector<const Shard*> parts;
+    for (const Shard& part : found->second.parts) {
+      const TensorEntry* entry = part.file.find(tensor);
+      if (entry == nullptr) continue;
+      if (!verified_) check_sum(part, *entry);
+      parts.push_back(&part);
+    }
+    if (!parts.empty()) add_column(table, tensor, parts);
+  }
+  if (table.find(name) == nullptr) refuse("its table '", name, "' has no rows");
+  return table;
+}
+
+// f32 of as many rows as each part has by the sharding.
+void Checkpoint::add_column(SavedTable& table, const std::string& tensor,
+                            const std::vector<const Shard*>& parts) const {
+  SavedTable::Column& column = table.columns_[tensor];
+  if (std::ssize(parts) != table.sharding_.shards()) {
+    refuse("tensor '", tensor, "' is in ", parts.size(), " of the ", table.sharding_.shards(),
+           " parts of its table");
+  }
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const TensorEntry& entry = parts[part]->file.at(tensor);
+    const std::int64_t width = entry.shape.size() == 2 ? entry.shape[1] : 1;
+    const std::int64_t rows = table.sharding_.rows_of(static_cast<int>(part));
+    const bool fits = (entry.shape.size() == 1 || entry.shape.size() == 2) &&
+                      entry.shape[0] == rows && entry.dtype == DType::kF32 &&
+                      (part == 0 || column.width == width);
+    if (!fits) {
+      refuse("tensor '", tensor, "' in '", parts[part]->file.path(), "' is ", name_of(entry.dtype),
+             " ", shape_text(entry.shape), "; f32 of ", rows, " rows is wanted");
+    }
+    column.width = width;
+    column.parts.push_back(reinterpret_cast<const float*>(parts[part]->file.data(entry)));
+  }
+}
+
+const SavedTable::Column* SavedTable::find(std::string_view tensor) const {
+  const auto found = columns_.find(tensor);
+  return found == columns_.end() ? nullptr : &found->second;
+}
+
+std::int64_t SavedTable::width(std::string_view tensor) const {
+  const Column* column = find(tensor);
+  return column == nullptr ? 0 : column->width;
+}
+
+const float* SavedTable::row(std::string_view tensor, std::int64_t id) const {
+  const Column& column = *find(tensor);
+  return column.parts[static_cast<std::size_t>(sharding_.shard_of(id))] +
+         sharding_.row_of(id) * column.width;
+}
+
+void SavedTable::read_part(ThreadPool& pool, std::string_view tensor,
+                           const embedding::Sharding& sharding, int part, std::int64_t first,
+                           std::int64_t last, float* into) const {
+  const Column& column = *find(tensor);
+  const std::int64_t width = column.width;
+  constexpr std::int64_t kRowsAtATime = 1024;
+  parallel_ranges(pool, last - first, kRowsAtATime, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t id = sharding.id_of(part, first + row);
+      std::copy_n(column.parts[static_cast<std::size_t>(sharding_.shard_of(id))] +
+                      sharding_.row_of(id) * width,
+                  width, into + row * width);
+    }
+  });
+}
+
+const TensorEntry* Checkpoint::find(std::string_view name) const {
+  for (const Shard& shard : shards_) {
+    if (const TensorEntry* entry = shard.file.find(name)) return entry;
+  }
+  return nullptr;
+}
+
+Checkpoint::Found Checkpoint::find_checked(std::string_view name) const {
+  for (const Shard& shard : shards_) {
+    if (const TensorEntry* entry = shard.file.find(name)) {
+      if (!verified_) check_sum(shard, *entry);
+      return {&shard, entry};
+    }
+  }
+  refuse("it has no tensor '", name, "'; it belongs to another model or version");
+}
+
+void Checkpoint::read(const NamedTensor& into) const {
+  find_checked(into.name).shard->file.read(into);
+}
+
+void Checkpoint::read_all(const std::vector<NamedTensor>& into,
+                          const std::vector<std::string>& shards) const {
+  std::set<std::string> unread;
+  for (const Shard& shard : shards_) {
+    const bool wanted =
+        shards.empty() || std::find(shards.begin(), shards.end(), shard.name) != shards.end();
+    if (!wanted) continue;
+    for (const TensorEntry& entry : shard.file.entries()) {
+      // A table, which an older program kept among the others.
+      const bool table = entry.name == "items" || entry.name.starts_with("items.");
+      if (version_ > 1 || !table) unread.insert(entry.name);
+    }
+  }
+  std::vector<std::string> absent;
+  std::vector<std::string> different;
+  for (const NamedTensor& tensor : into) {
+    const TensorEntry* entry = find(tensor.name);
+    if (entry == nullptr) {
+      absent.push_back(tensor.name);
+    } else if (entry->dtype != tensor.dtype || entry->shape != tensor.shape) {
+      different.push_back(fmt::format("{} is {} {}, {} {} wanted", tensor.name,
+                                      name_of(entry->dtype), shape_text(entry->shape),
+                                      name_of(tensor.dtype), shape_text(tensor.shape)));
+    }
+    unread.erase(tensor.name);
+  }
+  if (!absent.empty() || !different.empty() || !unread.empty()) {
+    std::string text = "it is of another model:";
+    if (!absent.empty()) text += " it lacks " + some_of(absent) + ";";
+    if (!different.empty()) text += " " + some_of(different) + ";";
+    if (!unread.empty()) text += " it also has " + some_of({unread.begin(), unread.end()}) + ";";
+    refuse(text, " use the config that wrote it (config.toml beside it)");
+  }
+  for (const NamedTensor& tensor : into) read(tensor);
+}
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:09}", kPrefix, step); }
+
+std::optional<std::int64_t> checkpoint_step(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  if (digits.size() < 9 || digits.size() > 18 ||
+      digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::stoll(std::string(digits));
+}
+
+std::vector<std::string> list_checkpoints(const std::string& folder) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+    if (const auto step = checkpoint_step(entry.path().filename().string())) {
+      found.emplace_back(*step, entry.path().string());
+    }
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::string latest;
+  try {
+    latest = pointed_name(folder + "/latest");
+  } catch (const Error&) {  // killed before the first one was announced: the newest step will do
+  }
+  std::vector<std::string> paths;
+  paths.reserve(found.size());
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  const auto announced = std::find(paths.begin(), paths.end(), folder + "/" + latest);
+  if (announced != paths.end()) std::rotate(paths.begin(), announced, announced + 1);
+  return paths;
+}
+
+std::string best_checkpoint(const std::string& folder) {
+  std::string name;
+  std::getline(std::ifstream(folder + "/best"), name);
+  const std::string path = folder + "/" + name;
+  return checkpoint_step(name) && std::filesystem::exists(path + "/manifest.json") ? path : "";
+}
+
+bool never_saved(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kNoneYet, error);
+}
+
+Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
+  for (int attempt = 1;; ++attempt) {
+    const Listing listing = listing_of(folder);
+    std::string fault;
+    std::optional<Checkpoint> whole;
+    for (const auto& [path, identity] : listing) {
+      if ((whole = open_whole(path, fault))) break;
+    }
+    if (whole && fault.empty()) return *std::move(whole);
+    if (attempt < kAttempts && listing_of(folder) != listing) continue;
+    TGR_CHECK(!listing.empty(), "there is no checkpoint in '", folder,
+              "'; check the path: only a run that has saved one can be opened or resumed");
+    TGR_CHECK(whole, fault, ". None of the ", listing.size(), " checkpoints in '", folder,
+              "' is whole");
+    TGR_CHECK(fall_back, fault, ". The newest good one is '", whole->folder(),
+              "': set checkpoint.fall_back = true to go on from it");
+    log::warn("{}. Going on from the newest good one, '{}'", fault, whole->folder());
+    return *std::move(whole);
+  }
+}
+
+Checkpoint open_named_checkpoint(const std::string& path) {
+  std::string fault;
+  for (int attempt = 1;; ++attempt) {
+    const std::uint64_t identity = identity_of(path);
+    fault.clear();
+    if (std::optional<Checkpoint> whole = open_whole(path, fault)) return *std::move(whole);
+    if (attempt == kAttempts || identity_of(path) == identity) break;
+  }
+  const std::filesystem::path named = std::filesystem::weakly_canonical(path);
+  for (const std::string& other : list_checkpoints(named.parent_path().string())) {
+    std::string ignored;
+    TGR_CHECK(other == named || !open_whole(other, ignored), fault,
+              ". The newest good one beside it is '", other, "'");
+  }
+  throw Error(fault);
+}
+
+Checkpoint open_pointed_checkpoint(const std::string& file) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string name = pointed_name(file);
+    const std::filesystem::path named = std::filesystem::path(file).parent_path() / name;
+    try {
+      TGR_CHECK(checkpoint_step(name), "'", file,
+                "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or "
+                "`best`");
+      return open_named_checkpoint(named.string());
+    } catch (const Error&) {
+      if (attempt == kAttempts || pointed_name(file) == name) throw;
+    }
+  }
+}
+
+}  // namespace turbogr

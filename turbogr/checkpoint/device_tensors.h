@@ -1,0 +1,24 @@
+// Checkpoints and tensors that may live on a GPU: files are read and written through host memory.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "turbogr/checkpoint/checkpoint.h"
+#include "turbogr/core/context.h"
+#include "turbogr/core/named_tensor.h"
+
+namespace turbogr::train {
+
+// Each tensor from the checkpoint's one of the same name, shape and format. Where shards are named
+// they must hold these tensors and no others.
+void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
+                  const std::vector<NamedTensor>& tensors,
+                  const std::vector<std::string>& shards = {});
+
+// How a CheckpointWriter gets at the context's memory; empty on a CPU.
+std::function<void(void* to, const void* from, std::size_t bytes)> copy_of(const Context& ctx);
+
+}  // namespace turbogr::train

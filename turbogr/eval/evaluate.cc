@@ -1,0 +1,162 @@
+#include "turbogr/eval/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/eval/retrieval_vectors.h"
+#include "turbogr/eval/target_ranks.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+
+std::int64_t target_of(const Batch& batch, std::size_t user) {
+  return batch.targets[static_cast<std::size_t>(batch.offsets[user + 1] - 1)];
+}
+
+std::span<const std::int64_t> seen_of(const Batch& batch, std::size_t user) {
+  const auto begin = static_cast<std::size_t>(batch.seen_offsets[user]);
+  const auto end = static_cast<std::size_t>(batch.seen_offsets[user + 1]);
+  return std::span(batch.seen_items).subspan(begin, end - begin);
+}
+
+// One user's rank goes into the figures as the rule about seen items has it. `rank` is the target's
+// among all candidates and itself.
+void count_user(const Batch& batch, std::size_t user, std::int64_t rank, SeenItems rule,
+                RankingMetrics& metrics) {
+  const std::span<const std::int64_t> seen = seen_of(batch, user);
+  const bool repeated = std::find(seen.begin(), seen.end(), target_of(batch, user)) != seen.end();
+  if (repeated) metrics.count_repeat();
+  if (repeated && rule == SeenItems::kDrop) {
+    metrics.add_miss();
+  } else {
+    metrics.add(rank);
+  }
+}
+
+}  // namespace
+
+RankingMetrics::RankingMetrics(std::vector<std::int64_t> cutoffs)
+    : cutoffs_(std::move(cutoffs)), hits_(cutoffs_.size()), gains_(cutoffs_.size()) {}
+
+void RankingMetrics::add(std::int64_t rank) {
+  ++users_;
+  reciprocal_ += 1.0 / static_cast<double>(rank);
+  for (std::size_t k = 0; k < cutoffs_.size(); ++k) {
+    if (rank > cutoffs_[k]) continue;
+    hits_[k] += 1;
+    gains_[k] += 1 / std::log2(static_cast<double>(rank) + 1);
+  }
+}
+
+void RankingMetrics::add_miss() { ++users_; }
+
+void RankingMetrics::add_up(dist::Communicator& ranks) {
+  ranks.all_reduce(hits_, dist::Reduce::kSum);
+  ranks.all_reduce(gains_, dist::Reduce::kSum);
+  ranks.all_reduce({&reciprocal_, 1}, dist::Reduce::kSum);
+  ranks.all_reduce({&users_, 1}, dist::Reduce::kSum);
+  ranks.all_reduce({&repeats_, 1}, dist::Reduce::kSum);
+}
+
+double RankingMetrics::repeat_share() const {
+  return static_cast<double>(repeats_) / static_cast<double>(std::max<std::int64_t>(users_, 1));
+}
+
+std::vector<std::pair<std::string, double>> RankingMetrics::figures() const {
+  const double users = static_cast<double>(std::max<std::int64_t>(users_, 1));
+  std::vector<std::pair<std::string, double>> figures;
+  for (std::size_t k = 0; k < cutoffs_.size(); ++k) {
+    figures.emplace_back("hr@" + std::to_string(cutoffs_[k]), hits_[k] / users);
+    figures.emplace_back("ndcg@" + std::to_string(cutoffs_[k]), gains_[k] / users);
+  }
+  figures.emplace_back("mrr", reciprocal_ / users);
+  return figures;
+}
+
+std::string repeats_text(const RankingMetrics& metrics, SeenItems seen) {
+  if (metrics.repeats() == 0) return "";
+  return fmt::format("  {} of {} targets ({:.1f} %) are items their user had met before: {}\n",
+                     metrics.repeats(), metrics.users(), 100 * metrics.repeat_share(),
+                     seen == SeenItems::kDrop ? "misses, as seen items are dropped"
+                                              : "seen items stay candidates");
+}
+
+template <class T>
+RankingMetrics evaluate(const Context& ctx, const Evaluated<T>& evaluated, data::Loader& loader,
+                        const EvaluateOptions& options) {
+  embedding::RowSource<T>& items = evaluated.items;
+  items.settle(ctx);
+  TargetRanks<T> ranks(ctx, items);
+  UserVectors<T> users(ctx, evaluated.model, items, evaluated.parts, evaluated.capacity);
+  RankingMetrics metrics(options.cutoffs);
+  Batch batch;
+  std::vector<std::int64_t> targets;
+  // Ranks that share the items go on together until all have run out of users.
+  const auto anybody_has = [&](bool own) {
+    std::int64_t has = own ? 1 : 0;
+    if (items.group() != nullptr) items.group()->all_reduce({&has, 1}, dist::Reduce::kMax);
+    return has != 0;
+  };
+  while (true) {
+    const bool mine = loader.next(batch);
+    if (!anybody_has(mine)) break;
+    if (!mine) batch = {.offsets = {0}, .seen_offsets = {0}};
+    users.compute(ctx, batch);
+    targets.resize(static_cast<std::size_t>(batch.num_sequences()));
+    for (std::size_t b = 0; b < targets.size(); ++b) targets[b] = target_of(batch, b);
+    Exclusions excluded;
+    if (options.seen == SeenItems::kDrop) excluded = {&batch.seen_items, &batch.seen_offsets};
+    const std::vector<std::int64_t>& found = ranks.compute(ctx, users, targets, excluded);
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      count_user(batch, b, found[b], options.seen, metrics);
+    }
+    if (options.progress) options.progress(metrics.users());
+  }
+  return metrics;
+}
+
+RankingMetrics evaluate_popularity(data::Loader& loader, const std::vector<float>& popularity,
+                                   const EvaluateOptions& options) {
+  RankingMetrics metrics(options.cutoffs);
+  // Items by falling popularity: a target's rank is its place less the seen items before it.
+  std::vector<float> sorted = popularity;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  std::vector<std::int64_t> seen;
+  Batch batch;
+  while (loader.next(batch)) {
+    for (std::size_t b = 0; b < batch.users.size(); ++b) {
+      const std::int64_t target = target_of(batch, b);
+      const float score = popularity.at(static_cast<std::size_t>(target));
+      const auto higher = std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<>());
+      std::int64_t rank = 1 + (higher - sorted.begin());
+      if (options.seen == SeenItems::kDrop) {
+        const std::span<const std::int64_t> met = seen_of(batch, b);
+        seen.assign(met.begin(), met.end());
+        std::sort(seen.begin(), seen.end());
+        seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+        for (const std::int64_t item : seen) {
+          if (popularity.at(static_cast<std::size_t>(item)) > score) --rank;
+        }
+      }
+      count_user(batch, b, rank, options.seen, metrics);
+    }
+    if (options.progress) options.progress(metrics.users());
+  }
+  return metrics;
+}
+
+#define TGR_INSTANTIATE(T)                                                                \
+  template RankingMetrics evaluate<T>(const Context&, const Evaluated<T>&, data::Loader&, \
+                                      const EvaluateOptions&);
+TGR_INSTANTIATE(float)
+TGR_INSTANTIATE(bf16)
+#undef TGR_INSTANTIATE
+
+}  // namespace turbogr::train

@@ -1,0 +1,136 @@
+#include "turbogr/eval/retrieval_vectors.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/eval/model_inputs.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/dense/convert.h"
+#include "turbogr/ops/rows/embedding.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr double kShortest = 1e-6;  // of a vector that is scaled to length one
+
+}  // namespace
+
+View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
+                                       Tensor& memory) {
+  if (ctx.device() == Device::kCpu) return data::view_of(values);
+  const auto count = static_cast<std::int64_t>(values.size());
+  if (memory.size() < count) memory = Tensor(DType::kI64, {count}, ctx.device());
+  if (count > 0) copy_bytes(ctx, memory.data(), values.data(), values.size() * sizeof(values[0]));
+  return {memory.view<std::int64_t, 1>().data, {count}};
+}
+
+template <class T>
+ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& table,
+                            const std::vector<std::int64_t>& candidates) {
+  const View<const float, 2> from = table.weights();
+  const std::int64_t rows =
+      candidates.empty() ? table.rows() : static_cast<std::int64_t>(candidates.size());
+  if (!candidates.empty()) {
+    copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
+    Tensor ids;
+    ops::gather_rows<float, T>(ctx, from, on_context(ctx, candidates, ids), copied_.view<T, 2>());
+    synchronize(ctx);  // the ids go
+    rows_ = copied_.view<T, 2>();
+  } else if constexpr (std::is_same_v<T, float>) {
+    rows_ = from;
+  } else {
+    copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
+    const View<T, 2> out = copied_.view<T, 2>();
+    ops::convert_values<T, float>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
+    rows_ = out;
+  }
+  inverse_norms_ = Tensor(DType::kF32, {rows}, ctx.device());
+  ops::inverse_norms<T>(ctx, rows_, kShortest, inverse_norms_.view<float, 1>());
+}
+
+template <class T>
+UserVectors<T>::UserVectors(const Context& ctx, model::Model<T>& model,
+                            embedding::RowSource<T>& items, const SequenceParts& parts,
+                            std::int64_t capacity)
+    : model_(model),
+      items_(items),
+      marks_(parts),
+      // Of a token: two times, row key, offset, two counts, the last one's place; its signals.
+      feed_(ctx, static_cast<std::size_t>(capacity + 1) * (7 * 8 + 4) + 10 * 256),
+      inputs_(dtype_of<T>(), {capacity, model.options().width}, ctx.device()),
+      vectors_(dtype_of<T>(), {1, model.options().width}, ctx.device()),
+      inverse_norms_(DType::kF32, {1}, ctx.device()) {}
+
+template <class T>
+void UserVectors<T>::compute(const Context& ctx, const data::Batch& batch) {
+  const std::int64_t n = batch.num_tokens();
+  TGR_CHECK(n <= inputs_.shape()[0], "an evaluation batch of ", n, " tokens where ",
+            inputs_.shape()[0], " were planned for; ask for fewer users at once");
+  users_ = batch.num_sequences();
+  if (inverse_norms_.size() < users_) {
+    vectors_ = Tensor(dtype_of<T>(), {users_, inputs_.shape()[1]}, ctx.device());
+    inverse_norms_ = Tensor(DType::kF32, {users_}, ctx.device());
+  }
+  const Rows<T> inputs = model::first_rows<T>(inputs_, n);
+  items_.gather(ctx, 0, data::view_of(batch.items), inputs);
+  if (n == 0) return;
+  feed_.begin();
+  const model::StepInput input =
+      model_input(ctx, batch, /*training=*/false, /*seed=*/0, /*step=*/0, marks_, feed_);
+  const View<std::int64_t, 1> last = feed_.take<std::int64_t>(users_);
+  for (std::int64_t b = 0; b < users_; ++b) {
+    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
+  }
+  const View<const std::int64_t, 1> last_tokens = feed_.send(ctx, last);
+  feed_.end(ctx);
+  const Rows<T> vectors = model::first_rows<T>(vectors_, users_);
+  ops::gather_rows<T>(ctx, model_.forward(ctx, input, inputs), last_tokens, vectors);
+  ops::inverse_norms<T>(ctx, vectors, kShortest,
+                        model::first_values<float>(inverse_norms_, users_));
+}
+
+template <class T>
+Rows<const T> UserVectors<T>::rows() const {
+  return model::first_rows<T>(vectors_, users_);
+}
+
+template <class T>
+View<const float, 1> UserVectors<T>::inverse_norms() const {
+  return model::first_values<float>(inverse_norms_, users_);
+}
+
+template <class T>
+void TargetVectors<T>::gather(const Context& ctx, embedding::RowSource<T>& items,
+                              const std::vector<std::int64_t>& ids) {
+  count_ = std::ssize(ids);
+  const std::int64_t room = std::max<std::int64_t>(count_, 1);
+  if (inverse_norms_.size() < room) {
+    rows_ = Tensor(dtype_of<T>(), {room, items.shard(0).width()}, ctx.device());
+    inverse_norms_ = Tensor(DType::kF32, {room}, ctx.device());
+  }
+  const Rows<T> rows = model::first_rows<T>(rows_, count_);
+  items.gather(ctx, 0, data::view_of(ids), rows);
+  if (count_ == 0) return;
+  ops::inverse_norms<T>(ctx, rows, kShortest, model::first_values<float>(inverse_norms_, count_));
+}
+
+template <class T>
+Rows<const T> TargetVectors<T>::rows() const {
+  return model::first_rows<T>(rows_, count_);
+}
+
+template <class T>
+View<const float, 1> TargetVectors<T>::inverse_norms() const {
+  return model::first_values<float>(inverse_norms_, count_);
+}
+
+template class TargetVectors<float>;
+template class TargetVectors<bf16>;
+template class ItemVectors<float>;
+template class ItemVectors<bf16>;
+template class UserVectors<float>;
+template class UserVectors<bf16>;
+
+}  // namespace turbogr::train

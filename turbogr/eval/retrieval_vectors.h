@@ -1,0 +1,77 @@
+// What retrieval compares: a vector of every item, and one of every user that the model makes of
+// what the user has done. A model and a source of rows are all it takes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/feed.h"
+#include "turbogr/core/tensor.h"
+#include "turbogr/data/batch.h"
+#include "turbogr/data/sequence_parts.h"
+#include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/row_source.h"
+#include "turbogr/model/model.h"
+
+namespace turbogr::train {
+
+// The values where the context's device can read them: themselves, or a copy in `memory`.
+View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
+                                       Tensor& memory);
+
+// Rows of an item table, or of a rank's part of one, in T: all of them, or those of `candidates`
+// (indices, ascending) alone.
+template <class T>
+class ItemVectors {
+ public:
+  ItemVectors(const Context& ctx, const embedding::ItemTable& table,
+              const std::vector<std::int64_t>& candidates = {});
+  Rows<const T> rows() const { return rows_; }
+  View<const float, 1> inverse_norms() const { return inverse_norms_.view<float, 1>(); }
+
+ private:
+  Tensor copied_;  // bf16, or candidates
+  Tensor inverse_norms_;
+  Rows<const T> rows_;
+};
+
+// Vectors of users, a batch at a time; memory is kept for the next one.
+template <class T>
+class UserVectors {
+ public:
+  // For batches of up to `capacity` tokens. The model and the rows outlive it.
+  UserVectors(const Context& ctx, model::Model<T>& model, embedding::RowSource<T>& items,
+              const SequenceParts& parts, std::int64_t capacity);
+
+  // Of each sequence's last token, without dropout. Collective over the ranks that share the items.
+  void compute(const Context& ctx, const data::Batch& batch);
+  Rows<const T> rows() const;                  // [B, D]
+  View<const float, 1> inverse_norms() const;  // [B]
+
+ private:
+  model::Model<T>& model_;
+  embedding::RowSource<T>& items_;
+  SequenceMarks marks_;
+  Feed feed_;
+  Tensor inputs_;  // [capacity, D]
+  std::int64_t users_ = 0;
+  Tensor vectors_, inverse_norms_;
+};
+
+// Rows of single items, with their inverse norms.
+template <class T>
+class TargetVectors {
+ public:
+  // Collective over the ranks that share the items.
+  void gather(const Context& ctx, embedding::RowSource<T>& items,
+              const std::vector<std::int64_t>& ids);
+  Rows<const T> rows() const;
+  View<const float, 1> inverse_norms() const;
+
+ private:
+  std::int64_t count_ = 0;
+  Tensor rows_, inverse_norms_;
+};
+
+}  // namespace turbogr::train

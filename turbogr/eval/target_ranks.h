@@ -1,0 +1,56 @@
+// The rank of one item for each user among all items, wherever those are: each rank scores the part
+// of the table that it holds, for the users of all, and what they count adds up.
+//
+//   TargetRanks<float> ranks(ctx, rows);
+//   users.compute(ctx, batch);
+//   for (std::int64_t rank : ranks.compute(ctx, users, targets, seen)) ...
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "turbogr/core/context.h"
+#include "turbogr/core/tensor.h"
+#include "turbogr/embedding/row_source.h"
+#include "turbogr/eval/retrieval_vectors.h"
+
+namespace turbogr::train {
+
+// Items that do not count for each user, end to end.
+struct Exclusions {
+  const std::vector<std::int64_t>* ids = nullptr;      // null: none
+  const std::vector<std::int64_t>* offsets = nullptr;  // [B + 1]
+};
+
+template <class T>
+class TargetRanks {
+ public:
+  TargetRanks(const Context& ctx, embedding::RowSource<T>& items);
+
+  // 1 + the number of items, not excluded, that score strictly higher than the user's target, which
+  // is never excluded. Collective over the ranks that share the items; some may have no users.
+  const std::vector<std::int64_t>& compute(const Context& ctx, const UserVectors<T>& users,
+                                           const std::vector<std::int64_t>& targets,
+                                           const Exclusions& excluded);
+
+ private:
+  // Everybody's queries, as this rank scores them.
+  struct Queries {
+    Rows<const T> rows, target_rows;
+    View<const float, 1> inverse_norms, target_inverse_norms;
+    std::vector<std::int64_t> targets, excluded, offsets;
+  };
+  Queries gather(const Context& ctx, const UserVectors<T>& users,
+                 const std::vector<std::int64_t>& targets, const Exclusions& excluded);
+  void keep_own(Queries& queries) const;
+
+  embedding::RowSource<T>& items_;
+  ItemVectors<T> vectors_;
+  TargetVectors<T> target_vectors_;
+  std::vector<std::int64_t> users_of_;  // each rank of the group
+  Tensor all_rows_, all_target_rows_, all_norms_, all_target_norms_;
+  Tensor target_, excluded_, offsets_, found_;
+  std::vector<std::int64_t> counts_, ranks_;
+};
+
+}  // namespace turbogr::train

@@ -1,0 +1,331 @@
+#include "turbogr/run/config.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/output_file.h"
+#include "turbogr/run/config_keys.h"
+#include "turbogr/run/config_negatives.h"
+#include "turbogr/run/store_defaults.h"
+#include "turbogr/train/negative_options.h"
+
+namespace turbogr {
+namespace {
+
+std::string_view type_name(const ConfigValue& value) {
+  static constexpr std::string_view kNames[] = {"true or false", "a whole number", "a number",
+                                                "a string", "a list of whole numbers"};
+  return kNames[value.index()];
+}
+
+std::string wanted(const ConfigKey& key, const ConfigValue& example) {
+  std::string text(type_name(example));
+  if (!key.rule.wanted.empty()) text += ", " + key.rule.wanted;
+  return fmt::format("{} ({})", text, key.help);
+}
+
+std::string source_text(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&text](const auto& typed) { text << typed; });
+  return text.str();
+}
+
+std::string_view found_type(const toml::node& node) {
+  if (node.is_boolean()) return "a boolean";
+  if (node.is_integer()) return "a whole number";
+  if (node.is_floating_point()) return "a fractional number";
+  if (node.is_string()) return "a string";
+  if (node.is_array()) return "a list";
+  if (node.is_table()) return "a table";
+  return "a date or time";
+}
+
+// The node as the type of `like`, or nothing. A whole number passes for a real one, nothing else
+// is converted.
+std::optional<ConfigValue> value_of(const toml::node& node, const ConfigValue& like) {
+  if (std::holds_alternative<bool>(like) && node.is_boolean()) {
+    return ConfigValue(node.as_boolean()->get());
+  }
+  if (std::holds_alternative<std::int64_t>(like) && node.is_integer()) {
+    return ConfigValue(node.as_integer()->get());
+  }
+  if (std::holds_alternative<double>(like) && node.is_number()) {
+    return ConfigValue(*node.value<double>());
+  }
+  if (std::holds_alternative<std::string>(like) && node.is_string()) {
+    return ConfigValue(node.as_string()->get());
+  }
+  if (std::holds_alternative<std::vector<std::int64_t>>(like) && node.is_array()) {
+    std::vector<std::int64_t> list;
+    for (const toml::node& element : *node.as_array()) {
+      if (!element.is_integer()) return std::nullopt;
+      list.push_back(element.as_integer()->get());
+    }
+    return ConfigValue(std::move(list));
+  }
+  return std::nullopt;
+}
+
+const ConfigKey& find_key(const std::string& where, const std::string& name) {
+  const auto& keys = config_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(),
+                                  [&](const ConfigKey& key) { return key.name == name; });
+  TGR_CHECK(found != keys.end(), where, ": unknown key '", name, "'; the nearest known one is '",
+            nearest_config_key(name).name, "' (`turbogr config --keys` lists all)");
+  return *found;
+}
+
+// A config on its way: the values so far, and who was given one.
+struct Draft {
+  Config config;
+  NamedKeys named;
+};
+
+void assign(Draft& draft, const std::string& where, const std::string& name,
+            const toml::node& node) {
+  const ConfigKey& key = find_key(where, name);
+  const ConfigValue like = key.get(draft.config);
+  const std::optional<ConfigValue> value = value_of(node, like);
+  TGR_CHECK(value.has_value(), where, ": ", name, " = ", source_text(node), " is ",
+            found_type(node), "; wanted: ", wanted(key, like));
+  TGR_CHECK(key.rule.allows(*value), where, ": ", name, " = ", source_text(node),
+            " is not allowed; wanted: ", wanted(key, like));
+  key.set(draft.config, *value);
+  draft.named.insert(name);
+}
+
+bool is_section(std::string_view name) {
+  const auto& keys = config_keys();
+  return std::any_of(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+    return key.name.size() > name.size() && key.name.starts_with(name) &&
+           key.name[name.size()] == '.';
+  });
+}
+
+void assign_all(Draft& draft, std::string_view source, const std::string& prefix,
+                const toml::table& table) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + std::string(key.str());
+    const std::string where = fmt::format("{}:{}", source, key.source().begin.line);
+    if (node.is_table() && (is_section(name) || !node.as_table()->empty())) {
+      const auto& keys = config_keys();
+      const bool is_key = std::any_of(keys.begin(), keys.end(),
+                                      [&](const ConfigKey& known) { return known.name == name; });
+      if (!is_key) {
+        assign_all(draft, source, name + ".", *node.as_table());
+        continue;
+      }
+    }
+    TGR_CHECK(!is_section(name), where, ": ", name, " = ", source_text(node), " is ",
+              found_type(node), "; wanted: a section, [", name, "]");
+    assign(draft, where, name, node);
+  }
+}
+
+toml::table parse_toml(std::string_view text, std::string_view source) {
+  try {
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    detail::throw_error(source, ":", error.source().begin.line,
+                        ": not TOML: ", error.description());
+  }
+}
+
+void apply(Draft& draft, const Override& change) {
+  const std::string where = fmt::format("command line, --{}={}", change.key, change.value);
+  const ConfigKey& key = find_key(where, change.key);
+  const ConfigValue like = key.get(draft.config);
+  const bool text = std::holds_alternative<std::string>(like);
+  const bool quoted =
+      change.value.size() >= 2 && change.value.front() == '"' && change.value.back() == '"';
+  if (text && !quoted) {
+    assign(draft, where, change.key, toml::value<std::string>(change.value));
+    return;
+  }
+  toml::table line;
+  try {
+    line = toml::parse("value = " + change.value);
+  } catch (const toml::parse_error&) {
+    detail::throw_error(where, ": '", change.value,
+                        "' cannot be read; wanted: ", wanted(key, like));
+  }
+  TGR_CHECK(line.size() == 1, where, ": more than one value; wanted: ", wanted(key, like));
+  assign(draft, where, change.key, *line.get("value"));
+}
+
+}  // namespace
+
+ConfigArguments split_config_arguments(const std::vector<std::string>& arguments) {
+  ConfigArguments split;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) {
+      TGR_CHECK(split.path.empty(), "two config files were given, '", split.path, "' and '",
+                argument, "'; give one, and change its keys with --a.b=c");
+      split.path = argument;
+      continue;
+    }
+    const std::size_t equals = argument.find('=');
+    if (equals != std::string::npos) {
+      split.overrides.push_back({argument.substr(2, equals - 2), argument.substr(equals + 1)});
+      continue;
+    }
+    TGR_CHECK(i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"), argument,
+              " needs a value: write ", argument, "=VALUE");
+    split.overrides.push_back({argument.substr(2), arguments[++i]});
+  }
+  return split;
+}
+
+namespace {
+
+Draft read_draft(std::string_view text, std::string_view source,
+                 const std::vector<Override>& overrides) {
+  Draft draft;
+  assign_all(draft, source, "", parse_toml(text, source));
+  for (const Override& change : overrides) apply(draft, change);
+  return draft;
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, std::string_view source,
+                    const std::vector<Override>& overrides) {
+  Config config = read_draft(text, source, overrides).config;
+  resolve_config(config);
+  return config;
+}
+
+LoadedConfig load_config_for_store(const std::string& path,
+                                   const std::vector<Override>& overrides) {
+  Draft draft = read_draft(path.empty() ? "" : read_file(path), path, overrides);
+  TGR_CHECK(!path.empty() || !draft.config.data.store.empty(),
+            "neither a config file nor a store was given; name a file such as configs/demo.toml, "
+            "or a store, as in --data.store=stores/mine: the rest is then chosen for it");
+  LoadedConfig loaded;
+  std::vector<std::string_view> decided;
+  if (leaves_to_the_store(draft.config, draft.named)) {
+    try {
+      TGR_CHECK(!draft.config.data.store.empty(), "data.store is not named");
+      const data::Store store(draft.config.data.store);
+      decided =
+          choose_for_store(draft.config, draft.named, size_of(store, draft.config.data.max_length));
+    } catch (const Error& error) {
+      loaded.unread = error.what();
+    }
+  }
+  resolve_config(draft.config);
+  for (const std::string_view name : decided) {
+    const ConfigKey& key = find_key("store_defaults.cc", std::string(name));
+    loaded.chosen.push_back(fmt::format("{} = {}", name, config_value_text(key.get(draft.config))));
+  }
+  loaded.config = std::move(draft.config);
+  return loaded;
+}
+
+Config load_config(const std::string& path, const std::vector<Override>& overrides) {
+  return load_config_for_store(path, overrides).config;
+}
+
+void resolve_config(Config& config) {
+  ModelConfig& model = config.model;
+  if (model.dq == 0 || model.dv == 0) {
+    TGR_CHECK(model.width % model.heads == 0, "model.width = ", model.width,
+              " does not divide into model.heads = ", model.heads,
+              "; set model.dq and model.dv, or change one of the two");
+    const std::int64_t head = model.width / model.heads;
+    if (model.dq == 0) model.dq = head;
+    if (model.dv == 0) model.dv = head;
+  }
+  if (model.norm_length == 0) model.norm_length = config.data.max_length + 11;
+
+  TrainConfig& train = config.train;
+  if (train.batch == 0 && train.tokens == 0) train.batch = 128;
+  TGR_CHECK(train.epochs > 0 || train.steps > 0,
+            "train.epochs and train.steps are both 0, so the run would never end; set one");
+  TGR_CHECK((train.batch > 0) != (train.tokens > 0), "train.batch = ", train.batch,
+            " and train.tokens = ", train.tokens,
+            "; exactly one of them sizes a step, so set the other to 0");
+  TGR_CHECK(train.tokens == 0 || train.tokens >= config.data.max_length,
+            "train.tokens = ", train.tokens,
+            " cannot hold one sequence of data.max_length = ", config.data.max_length,
+            "; raise the one or lower the other");
+  TGR_CHECK(config.checkpoint.keep_best == 0 || config.data.holdout == "validation_test",
+            "checkpoint.keep_best = ", config.checkpoint.keep_best,
+            " chooses by the validation split, which data.holdout = \"", config.data.holdout,
+            "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
+  TGR_CHECK(train.patience == 0 || config.data.holdout == "validation_test",
+            "train.patience = ", train.patience,
+            " goes by the validation split, which data.holdout = \"", config.data.holdout,
+            "\" does not have; set data.holdout = \"validation_test\" or patience = 0");
+  TGR_CHECK(train.patience == 0 || config.eval.every > 0 || config.eval.every_steps > 0,
+            "train.patience = ", train.patience,
+            " counts evaluations, and eval.every and eval.every_steps are both 0; set one of them "
+            "or patience = 0");
+  TGR_CHECK(model.prefix == 0 || model.targets > 0, "model.prefix = ", model.prefix,
+            " without model.targets: a prefix token sees the whole sequence, so through it every "
+            "token would see the item it has to predict; set model.targets, or model.prefix = 0");
+  TGR_CHECK(
+      model.prefix <= config.data.max_length - std::min(model.targets, config.data.max_length),
+      "model.prefix = ", model.prefix, " and model.targets = ", model.targets,
+      " leave no room in a sequence of data.max_length = ", config.data.max_length,
+      "; lower one of them");
+  train::negative_options(config.negatives);  // throws on what makes no sense together
+  TGR_CHECK(config.embedding.memory != "host" || config.train.device == "cuda",
+            "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
+            "train.device = \"",
+            config.train.device, "\" has it anyway; leave it out, or train on cuda");
+  TGR_CHECK(!(model.kind == "fuxi" && model.concat),
+            "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
+  TGR_CHECK(!config.run.resume || config.run.start_from.empty(),
+            "run.resume goes on with the run in run.dir, run.start_from = \"",
+            config.run.start_from, "\" begins another one; set only one of them");
+}
+
+std::string config_text(const Config& config) {
+  std::string text;
+  std::string_view section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.name.find('.');
+    if (key.name.substr(0, dot) != section) {
+      section = key.name.substr(0, dot);
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+    }
+    text += fmt::format("{} = {}\n", key.name.substr(dot + 1), config_value_text(key.get(config)));
+  }
+  return text;
+}
+
+std::string config_help() {
+  const Config defaults;
+  std::string text;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string_view chosen = how_chosen(key.name);
+    const std::string value =
+        chosen.empty() ? config_value_text(key.get(defaults)) : "by the store";
+    text += fmt::format("{:<24} {:<18} {}", key.name, value, key.help);
+    if (!key.rule.wanted.empty()) text += fmt::format(" [{}]", key.rule.wanted);
+    if (!chosen.empty()) text += fmt::format("; not named: {}", chosen);
+    text += '\n';
+  }
+  return text;
+}
+
+std::vector<std::string> config_differences(const Config& was, const Config& is,
+                                            std::string_view prefix) {
+  std::vector<std::string> differences;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.name.starts_with(prefix) || key.get(was) == key.get(is)) continue;
+    differences.push_back(fmt::format("{} is {}, was {}", key.name, config_value_text(key.get(is)),
+                                      config_value_text(key.get(was))));
+  }
+  return differences;
+}
+
+}  // namespace turbogr

@@ -1,0 +1,70 @@
+#include "turbogr/run/idle_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "turbogr/core/check.h"
+#include "turbogr/run/config_keys.h"
+
+namespace turbogr::train {
+namespace {
+
+struct Reader {
+  std::string_view key;
+  bool there;             // somebody reads the key in this run
+  bool refused;           // else named in a warning
+  std::string_view what;  // who would read it
+};
+
+std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
+  const bool late = config.train.schedule == "semi_async";
+  const bool several = layout.world > 1;
+  constexpr std::string_view kSeveral = "several ranks";
+  constexpr std::string_view kPipeline = "several ranks, or another train.schedule than \"serial\"";
+  return {
+      {"train.delay", late, true, "train.schedule = \"semi_async\""},
+      {"train.sync_steps", late && config.train.delay > 0, true,
+       "train.schedule = \"semi_async\" with train.delay = 1"},
+      {"run.start_over", config.run.resume, true, "run.resume = true"},
+      {"dist.average_every", config.dist.replicas == "average", true,
+       "dist.replicas = \"average\""},
+      {"dist.group", several || config.dist.group == 1, true,
+       "more ranks, started with mpirun or srun"},
+      {"dist.replicas", layout.groups > 1, false, "several groups of ranks"},
+      {"dist.ranks_per_node", several, false, kSeveral},
+      {"dist.balance", several, false, kSeveral},
+      {"dist.timeout", several, false, kSeveral},
+      {"dist.placement", layout.sharded, false, kPipeline},
+      {"dist.rows", layout.sharded, false, kPipeline},
+      {"dist.gradients", layout.sharded, false, kPipeline},
+      {"dist.bucket", layout.sharded, false, kPipeline},
+      {"optim.final_lr", config.optim.schedule != "constant", false,
+       "optim.schedule = \"cosine\" or \"linear\""},
+  };
+}
+
+}  // namespace
+
+std::string check_idle_keys(const Config& config, const RunLayout& layout) {
+  static const Config defaults;
+  std::string idle;
+  for (const Reader& reader : readers(config, layout)) {
+    if (reader.there) continue;
+    const auto& keys = config_keys();
+    const auto key = std::find_if(keys.begin(), keys.end(),
+                                  [&](const ConfigKey& known) { return known.name == reader.key; });
+    TGR_ASSERT(key != keys.end());
+    const ConfigValue value = key->get(config);
+    if (value == key->get(defaults)) continue;
+    const std::string set = fmt::format("{} = {}", reader.key, config_value_text(value));
+    TGR_CHECK(!reader.refused, set, " is for ", reader.what, "; use that, or leave ", reader.key,
+              " out");
+    idle += fmt::format("{}{} (for {})", idle.empty() ? "" : ", ", set, reader.what);
+  }
+  return idle.empty() ? "" : "nothing in this run reads " + idle;
+}
+
+}  // namespace turbogr::train

@@ -1,0 +1,21 @@
+// Keys that are set and that nothing in this run reads: those that another key switches off are
+// refused, those that wait for more ranks are named in a warning, so that one file serves any
+// number of ranks. A new key of the kind is a line of the table in idle_keys.cc.
+#pragma once
+
+#include <string>
+
+#include "turbogr/run/config.h"
+
+namespace turbogr::train {
+
+struct RunLayout {
+  int world = 1;
+  int groups = 1;
+  bool sharded = false;  // rows are asked of ranks
+};
+
+// Throws on what another key switches off; returns the warning about the rest, empty for none.
+std::string check_idle_keys(const Config& config, const RunLayout& layout);
+
+}  // namespace turbogr::train

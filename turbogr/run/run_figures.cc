@@ -1,0 +1,214 @@
+// What a run logs, evaluates and traces.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "turbogr/core/log.h"
+#include "turbogr/eval/evaluate.h"
+#include "turbogr/run/popularity.h"
+#include "turbogr/run/timeline.h"
+#include "turbogr/run/training_run_class.h"
+#include "turbogr/train/stages.h"
+
+namespace turbogr::train {
+namespace {
+
+std::string figures_text(const RankingMetrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics.figures())
+    text += fmt::format("  {} {:.4f}", name, value);
+  return text;
+}
+
+}  // namespace
+
+template <class T>
+double TrainingRun<T>::epochs_done() const {
+  const data::LoaderState state = loader_.state();
+  return static_cast<double>(state.epoch) +
+         static_cast<double>(state.window) /
+             static_cast<double>(std::max<std::int64_t>(state.windows, 1));
+}
+
+template <class T>
+void TrainingRun<T>::log_window(const StepResult& result) {
+  const double seconds = std::max(window_.seconds, 1e-9);
+  const double was = roof_.tflops();
+  if (leads() && roof_.reached(window_.flops.causal / seconds * 1e-12)) {
+    log::warn(
+        "steps do more than the {:.3g} TFLOP/s that were measured as the roof of MFU: the machine "
+        "was busy then; the roof is {:.3g} from here on (train.peak_tflops sets one)",
+        was, roof_.tflops());
+  }
+  const double peak = roof_.tflops() * 1e12 * seconds;
+  MetricRecord record;
+  record.step = result.step;
+  record.epoch = epochs_done();
+  const double loss =
+      window_.loss_sum / static_cast<double>(std::max<std::int64_t>(window_.predicting, 1));
+  const double rate = static_cast<double>(window_.tokens) / seconds;
+  record.values = {{"loss", loss},
+                   {"lr", result.rate},
+                   {"grad_norm", result.gradient_norm},
+                   {"tokens_per_s", rate},
+                   {"mfu_causal", window_.flops.causal / peak},
+                   {"mfu_paper", window_.flops.paper / peak},
+                   {"roof_tflops", roof_.tflops()},
+                   {"skipped_steps", static_cast<double>(skipped_steps_)}};
+  if (trainer_->options().ranks.sharded()) {
+    const StageTimes times = trainer_->times() - window_.stages;
+    record.values.emplace_back("compute_share", times.compute / seconds);
+    record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
+    record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
+  }
+  write(record);
+  if (progress_ != nullptr) {
+    progress_->update({.step = record.step,
+                       .epoch = record.epoch,
+                       .loss = loss,
+                       .grad_norm = result.gradient_norm,
+                       .lr = result.rate,
+                       .tokens_per_s = rate,
+                       .mfu_causal = window_.flops.causal / peak});
+  }
+}
+
+template <class T>
+void TrainingRun<T>::begin_window() {
+  window_ = {};
+  window_.stages = trainer_->times();
+}
+
+template <class T>
+void TrainingRun<T>::write(const MetricRecord& record) {
+  if (leads()) folder_.check_in_place();
+  if (lines_) lines_->write(record);
+  if (events_) events_->write(record);
+}
+
+template <class T>
+std::optional<double> TrainingRun<T>::evaluate_all() {
+  const TraceScope scope(trace_.get(), stages::kEvaluate.name, kComputeLane);
+  if (progress_ != nullptr) progress_->pause();
+  std::optional<double> score;
+  const std::vector<data::Split> splits = held_out(config_);
+  const SeenItems seen = seen_items_from_name(config_.eval.seen);
+  for (const data::Split split : splits) {
+    if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
+    // Patience ran out with this step's figure, which is known.
+    if (split == data::Split::kValidation && counted_step_ == trainer_->steps_done()) continue;
+    const RankingMetrics metrics = evaluate_split(split);
+    last_metrics_ = metrics;
+    MetricRecord record;
+    record.step = trainer_->steps_done();
+    record.epoch = epochs_done();
+    record.split = std::string(name_of(split));
+    record.values = metrics.figures();
+    for (const auto& [name, value] : record.values) {
+      if (split == data::Split::kValidation && name == config_.eval.metric) score = value;
+    }
+    record.values.emplace_back("users", static_cast<double>(metrics.users()));
+    record.values.emplace_back("repeats", metrics.repeat_share());
+    write(record);
+    if (!prints()) continue;
+    if (progress_ != nullptr) progress_->clear();
+    print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
+                 metrics.users(), figures_text(metrics), repeats_text(metrics, seen));
+  }
+  if (progress_ != nullptr) progress_->resume();
+  return score;
+}
+
+template <class T>
+RankingMetrics TrainingRun<T>::evaluate_split(data::Split split) {
+  data::Loader loader(store_, evaluation_of(split));
+  RankingMetrics metrics =
+      evaluate<T>(ctx_, {trainer_->model(), trainer_->rows(), trainer_->options().parts, capacity_},
+                  loader, evaluate_options());
+  metrics.add_up(world_);
+  return metrics;
+}
+
+template <class T>
+EvaluateOptions TrainingRun<T>::evaluate_options() const {
+  return {
+      .cutoffs = config_.eval.at, .seen = seen_items_from_name(config_.eval.seen), .progress = {}};
+}
+
+template <class T>
+data::LoaderOptions TrainingRun<T>::evaluation_of(data::Split split) const {
+  data::LoaderOptions options = eval_loader_options(config_, store_, split, capacity_, share_);
+  options.windows.max_users = config_.eval.max_users;
+  return options;
+}
+
+template <class T>
+std::optional<double> TrainingRun<T>::evaluate_and_count() {
+  const std::optional<double> score = evaluate_all();
+  if (!score) return score;
+  counted_step_ = trainer_->steps_done();
+  early_stopping_.add(*score);
+  if (prints() && early_stopping_.out_of_patience()) {
+    log::info("stopping early: {} evaluations in a row were no better than {} {:.4f}",
+              early_stopping_.since_best(), config_.eval.metric, *early_stopping_.best());
+  }
+  return score;
+}
+
+template <class T>
+void TrainingRun<T>::compare_with_popularity() {
+  world_.barrier();  // the last checkpoint is written
+  const data::Split split = held_out(config_).back();
+  const std::string best = load_best();
+  if (!best.empty()) {
+    last_metrics_ = evaluate_split(split);
+  }
+  data::Loader loader(store_, evaluation_of(split));
+  RankingMetrics popularity =
+      evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
+  popularity.add_up(world_);
+  if (!prints()) return;
+  if (!best.empty()) {
+    print_result("{} of the best checkpoint, {}:{}\n", name_of(split), best,
+                 figures_text(*last_metrics_));
+  }
+  print_result("{} by popularity alone:{}\n", name_of(split), figures_text(popularity));
+  const std::string warning =
+      below_popularity(name_of(split), *last_metrics_, popularity, config_.eval.metric);
+  if (!warning.empty()) log::warn("{}", warning);
+}
+
+template <class T>
+void TrainingRun<T>::write_trace() {
+  world_.barrier();
+  const std::int64_t now = Trace::now_ns();
+  const std::vector<std::int64_t> clocks = world_.all_gather_value(now);
+  const std::vector<std::int64_t> starts = world_.all_gather_value(start_ns_);
+  const std::string own = trace_->events(clocks[0] - now - starts[0]);
+  const std::vector<std::int64_t> sizes =
+      world_.all_gather_value(static_cast<std::int64_t>(own.size()));
+  std::vector<std::int64_t> out(sizes.size(), 0), in(sizes.size(), 0);
+  out[0] = static_cast<std::int64_t>(own.size());
+  std::string all;
+  if (leads()) {
+    in = sizes;
+    all.resize(
+        static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0})));
+  }
+  world_.all_to_all({own.data(), out}, {all.data(), in});
+  if (!leads()) return;
+  std::vector<std::string> events;
+  std::size_t at = 0;
+  for (const std::int64_t size : sizes) {
+    events.push_back(all.substr(at, static_cast<std::size_t>(size)));
+    at += static_cast<std::size_t>(size);
+  }
+  folder_.check_in_place();
+  Trace::write_all(folder_.trace(), events);
+}
+
+template class TrainingRun<float>;
+template class TrainingRun<bf16>;
+
+}  // namespace turbogr::train

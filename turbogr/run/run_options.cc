@@ -1,0 +1,286 @@
+#include "turbogr/run/run_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "turbogr/balance/balancer.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/log.h"
+#include "turbogr/data/target_counts.h"
+#include "turbogr/dist/device_communicator.h"
+#include "turbogr/dist/topology.h"
+#include "turbogr/eval/evaluate.h"
+#include "turbogr/model/flops.h"
+#include "turbogr/run/config_negatives.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::int64_t kDefaultBatch = 128;
+constexpr std::int64_t kWidestFeedForward = 1 << 20;
+
+data::CollateOptions collate_options(const Config& config, const data::Store& store) {
+  data::CollateOptions collate;
+  collate.time_unit = config.model.time_unit == "milliseconds" ? data::TimeUnit::kMilliseconds
+                                                               : data::TimeUnit::kSeconds;
+  collate.signals = config.model.actions;
+  if (!store.has_times()) collate.time_unit = data::TimeUnit::kSeconds;
+  return collate;
+}
+
+// Shares a step's windows out by what they cost the model. Planned by every rank alike, in the
+// loader's background.
+auto reallocation(const model::ModelOptions& model, int world) {
+  const auto cost_of = [&](std::int64_t length) {
+    return model::step_flops(model, {&length, 1}).causal;
+  };
+  // a n + b n^2 through the first two lengths.
+  const double one = cost_of(1);
+  const double two = cost_of(2);
+  const double per_pair = std::max(0.0, (two - 2 * one) / 2);
+  const balance::CostModel cost = {.per_token = one - per_pair, .per_pair = per_pair};
+  return [cost, world, balancer = std::shared_ptr<balance::Balancer>()](
+             std::span<const std::int64_t> lengths, std::int64_t max_tokens,
+             std::span<std::int32_t> rank_of) mutable {
+    if (!balancer) {
+      balancer = std::make_shared<balance::Balancer>(
+          balance::BalancerOptions{.cost = cost, .ranks = world, .max_tokens = max_tokens});
+    }
+    balancer->plan(lengths, rank_of);
+    std::copy(balancer->rank_of().begin(), balancer->rank_of().end(), rank_of.begin());
+  };
+}
+
+}  // namespace
+
+Device device_of(const Config& config) {
+  return config.train.device == "cuda" ? Device::kCuda : Device::kCpu;
+}
+
+Device device_for_rank(const Config& config, const dist::Communicator& world) {
+  const Device device = device_of(config);
+  if (device == Device::kCuda && num_gpus() > 0) {
+    use_gpu(dist::gpu_of_rank(world, num_gpus()));
+  }
+  return device;
+}
+
+int threads_for_rank(std::int64_t asked, const dist::Communicator& world) {
+  if (asked > 0) return static_cast<int>(asked);
+  const std::vector<int>& nodes = world.nodes();
+  const auto here =
+      std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
+  return std::max(1,
+                  static_cast<int>(std::thread::hardware_concurrency()) / static_cast<int>(here));
+}
+
+std::int64_t num_signals(const data::Store& store) {
+  return static_cast<std::int64_t>(store.manifest().signals.size());
+}
+
+model::ModelOptions model_options(const Config& config, std::int64_t signals) {
+  const ModelConfig& m = config.model;
+  model::ModelOptions options;
+  options.kind = model::model_kind_from_name(m.kind);
+  options.layers = m.layers;
+  options.width = m.width;
+  options.heads = static_cast<int>(m.heads);
+  options.dq = m.dq;
+  options.dv = m.dv;
+  const double feed_forward = m.ffn * static_cast<double>(m.width);
+  TGR_CHECK(feed_forward <= kWidestFeedForward, "model.ffn = ", m.ffn,
+            " makes a feed-forward of width ", feed_forward, "; ", kWidestFeedForward,
+            " is the most");
+  options.feed_forward = std::max<std::int64_t>(1, std::llround(feed_forward));
+  options.max_length = config.data.max_length;
+  options.norm_length = static_cast<double>(m.norm_length);
+  options.alpha = m.alpha;
+  options.dropout = m.dropout;
+  options.bias = model::bias_kind_from_name(m.bias);
+  options.silu_on_all = m.silu == "all";
+  options.affine_norms = m.affine;
+  options.concat = m.concat;
+  options.window = m.window;
+  if (m.actions) options.actions = signals;
+  return options;
+}
+
+std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store) {
+  const NegativeOptions options = negative_options(config.negatives);
+  if (options.kind == NegativeKind::kUniform) return {};
+  return data::target_counts(
+      store, data::make_windows(store, train_loader_options(config, store).windows));
+}
+
+RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
+                                   std::int64_t total_steps, std::int64_t capacity) {
+  RetrievalOptions options;
+  options.model = model_options(config, signals);
+  options.memory = {.capacity = capacity,
+                    .recompute = config.train.recompute,
+                    .deterministic = config.train.deterministic};
+  options.parts = {.prefix = config.model.prefix, .targets = config.model.targets};
+  options.temperature = config.model.temperature;
+  options.negatives = negative_options(config.negatives);
+  options.dense.rate = config.optim.lr;
+  options.dense.beta1 = config.optim.beta1;
+  options.dense.beta2 = config.optim.beta2;
+  options.dense.epsilon = config.optim.eps;
+  options.dense.decay = config.optim.weight_decay;
+  options.decay_vectors = config.optim.decay_vectors;
+  options.clip = config.optim.clip;
+  options.schedule = {.kind = optim::schedule_from_name(config.optim.schedule),
+                      .warmup_steps = config.optim.warmup,
+                      .total_steps = total_steps,
+                      .floor = config.optim.final_lr};
+  options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
+  options.table_in_host_memory = config.embedding.memory == "host";
+  options.table.rate = config.embedding.lr;
+  options.table.beta1 = config.embedding.beta1;
+  options.table.beta2 = config.embedding.beta2;
+  options.table.epsilon = config.embedding.eps;
+  options.table.decay = config.embedding.weight_decay;
+  options.table_scale = config.embedding.init;
+  options.accumulate = config.train.accumulate;
+  options.seed = static_cast<std::uint64_t>(config.run.seed);
+  return options;
+}
+
+data::LoaderOptions train_loader_options(const Config& config, const data::Store& store,
+                                         const Share& share) {
+  data::LoaderOptions options;
+  options.rank = share.rank;
+  options.plan.world = share.world;
+  if (share.world > 1 && config.dist.balance) {
+    options.plan.reallocate = reallocation(model_options(config, num_signals(store)), share.world);
+  }
+  options.windows.holdout = data::Holdout(config.data.holdout);
+  options.windows.split = data::Split::kTrain;
+  options.windows.max_length = config.data.max_length;
+  options.windows.long_history = data::long_history_from_name(config.data.history);
+  // A step is computed in `accumulate` parts, each a batch of the loader.
+  const std::int64_t parts = config.train.accumulate;
+  if (config.train.tokens > 0) {
+    options.plan.budget = data::BatchBudget::tokens(
+        std::max(config.data.max_length, (config.train.tokens + parts - 1) / parts));
+  } else {
+    const std::int64_t batch = config.train.batch > 0 ? config.train.batch : kDefaultBatch;
+    options.plan.budget =
+        data::BatchBudget::samples(std::max<std::int64_t>(1, (batch + parts - 1) / parts));
+    options.plan.whole_step = true;
+  }
+  options.plan.seed = static_cast<std::uint64_t>(config.run.seed);
+  options.plan.shuffle = config.data.shuffle;
+  options.collate = collate_options(config, store);
+  options.threads = static_cast<int>(config.data.workers);
+  options.queue = static_cast<int>(config.data.prefetch);
+  return options;
+}
+
+data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
+                                        data::Split split, std::int64_t capacity,
+                                        const Share& share) {
+  data::LoaderOptions options = train_loader_options(config, store, share);
+  options.plan.reallocate = nullptr;
+  options.plan.whole_step = false;
+  options.windows.split = split;
+  options.windows.long_history = data::LongHistory::kLast;
+  options.plan.budget = data::BatchBudget::tokens(std::max(capacity, config.data.max_length));
+  options.plan.shuffle = false;
+  options.windows.user_seed = static_cast<std::uint64_t>(config.run.seed);
+  return options;
+}
+
+std::string schedule_of(const Config& config, int world) {
+  if (config.train.schedule != "auto") return config.train.schedule;
+  if (world == 1) return "serial";
+  const bool ahead = config.dist.replicas == "exact" && config.train.device == "cpu";
+  return ahead ? "exact_prefetch" : "overlap";
+}
+
+namespace {
+
+void check_ranks(const Config& config) {
+  TGR_CHECK(!config.negatives.half_table,
+            "negatives.half_table keeps an f16 copy of a table that one rank holds; leave it out "
+            "where several share it");
+  TGR_CHECK(config.train.device != "cuda" || config.dist.rows != "f16",
+            "dist.rows = \"f16\" with train.device = \"cuda\": GPUs send rows as f32 or bf16; use "
+            "\"f32\" or \"bf16\"");
+}
+
+}  // namespace
+
+RankOptions rank_options(const Config& config, const std::vector<int>& nodes) {
+  if (nodes.size() > 1) check_ranks(config);
+  const DistConfig& dist = config.dist;
+  RankOptions options;
+  options.schedule = step_schedule_from_name(schedule_of(config, static_cast<int>(nodes.size())));
+  options.delay = config.train.delay;
+  options.warmup = config.train.sync_steps;
+  options.topology =
+      dist::make_topology(dist::play_nodes(nodes, static_cast<int>(dist.ranks_per_node)),
+                          nodes.size() > 1 ? static_cast<int>(dist.group) : 1);
+  options.placement = embedding::placement_from_name(dist.placement);
+  options.replicas = embedding::replica_mode_from_name(dist.replicas);
+  options.average_every = dist.average_every;
+  options.row_wire = dtype_from_name(dist.rows);
+  options.gradient_wire = dtype_from_name(dist.gradients);
+  options.bucket_bytes = dist.bucket;
+  options.wait.timeout_seconds = dist.timeout;
+  return options;
+}
+
+std::vector<data::Split> held_out(const Config& config) {
+  if (config.data.holdout != "validation_test") return {data::Split::kTest};
+  return {data::Split::kValidation, data::Split::kTest};
+}
+
+void check_evaluation(const Config& config, const data::Store& store) {
+  for (const data::Split split : held_out(config)) {
+    const data::LoaderOptions options =
+        eval_loader_options(config, store, split, config.data.max_length);
+    TGR_CHECK(!data::make_windows(store, options.windows).empty(), "'", config.data.store,
+              "' has no user with enough events for the ", name_of(split),
+              " split of data.holdout = \"", config.data.holdout, '"');
+  }
+  if (config.checkpoint.keep_best == 0) return;
+  std::string known;
+  for (const auto& [name, value] : RankingMetrics(config.eval.at).figures()) {
+    if (name == config.eval.metric) return;
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  log::warn(
+      "checkpoint.keep_best goes by eval.metric = \"{}\", and an evaluation gives {}: no "
+      "checkpoint "
+      "will be the best; choose one of these, or add its K to eval.at",
+      config.eval.metric, known);
+}
+
+void check_run(const Config& config, const data::Store& store) {
+  TGR_CHECK(
+      config.train.device == "cpu" || kWithCuda,
+      "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\", or build "
+      "with `make cuda`");
+  TGR_CHECK(config.dist.link == "auto" || config.train.device == "cuda", "dist.link = \"",
+            config.dist.link, "\" says how GPUs reach each other, and train.device is \"",
+            config.train.device, "\"; leave it out, or train on cuda");
+  TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
+            store.folder().string(), "' has no action signals; leave it out");
+  const model::ModelOptions model = model_options(config, num_signals(store));
+  TGR_CHECK(!model.time_bias() || store.has_times(), "model.bias is \"", config.model.bias,
+            "\" but the store '", store.folder().string(),
+            "' has no times (order only); use model.bias = \"position\" or \"none\"");
+  TGR_CHECK(config.model.time_unit != "milliseconds" || !store.has_times() ||
+                store.time_unit() == data::TimeUnit::kMilliseconds,
+            "model.time_unit is \"milliseconds\" but the store '", store.folder().string(),
+            "' has times in seconds; use model.time_unit = \"seconds\"");
+  TGR_CHECK(config.train.epochs > 0 || config.train.steps > 0,
+            "neither train.epochs nor train.steps is set; the run would never end");
+}
+
+}  // namespace turbogr::train

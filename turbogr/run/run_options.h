@@ -1,0 +1,58 @@
+// From a Config to what the trainer and the loaders take: the one place where keys get their
+// meaning.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "turbogr/data/loader.h"
+#include "turbogr/dist/communicator.h"
+#include "turbogr/run/config.h"
+#include "turbogr/train/schedules.h"
+
+namespace turbogr::train {
+
+Device device_of(const Config& config);
+// The same; ranks of a machine take its GPUs in turn.
+Device device_for_rank(const Config& config, const dist::Communicator& world);
+// `asked` 0: the machine's cores divided by its ranks.
+int threads_for_rank(std::int64_t asked, const dist::Communicator& world);
+
+std::int64_t num_signals(const data::Store& store);  // kinds of action
+model::ModelOptions model_options(const Config& config, std::int64_t num_signals);
+
+// `total_steps` is where a decaying learning rate ends; `capacity` the tokens of the largest batch.
+RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signals,
+                                   std::int64_t total_steps, std::int64_t capacity);
+
+// How often each item is a target in an epoch; empty where no sampler asks.
+std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store);
+
+// Which of how many ranks a loader serves.
+struct Share {
+  int rank = 0;
+  int world = 1;
+};
+// Of a rank's share of every step.
+data::LoaderOptions train_loader_options(const Config& config, const data::Store& store,
+                                         const Share& share = {});
+// Evaluation batches hold as many users as `capacity` tokens allow.
+data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
+                                        data::Split split, std::int64_t capacity,
+                                        const Share& share = {});
+
+// How a run's ranks are laid out. nodes: the machine of each rank.
+RankOptions rank_options(const Config& config, const std::vector<int>& nodes);
+// What train.schedule = "auto" means: the fastest that gives the bits of serial.
+std::string schedule_of(const Config& config, int world);
+
+std::vector<data::Split> held_out(const Config& config);  // what a run is evaluated on
+
+// Throws when a held-out split is empty, and warns when no figure can pick the best checkpoint.
+void check_evaluation(const Config& config, const data::Store& store);
+
+// Throws when the config asks for what this build or this store does not have.
+void check_run(const Config& config, const data::Store& store);
+
+}  // namespace turbogr::train

@@ -1,0 +1,266 @@
+#include "turbogr/run/trained_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "turbogr/checkpoint/device_tensors.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/log.h"
+#include "turbogr/embedding/local_rows.h"
+#include "turbogr/eval/retrieval_vectors.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/ops/rows/top_k.h"
+#include "turbogr/run/item_names.h"
+
+namespace turbogr::train {
+namespace {
+
+using data::Batch;
+
+}  // namespace
+
+Checkpoint open_checkpoint(const std::string& path, Pick pick) {
+  namespace fs = std::filesystem;
+  TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
+  if (fs::is_regular_file(path)) return open_pointed_checkpoint(path);  // `latest` or `best`
+  TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
+  if (fs::exists(fs::path(path) / "manifest.json")) return open_named_checkpoint(path);
+  const fs::path inside = fs::path(path) / "checkpoints";
+  const std::string folder = fs::exists(inside) ? inside.string() : path;
+  const std::string best = pick == Pick::kBest ? best_checkpoint(folder) : "";
+  if (!best.empty()) {
+    try {
+      return open_named_checkpoint(best);
+    } catch (const Error& error) {
+      log::warn("{}; taking the newest one instead of the best", error.what());
+    }
+  }
+  return open_newest_checkpoint(folder, /*fall_back=*/true);
+}
+
+data::Store open_store(const Config& config, const std::string& given) {
+  const std::string& folder = given.empty() ? config.data.store : given;
+  TGR_CHECK(!given.empty() || std::filesystem::exists(folder), "the store '", folder,
+            "' that the checkpoint was trained on is not there; if it has moved, give --store "
+            "FOLDER");
+  return data::Store(folder);
+}
+
+// What is the same for every number format.
+struct TrainedModel::Scorer {
+  virtual ~Scorer() = default;
+  virtual void set_candidates(std::vector<std::int64_t> items) = 0;
+  virtual std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
+                                                             SeenItems seen) = 0;
+  virtual RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) = 0;
+  virtual Tensor user_vectors(const Batch& batch) = 0;
+  virtual Tensor item_vectors() = 0;
+  std::int64_t capacity = 0;
+};
+
+template <class T>
+struct TrainedModel::ScorerOf : TrainedModel::Scorer {
+  Context ctx;
+  const RetrievalOptions training;
+  model::Model<T> model;
+  embedding::LocalRows<T> table;
+  ItemVectors<T> items;
+  UserVectors<T> queries;
+  std::vector<std::int64_t> candidates;  // empty: all items
+  std::vector<std::int64_t> place_of;    // among the candidates, by item; -1: none
+
+  ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
+           std::int64_t tokens, int threads, Weights weights)
+      : ctx({.device = device_of(config), .threads = threads}),
+        training(retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens)),
+        model(ctx, training.model, {.capacity = tokens, .inference = true}),
+        table({weights_alone(training, store.num_items())}, table_device(ctx, training)),
+        items((load(checkpoint, store, weights), ctx), table.shard(0)),
+        queries(ctx, model, table, training.parts, tokens) {
+    capacity = tokens;
+  }
+
+  static embedding::TableOptions weights_alone(const RetrievalOptions& options,
+                                               std::int64_t num_items) {
+    embedding::TableOptions items = table_options(options, num_items);
+    items.optimiser = embedding::SparseOptimiser::kSgd;
+    items.half_copy = false;
+    return items;
+  }
+
+  void load(const Checkpoint& checkpoint, const data::Store& store, Weights weights) {
+    model.initialise(ctx, training.seed);
+    table.initialise(ctx);
+    if (weights == Weights::kFresh) return;
+    std::vector<NamedTensor> dense;
+    for (int i = 0; i < model.parameters().size(); ++i) {
+      dense.push_back(named(model.parameters().spec(i).name, model.parameters().value(i)));
+    }
+    read_tensors(ctx, checkpoint, dense);
+    const std::int64_t known =
+        read_known_rows(ctx, checkpoint, store, table.sharding(0), 0, table.shard(0));
+    TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
+              store.num_items(), " items of the store '", store.folder().string(),
+              "'; use the store it was trained on, or one with the same item ids");
+    if (known < store.num_items()) {
+      log::warn("{} of the {} items of '{}' are new to the checkpoint: it has no vectors of them",
+                store.num_items() - known, store.num_items(), store.folder().string());
+    }
+    model.refresh(ctx);
+  }
+
+  // Vectors of length one, [B, D], on the context's device.
+  Tensor unit_vectors(const Batch& batch) {
+    queries.compute(ctx, batch);
+    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), training.model.width}, ctx.device());
+    Tensor inverse(DType::kF32, {batch.num_sequences()}, ctx.device());
+    ops::l2_normalize<T>(ctx, queries.rows(), {}, vectors.template view<T, 2>(),
+                         inverse.template view<float, 1>());
+    return vectors;
+  }
+
+  void set_candidates(std::vector<std::int64_t> chosen) override {
+    const std::int64_t all = table.shard(0).rows();
+    const bool fine =
+        !chosen.empty() && chosen.front() >= 0 && chosen.back() < all &&
+        std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) == chosen.end();
+    TGR_CHECK(fine, chosen.size(), " candidates of ", all,
+              " items; give at least one, in ascending order and each once");
+    items = ItemVectors<T>(ctx, table.shard(0), chosen);
+    place_of.assign(static_cast<std::size_t>(all), -1);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      place_of[static_cast<std::size_t>(chosen[i])] = static_cast<std::int64_t>(i);
+    }
+    candidates = std::move(chosen);
+  }
+
+  // The seen items of each sequence as places among the candidates.
+  void seen_places(const Batch& batch, std::vector<std::int64_t>& places,
+                   std::vector<std::int64_t>& offsets) const {
+    places = batch.seen_items;
+    offsets = batch.seen_offsets;
+    if (candidates.empty()) return;
+    std::size_t kept = 0;
+    for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
+      for (auto i = static_cast<std::size_t>(batch.seen_offsets[b]);
+           i < static_cast<std::size_t>(batch.seen_offsets[b + 1]); ++i) {
+        const std::int64_t place = place_of.at(static_cast<std::size_t>(batch.seen_items[i]));
+        if (place >= 0) places[kept++] = place;
+      }
+      offsets[b + 1] = static_cast<std::int64_t>(kept);
+    }
+    places.resize(kept);
+  }
+
+  std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
+                                                     SeenItems seen) override {
+    const std::int64_t users = batch.num_sequences();
+    queries.compute(ctx, batch);
+    Tensor ids(DType::kI64, {users, k}, ctx.device()),
+        scores(DType::kF32, {users, k}, ctx.device()), count(DType::kI64, {users}, ctx.device());
+    ops::RetrievalInputs<T> inputs;
+    inputs.query = queries.rows();
+    inputs.table = items.rows();
+    inputs.query_inverse_norms = queries.inverse_norms();
+    inputs.table_inverse_norms = items.inverse_norms();
+    Tensor places_there, offsets_there;
+    std::vector<std::int64_t> places, offsets;
+    if (seen == SeenItems::kDrop) {
+      seen_places(batch, places, offsets);
+      inputs.excluded = on_context(ctx, places, places_there);
+      inputs.excluded_offsets = on_context(ctx, offsets, offsets_there);
+    }
+    ctx.workspace().reserve(
+        ops::top_k_workspace_bytes(ctx, users, training.model.width, inputs.excluded.shape[0], k));
+    ops::top_k<T>(
+        ctx, inputs,
+        {ids.view<std::int64_t, 2>(), scores.view<float, 2>(), count.view<std::int64_t, 1>()});
+    ids = to_host(ctx, ids);
+    scores = to_host(ctx, scores);
+    count = to_host(ctx, count);
+    const auto item_at = [&](std::int64_t user, std::int64_t place) {
+      const std::int64_t row = ids.view<std::int64_t, 2>()(user, place);
+      return candidates.empty() ? row : candidates[static_cast<std::size_t>(row)];
+    };
+    std::vector<std::vector<Recommendation>> lists(static_cast<std::size_t>(users));
+    for (std::int64_t user = 0; user < users; ++user) {
+      for (std::int64_t place = 0; place < count.view<std::int64_t, 1>()(user); ++place) {
+        lists[static_cast<std::size_t>(user)].push_back(
+            {item_at(user, place), scores.view<float, 2>()(user, place)});
+      }
+    }
+    return lists;
+  }
+
+  RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) override {
+    return train::evaluate<T>(ctx, {model, table, training.parts, capacity}, loader, options);
+  }
+
+  Tensor in_f32(const Tensor& there) const {
+    const Tensor from = to_host(ctx, there);
+    Tensor to(DType::kF32, from.shape());
+    for (std::int64_t i = 0; i < from.size(); ++i) {
+      reinterpret_cast<float*>(to.data())[i] =
+          convert<float>(reinterpret_cast<const T*>(from.data())[i]);
+    }
+    return to;
+  }
+
+  Tensor user_vectors(const Batch& batch) override { return in_f32(unit_vectors(batch)); }
+
+  Tensor item_vectors() override {
+    const Rows<const T> rows = items.rows();
+    Tensor unit(dtype_of<T>(), {rows.rows, rows.cols}, ctx.device());
+    Tensor inverse(DType::kF32, {rows.rows}, ctx.device());
+    ops::l2_normalize<T>(ctx, rows, {}, unit.template view<T, 2>(),
+                         inverse.template view<float, 1>());
+    return in_f32(unit);
+  }
+};
+
+TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
+                           Weights weights)
+    : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
+      store_(store) {
+  config_.train.threads = threads;
+  if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
+  check_run(config_, store);
+  const std::int64_t tokens = std::max(kTokensAtOnce, config_.data.max_length);
+  if (config_.train.dtype == "bf16") {
+    scorer_ =
+        std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads, weights);
+  } else {
+    scorer_ =
+        std::make_unique<ScorerOf<float>>(config_, checkpoint, store, tokens, threads, weights);
+  }
+}
+
+TrainedModel::~TrainedModel() = default;
+
+void TrainedModel::set_candidates(std::vector<std::int64_t> items) {
+  scorer_->set_candidates(std::move(items));
+}
+
+std::vector<std::vector<Recommendation>> TrainedModel::recommend(const Batch& batch, std::int64_t k,
+                                                                 SeenItems seen) {
+  return scorer_->recommend(batch, k, seen);
+}
+
+RankingMetrics TrainedModel::evaluate(data::Split split, const EvaluateOptions& options,
+                                      const Share& share) {
+  data::Loader loader(store_,
+                      eval_loader_options(config_, store_, split, scorer_->capacity, share));
+  return scorer_->evaluate(loader, options);
+}
+
+Tensor TrainedModel::user_vectors(const Batch& batch) { return scorer_->user_vectors(batch); }
+Tensor TrainedModel::item_vectors() { return scorer_->item_vectors(); }
+
+}  // namespace turbogr::train

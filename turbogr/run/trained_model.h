@@ -1,0 +1,74 @@
+// A checkpoint opened for use: the model as it was trained, ready to score users of a store.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "turbogr/checkpoint/checkpoint.h"
+#include "turbogr/core/context.h"
+#include "turbogr/data/batch.h"
+#include "turbogr/data/store.h"
+#include "turbogr/eval/evaluate.h"
+#include "turbogr/eval/seen_items.h"
+#include "turbogr/run/config.h"
+#include "turbogr/run/run_options.h"
+
+namespace turbogr::train {
+
+// Which checkpoint a run folder stands for.
+enum class Pick { kBest, kNewest };
+
+// A run folder, its checkpoints folder or one checkpoint. Of a folder: the best checkpoint, where
+// the run has kept one, or else the newest whole one.
+Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
+
+// The store named, or the one the run was trained on when `given` is empty.
+data::Store open_store(const Config& config, const std::string& given);
+
+// What a TrainedModel plans memory for: batches hold as many users as this, or as one of the
+// longest history.
+inline constexpr std::int64_t kTokensAtOnce = 16384;
+
+struct Recommendation {
+  std::int64_t item;  // index in the store
+  float score;        // cosine, -1 to 1
+};
+
+class TrainedModel {
+ public:
+  enum class Weights { kTrained, kFresh };  // fresh: as a run starts, to compare with
+
+  // Reads the weights; items are matched to the store's by id. `threads` 0: one a core. Runs on the
+  // device it was trained on, or on the CPU where there is no such device.
+  TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
+               Weights weights = Weights::kTrained);
+  ~TrainedModel();
+
+  const Config& config() const { return config_; }
+
+  // From now on only these items are recommended: indices of the store, ascending, at least one.
+  void set_candidates(std::vector<std::int64_t> items);
+  // The k best candidates for each sequence of the batch, best first; batch.seen_items as the rule
+  // has them. Scores are those of evaluate, to the bit.
+  std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k,
+                                                     SeenItems seen);
+  // Over a rank's share of the users of a split, every item of the store a candidate.
+  RankingMetrics evaluate(data::Split split, const EvaluateOptions& options,
+                          const Share& share = {});
+  // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items.
+  Tensor user_vectors(const data::Batch& batch);
+  Tensor item_vectors();
+
+ private:
+  struct Scorer;
+  template <class T>
+  struct ScorerOf;
+
+  Config config_;
+  const data::Store& store_;
+  std::unique_ptr<Scorer> scorer_;
+};
+
+}  // namespace turbogr::train
