@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "turbogr/core/context.h"
@@ -14,7 +15,15 @@ namespace turbogr::test {
 // Of `part`, a tensor of this rank's part with a row a row of it. Collective.
 template <class T>
 std::vector<float> whole_of(const Context& ctx, embedding::RowSource<T>& rows, const Tensor& part) {
-  const Tensor own = to_host(ctx, part);
+  Tensor own = to_host(ctx, part);
+  if (own.dtype() == DType::kBf16) {
+    Tensor wide(DType::kF32, own.shape());
+    for (std::int64_t i = 0; i < own.size(); ++i) {
+      reinterpret_cast<float*>(wide.data())[i] =
+          static_cast<float>(reinterpret_cast<const bf16*>(own.data())[i]);
+    }
+    own = std::move(wide);
+  }
   const embedding::Sharding& sharding = rows.sharding(0);
   const auto width = static_cast<std::size_t>(part.shape().size() == 2 ? part.shape()[1] : 1);
   const std::size_t row_bytes = width * sizeof(float);

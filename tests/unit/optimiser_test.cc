@@ -11,7 +11,9 @@
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
 #include "tests/support/simd_levels.h"
+#include "turbogr/core/philox.h"
 #include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/sharding.h"
 #include "turbogr/ops/rows/update.h"
 
 namespace turbogr {
@@ -237,6 +239,104 @@ TEST(ItemTable, SaysWhatIsWrong) {
               embedding::sparse_optimiser_from_name("lamb");
             }).find("adamw, adagrad or sgd"),
             std::string::npos);
+}
+
+// A table in bf16: every weight is one of the two next to what f32 would have, up as often as it is
+// nearer to that.
+TEST(RoundedTable, IsRightOnAverageAndNeverFurtherThanANeighbour) {
+  const Context ctx({.threads = 2});
+  constexpr std::int64_t kRows = 2000, kWidth = 37;
+  for (const embedding::SparseOptimiser optimiser :
+       {embedding::SparseOptimiser::kAdamW, embedding::SparseOptimiser::kAdaGrad,
+        embedding::SparseOptimiser::kSgd}) {
+    embedding::ItemTable rounded(kRows, kWidth, optimiser, Device::kCpu, DType::kBf16);
+    embedding::ItemTable exact(kRows, kWidth, optimiser);
+    rounded.set_keys({.seed = 3});
+    std::vector<std::int64_t> ids;
+    Tensor gradient(DType::kF32, {kRows, kWidth});
+    for (std::int64_t row = 0; row < kRows; ++row) {  // all rows alike: their chances differ
+      ids.push_back(row);
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        const auto weight = bf16(0.5f + 0.01f * static_cast<float>(c));
+        rounded.weight_tensor().view<bf16, 2>()(row, c) = weight;
+        exact.weight_tensor().view<float, 2>()(row, c) = static_cast<float>(weight);
+        gradient.view<float, 2>()(row, c) = 0.3f + 0.1f * static_cast<float>(c % 5);
+      }
+    }
+    AdamWSettings settings;
+    settings.rate = 1e-3;  // far below the distance of neighbours, 2^-8
+    settings.step = 1;
+    const Rows<const float> rows = gradient.view<float, 2>();
+    rounded.update(ctx, {ids.data(), {kRows}}, rows, settings);
+    exact.update(ctx, {ids.data(), {kRows}}, rows, settings);
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      const float wanted = exact.weights()(0, c);
+      double mean = 0;
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        const auto got = static_cast<float>(rounded.weight_tensor().view<bf16, 2>()(row, c));
+        EXPECT_LT(std::abs(got - wanted), 0x1p-7f);
+        mean += got / static_cast<double>(kRows);
+      }
+      // The standard error of a mean of kRows chances, four times.
+      EXPECT_NEAR(mean, wanted, 4 * 0x1p-8 * 0.5 / std::sqrt(kRows)) << c;
+    }
+  }
+}
+
+// Equal gradients give equal bits, however rows are spread, and another seed others.
+TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
+  const Context ctx({.threads = 2});
+  constexpr std::int64_t kRows = 101, kWidth = 20;
+  const auto gradient_of = [](std::int64_t id, std::int64_t c) {
+    return 0.01f * static_cast<float>((id * 7 + c * 3) % 11 - 5);
+  };
+  // Three steps on the part `part`; weights by id.
+  const auto train = [&](const embedding::Sharding& sharding, int part, std::uint64_t seed,
+                         std::vector<std::uint16_t>& whole) {
+    const std::int64_t rows = sharding.rows_of(part);
+    embedding::ItemTable table(rows, kWidth, embedding::SparseOptimiser::kAdaGrad, Device::kCpu,
+                               DType::kBf16);
+    table.set_keys(sharding.keys_of(part, seed));
+    std::vector<std::int64_t> ids;
+    Tensor gradient(DType::kF32, {std::max<std::int64_t>(rows, 1), kWidth});
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t id = sharding.id_of(part, row);
+      EXPECT_EQ(sharding.keys_of(part, seed).of(row), static_cast<std::uint64_t>(id));
+      ids.push_back(row);
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        table.weight_tensor().view<bf16, 2>()(row, c) = bf16(0.3f);
+        gradient.view<float, 2>()(row, c) = gradient_of(id, c);
+      }
+    }
+    AdamWSettings settings;
+    settings.rate = 1e-3;
+    for (settings.step = 1; settings.step <= 3; ++settings.step) {
+      table.update(ctx, {ids.data(), {rows}},
+                   Rows<const float>(gradient.view<float, 2>().data, rows, kWidth, kWidth),
+                   settings);
+    }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        whole[static_cast<std::size_t>(sharding.id_of(part, row) * kWidth + c)] =
+            table.weight_tensor().view<bf16, 2>()(row, c).bits;
+      }
+    }
+  };
+  const embedding::Sharding one(kRows, 1, embedding::Placement::kRoundRobin);
+  std::vector<std::uint16_t> wanted(kRows * kWidth), other(kRows * kWidth);
+  train(one, 0, 5, wanted);
+  train(one, 0, 6, other);
+  EXPECT_NE(wanted, other);
+  for (const embedding::Placement placement :
+       {embedding::Placement::kRoundRobin, embedding::Placement::kHash}) {
+    for (const int parts : {1, 3, 8}) {
+      std::vector<std::uint16_t> whole(kRows * kWidth);
+      for (int part = 0; part < parts; ++part) {
+        train(embedding::Sharding(kRows, parts, placement), part, 5, whole);
+      }
+      EXPECT_EQ(whole, wanted) << parts;
+    }
+  }
 }
 
 }  // namespace

@@ -351,6 +351,33 @@ TEST(Schedules, TrainsInBf16WithRowsInBf16OnTheWire) {
   }
 }
 
+// Rows in bf16: exact schedules are still exact, ranks are one rank up to rounding, and the weights
+// are bf16's.
+TEST(Schedules, TablesInBf16Train) {
+  RetrievalOptions options = smooth_options();
+  options.table_dtype = DType::kBf16;
+  const Outcome alone = train_alone<float>(options);
+  const Outcome wide = train_alone<float>(smooth_options());
+  for (const Layout layout : {Layout{2, 2}, {4, 2}}) {
+    const Outcome serial = train_on_ranks<float>(options, layout, {});
+    for (int step = 0; step < kSteps; ++step) {
+      const auto at = static_cast<std::size_t>(step);
+      EXPECT_NEAR(serial.results[at].loss, alone.results[at].loss, 1e-3);
+      EXPECT_NEAR(serial.results[at].loss, wide.results[at].loss, 1e-2);
+    }
+    for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+      expect_equal(serial, train_on_ranks<float>(options, layout, {.schedule = schedule}),
+                   "schedule");
+    }
+    expect_equal(serial, train_on_ranks<float>(options, layout, {.device_rows = true}), "device");
+  }
+  EXPECT_NE(
+      message_of([&] {
+        train_on_ranks<float>(options, {2, 1}, {.replicas = embedding::ReplicaMode::kAverage});
+      }).find("cannot be averaged"),
+      std::string::npos);
+}
+
 TEST(Schedules, AveragedReplicasTrain) {
   RankOptions options = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
   const Outcome averaged = train_on_ranks<float>(smooth_options(), {4, 2}, options);

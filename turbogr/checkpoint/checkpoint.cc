@@ -221,14 +221,17 @@ void Checkpoint::add_column(SavedTable& table, const std::string& tensor,
     const std::int64_t width = entry.shape.size() == 2 ? entry.shape[1] : 1;
     const std::int64_t rows = table.sharding_.rows_of(static_cast<int>(part));
     const bool fits = (entry.shape.size() == 1 || entry.shape.size() == 2) &&
-                      entry.shape[0] == rows && entry.dtype == DType::kF32 &&
-                      (part == 0 || column.width == width);
+                      entry.shape[0] == rows &&
+                      (entry.dtype == DType::kF32 || entry.dtype == DType::kBf16) &&
+                      (part == 0 || (column.width == width && column.dtype == entry.dtype));
     if (!fits) {
       refuse("tensor '", tensor, "' in '", parts[part]->file.path(), "' is ", name_of(entry.dtype),
-             " ", shape_text(entry.shape), "; f32 of ", rows, " rows is wanted");
+             " ", shape_text(entry.shape), "; f32 or bf16 of ", rows,
+             " rows, as in its other parts, is wanted");
     }
     column.width = width;
-    column.parts.push_back(reinterpret_cast<const float*>(parts[part]->file.data(entry)));
+    column.dtype = entry.dtype;
+    column.parts.push_back(parts[part]->file.data(entry));
   }
 }
 
@@ -242,24 +245,41 @@ std::int64_t SavedTable::width(std::string_view tensor) const {
   return column == nullptr ? 0 : column->width;
 }
 
-const float* SavedTable::row(std::string_view tensor, std::int64_t id) const {
-  const Column& column = *find(tensor);
+DType SavedTable::dtype(std::string_view tensor) const { return find(tensor)->dtype; }
+
+const std::byte* SavedTable::row(const Column& column, std::int64_t id) const {
   return column.parts[static_cast<std::size_t>(sharding_.shard_of(id))] +
-         sharding_.row_of(id) * column.width;
+         static_cast<std::size_t>(sharding_.row_of(id)) * column.row_bytes();
+}
+
+void SavedTable::read_row(std::string_view tensor, std::int64_t id, DType wanted,
+                          std::byte* into) const {
+  const Column& column = *find(tensor);
+  const std::byte* from = row(column, id);
+  if (wanted == column.dtype) {
+    std::memcpy(into, from, column.row_bytes());
+    return;
+  }
+  const bool widens = wanted == DType::kF32;
+  for (std::int64_t c = 0; c < column.width; ++c) {
+    if (widens) {
+      reinterpret_cast<float*>(into)[c] =
+          static_cast<float>(reinterpret_cast<const bf16*>(from)[c]);
+    } else {
+      reinterpret_cast<bf16*>(into)[c] = bf16(reinterpret_cast<const float*>(from)[c]);
+    }
+  }
 }
 
 void SavedTable::read_part(ThreadPool& pool, std::string_view tensor,
                            const embedding::Sharding& sharding, int part, std::int64_t first,
-                           std::int64_t last, float* into) const {
+                           std::int64_t last, std::byte* into) const {
   const Column& column = *find(tensor);
-  const std::int64_t width = column.width;
   constexpr std::int64_t kRowsAtATime = 1024;
   parallel_ranges(pool, last - first, kRowsAtATime, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t id = sharding.id_of(part, first + row);
-      std::copy_n(column.parts[static_cast<std::size_t>(sharding_.shard_of(id))] +
-                      sharding_.row_of(id) * width,
-                  width, into + row * width);
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::memcpy(into + static_cast<std::size_t>(i) * column.row_bytes(),
+                  row(column, sharding.id_of(part, first + i)), column.row_bytes());
     }
   });
 }

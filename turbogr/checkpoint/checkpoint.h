@@ -54,19 +54,24 @@ struct CheckpointContents {
 class SavedTable {
  public:
   std::int64_t rows() const { return sharding_.rows(); }
-  // f32 numbers a row has of a tensor of the table; 0 where there is no such tensor.
+  // Numbers a row has of a tensor of the table, f32 or bf16; 0 where there is no such tensor.
   std::int64_t width(std::string_view tensor) const;
-  const float* row(std::string_view tensor, std::int64_t id) const;
-  // Rows [begin, end) of part `part` by `sharding`, end to end.
+  DType dtype(std::string_view tensor) const;
+  // One row, in `dtype`.
+  void read_row(std::string_view tensor, std::int64_t id, DType dtype, std::byte* into) const;
+  // Rows [begin, end) of part `part` by `sharding`, end to end, in their own format.
   void read_part(ThreadPool& pool, std::string_view tensor, const embedding::Sharding& sharding,
-                 int part, std::int64_t begin, std::int64_t end, float* into) const;
+                 int part, std::int64_t begin, std::int64_t end, std::byte* into) const;
 
  private:
   friend class Checkpoint;
   struct Column {
     std::int64_t width = 0;
-    std::vector<const float*> parts;
+    DType dtype = DType::kF32;
+    std::vector<const std::byte*> parts;
+    std::size_t row_bytes() const { return static_cast<std::size_t>(width) * size_of(dtype); }
   };
+  const std::byte* row(const Column& column, std::int64_t id) const;
   const Column* find(std::string_view tensor) const;
 
   explicit SavedTable(embedding::Sharding sharding) : sharding_(std::move(sharding)) {}

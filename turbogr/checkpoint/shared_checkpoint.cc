@@ -93,25 +93,27 @@ void read_table(const Context& ctx, const Checkpoint& saved, const std::string& 
     TGR_CHECK(table.width(tensor.name) > 0, "checkpoint '", saved.folder(),
               "': it is of another model: it lacks ", tensor.name,
               "; use the config that wrote it (config.toml beside it)");
-    TGR_CHECK(table.rows() == sharding.rows() && table.width(tensor.name) == width, "checkpoint '",
-              saved.folder(), "': it is of another model: ", tensor.name, " has ", table.rows(),
-              " rows of ", table.width(tensor.name), ", ", sharding.rows(), " of ", width,
+    TGR_CHECK(table.rows() == sharding.rows() && table.width(tensor.name) == width &&
+                  table.dtype(tensor.name) == tensor.dtype,
+              "checkpoint '", saved.folder(), "': it is of another model: ", tensor.name, " has ",
+              table.rows(), " rows of ", table.width(tensor.name), " ",
+              name_of(table.dtype(tensor.name)), ", ", sharding.rows(), " of ", width, " ",
+              name_of(tensor.dtype),
               " wanted; use the config that wrote it (config.toml beside it)");
     const std::int64_t rows = sharding.rows_of(index);
     ThreadPool& pool = ctx.host().pool();
-    auto* into = reinterpret_cast<float*>(tensor.data);
     if (tensor.device != Device::kCuda) {
-      table.read_part(pool, tensor.name, sharding, index, 0, rows, into);
+      table.read_part(pool, tensor.name, sharding, index, 0, rows, tensor.data);
       continue;
     }
-    const std::int64_t row_bytes = width * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t row_bytes = width * static_cast<std::int64_t>(size_of(tensor.dtype));
     const std::int64_t piece =
         std::clamp<std::int64_t>(kStagedBytes / row_bytes, 1, std::max<std::int64_t>(rows, 1));
-    Tensor staged(DType::kF32, {piece, width}, Device::kPinned);
+    Tensor staged(tensor.dtype, {piece, width}, Device::kPinned);
     for (std::int64_t begin = 0; begin < rows; begin += piece) {
       const std::int64_t end = std::min(begin + piece, rows);
-      table.read_part(pool, tensor.name, sharding, index, begin, end, staged.view<float, 2>().data);
-      copy_bytes(ctx, into + begin * width, staged.data(),
+      table.read_part(pool, tensor.name, sharding, index, begin, end, staged.data());
+      copy_bytes(ctx, tensor.data + begin * row_bytes, staged.data(),
                  static_cast<std::size_t>((end - begin) * row_bytes));
       synchronize(ctx);  // the piece is filled again
     }

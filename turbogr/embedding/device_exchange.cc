@@ -108,7 +108,7 @@ void DeviceExchange::fetch(const Context& ctx, const ShardedTable& table, const 
   with_wire(options.row_wire, [&](auto format) {
     using Wire = decltype(format);
     const Rows<Wire> sending = fit<Wire>(ctx, sending_, std::ssize(route.requests), options.width);
-    ops::gather_rows<float, Wire>(ctx, table.own().weights(), sent_requests, sending);
+    table.own().gather<Wire>(ctx, sent_requests, sending);
     // Room for rows that are fetched again, behind these.
     fit<Wire>(ctx, receiving_, 2 * route.num_ids, options.width);
   });
@@ -140,7 +140,7 @@ void DeviceExchange::fetch_changed(const Context& ctx, const ShardedTable& table
   with_wire(options.row_wire, [&](auto format) {
     using Wire = decltype(format);
     const Rows<Wire> sending = fit<Wire>(ctx, sending_, std::ssize(requests), options.width);
-    ops::gather_rows<float, Wire>(ctx, table.own().weights(), sent_requests, sending);
+    table.own().gather<Wire>(ctx, sent_requests, sending);
   });
   const auto row_bytes = options.width * static_cast<std::int64_t>(size_of(options.row_wire));
   circles.group->all_to_all(

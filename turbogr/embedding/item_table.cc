@@ -13,8 +13,10 @@ SparseOptimiser sparse_optimiser_from_name(std::string_view name) {
 }
 
 ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
-                     Device device)
-    : optimiser_(optimiser), weights_(DType::kF32, {rows, width}, device) {
+                     Device device, DType dtype)
+    : optimiser_(optimiser), weights_(dtype, {rows, width}, device) {
+  TGR_CHECK(dtype == DType::kF32 || dtype == DType::kBf16, "a table in ", name_of(dtype),
+            "; use f32 or bf16");
   if (optimiser == SparseOptimiser::kAdamW) {
     first_moment_ = Tensor(DType::kF32, {rows, width}, device);
     second_moment_ = Tensor(DType::kF32, {rows, width}, device);
@@ -31,11 +33,20 @@ void ItemTable::initialise(const Context& ctx, std::uint64_t seed, double scale)
 
 void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
                                 double scale) {
-  ops::truncated_normal_rows(ctx, weights_.view<float, 2>(), first_row, seed, scale);
+  if (dtype() == DType::kBf16) {
+    ops::truncated_normal_rows<bf16>(ctx, weights_.view<bf16, 2>(), first_row, seed, scale);
+  } else {
+    ops::truncated_normal_rows<float>(ctx, weights_.view<float, 2>(), first_row, seed, scale);
+  }
 }
 
 ops::TableRows ItemTable::state() {
-  ops::TableRows table = {.weight = weights_.view<float, 2>()};
+  ops::TableRows table = {.keys = keys_};
+  if (dtype() == DType::kBf16) {
+    table.rounded = weights_.view<bf16, 2>();
+  } else {
+    table.weight = weights_.view<float, 2>();
+  }
   if (optimiser_ == SparseOptimiser::kAdamW) {
     table.first_moment = first_moment_.view<float, 2>();
     table.second_moment = second_moment_.view<float, 2>();

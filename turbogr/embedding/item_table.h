@@ -1,5 +1,6 @@
-// The item table: one f32 row an item, and the optimiser state that goes with it. Rows are read by
-// gathering and changed only where a batch touched them: moments of other rows rest (lazy).
+// The item table: a row an item, f32 or bf16, and the optimiser state that goes with it. Rows are
+// read by gathering and changed only where a batch touched them: moments of other rows rest (lazy).
+// Rows in bf16 are updated in f32 and rounded by chance (ops/rows/row_keys.h).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,8 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/row_keys.h"
 #include "turbogr/ops/rows/update.h"
 
 namespace turbogr::embedding {
@@ -22,14 +25,26 @@ class ItemTable {
   // Rows start truncated normal(scale), each a function of (seed, its own index): a larger table
   // begins with the rows of a smaller one.
   ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
-            Device device = Device::kCpu);
+            Device device = Device::kCpu, DType dtype = DType::kF32);
+  // bf16: which rows of the whole these are; all of it, seed 0, unless it is said.
+  void set_keys(const ops::RowKeys& keys) { keys_ = keys; }
   void initialise(const Context& ctx, std::uint64_t seed, double scale);
   void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
                        double scale);
 
   std::int64_t rows() const { return weights_.shape()[0]; }
   std::int64_t width() const { return weights_.shape()[1]; }
-  View<const float, 2> weights() const { return weights_.view<float, 2>(); }
+  DType dtype() const { return weights_.dtype(); }
+  View<const float, 2> weights() const { return weights_.view<float, 2>(); }  // of a table in f32
+  // out(i) = the row of ids(i), in T. All memory is the table's device's, or pinned.
+  template <class T, class Index = std::int64_t>
+  void gather(const Context& ctx, View<const Index, 1> ids, Rows<T> out) const {
+    if (dtype() == DType::kBf16) {
+      ops::gather_rows<bf16, T, Index>(ctx, weights_.view<bf16, 2>(), ids, out);
+    } else {
+      ops::gather_rows<float, T, Index>(ctx, weights(), ids, out);
+    }
+  }
 
   // Applies one step to the rows `ids` (distinct, in range), whose summed gradients are the rows of
   // `gradient`.
@@ -56,6 +71,7 @@ class ItemTable {
   bool has_first_moment() const { return optimiser_ == SparseOptimiser::kAdamW; }
   bool has_second_moment() const { return optimiser_ != SparseOptimiser::kSgd; }
   Tensor& weight_tensor() { return weights_; }
+  const Tensor& weight_tensor() const { return weights_; }
   Tensor& first_moment() { return first_moment_; }    // [V, D], AdamW
   Tensor& second_moment() { return second_moment_; }  // [V, D], AdamW; [V], AdaGrad
 
@@ -63,6 +79,7 @@ class ItemTable {
   ops::TableRows state();
 
   SparseOptimiser optimiser_;
+  ops::RowKeys keys_;
   Tensor weights_;
   Tensor first_moment_;
   Tensor second_moment_;

@@ -10,10 +10,14 @@ template <class T>
 LocalRows<T>::LocalRows(const std::vector<TableOptions>& tables, Device memory)
     : options_(tables), memory_(memory) {
   for (const TableOptions& table : tables) {
-    tables_.emplace_back(table.rows, table.width, table.optimiser, memory);
+    TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned,
+              "a table in bf16 in the host's memory; use embedding.dtype = \"f32\", or "
+              "embedding.memory = \"device\"");
+    tables_.emplace_back(table.rows, table.width, table.optimiser, memory, table.dtype);
     half_copies_.push_back(table.half_copy ? HalfTable(table.rows, table.width, memory)
                                            : HalfTable());
     whole_.emplace_back(table.rows, 1, Placement::kRoundRobin);
+    tables_.back().set_keys(whole_.back().keys_of(0, table.seed));
   }
 }
 
@@ -73,8 +77,7 @@ void LocalRows<T>::fetch(const Context& ctx, Lane, RowRequest& given,
   send_ids(ctx, request);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     const View<const std::int64_t, 1> ids = request.sent_ids[t];
-    ops::gather_rows<float, T>(ctx, tables_[t].weights(), {ids.data, {out[t].rows.rows}},
-                               out[t].rows);
+    tables_[t].template gather<T>(ctx, {ids.data, {out[t].rows.rows}}, out[t].rows);
     if (out[t].half.values.data == nullptr) continue;
     if (half_copies_[t].empty()) {
       ops::gather_half_rows(ctx, tables_[t].weights(), ids, out[t].half);
@@ -112,7 +115,7 @@ template <class T>
 void LocalRows<T>::gather(const Context& ctx, std::size_t table, View<const std::int64_t, 1> ids,
                           Rows<T> out) {
   gather_feed_.begin(ctx, Feed::room<std::int64_t>(static_cast<std::size_t>(ids.shape[0])));
-  ops::gather_rows<float, T>(ctx, tables_[table].weights(), gather_feed_.put(ctx, ids), out);
+  tables_[table].template gather<T>(ctx, gather_feed_.put(ctx, ids), out);
   gather_feed_.end(ctx);
 }
 

@@ -20,6 +20,7 @@ ShardedOptions options_of(const TableOptions& table, const RankLayout& layout, D
   return {.rows = table.rows,
           .width = table.width,
           .optimiser = table.optimiser,
+          .dtype = table.dtype,
           .placement = layout.placement,
           .replicas = layout.replicas,
           .row_wire = layout.row_wire,
@@ -36,8 +37,8 @@ std::size_t shard_bytes(const TableOptions& table, const RankLayout& layout) {
   const Sharding sharding(table.rows, layout.topology.group_size, layout.placement);
   const auto rows = static_cast<std::size_t>(sharding.rows_of(0));
   const auto width = static_cast<std::size_t>(table.width);
-  std::size_t row = width * sizeof(float);
-  if (table.optimiser == SparseOptimiser::kAdamW) row *= 3;
+  std::size_t row = width * size_of(table.dtype);
+  if (table.optimiser == SparseOptimiser::kAdamW) row += 2 * width * sizeof(float);
   if (table.optimiser == SparseOptimiser::kAdaGrad) row += sizeof(float);
   if (table.half_copy) row += width * sizeof(f16) + sizeof(float);
   return rows * row;
@@ -79,6 +80,14 @@ ShardedRows<T>::ShardedRows(const Context& ctx, const Context& next, dist::Commu
                             const RankLayout& layout)
     : layout_(layout) {
   if (ctx.device() == Device::kCuda) layout_.device_rows = true;
+  for (const TableOptions& table : tables) {
+    TGR_CHECK(table.dtype == DType::kF32 || layout_.replicas == ReplicaMode::kExact,
+              "replicas of a table in bf16 cannot be averaged: the mean would lose what each has "
+              "learnt; use dist.replicas = \"exact\", or embedding.dtype = \"f32\"");
+    TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned,
+              "a table in bf16 in the host's memory; use embedding.dtype = \"f32\", or "
+              "embedding.memory = \"device\"");
+  }
   TGR_CHECK(layout_.replicas == ReplicaMode::kExact || layout_.average_every >= 1,
             "replicas averaged every ", layout_.average_every, " steps; use at least 1");
   ends_[static_cast<std::size_t>(Lane::kNext)] = make_ends(next, world);

@@ -61,7 +61,8 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
               sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
               " is the most: use more ranks a group");
     dense_ = std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser,
-                                         options.device);
+                                         options.device, options.dtype);
+    dense_->set_keys(sharding_.keys_of(shard, options.seed));
   }
 }
 
@@ -69,15 +70,18 @@ void ShardedTable::initialise(const Context& ctx) {
   if (dynamic_) return;  // rows are made when they are first asked for
   const bool on_host = options_.device == Device::kCpu;
   Tensor made;
-  if (!on_host) made = Tensor(DType::kF32, dense_->weight_tensor().shape());
+  if (!on_host) made = Tensor(options_.dtype, dense_->weight_tensor().shape());
   Tensor& rows = on_host ? dense_->weight_tensor() : made;
-  auto* weights = reinterpret_cast<float*>(rows.data());
+  const auto width = static_cast<std::size_t>(options_.width);
+  const std::size_t row_bytes = width * size_of(options_.dtype);
   parallel_ranges(ctx.host().pool(), dense_->rows(), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
+                    std::vector<float> values(width);
                     for (std::int64_t row = begin; row < end; ++row) {
                       ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row),
-                                                options_.scale, options_.width,
-                                                weights + row * options_.width);
+                                                options_.scale, options_.width, values.data());
+                      to_wire(options_.dtype, values.data(), options_.width,
+                              rows.data() + static_cast<std::size_t>(row) * row_bytes);
                     }
                   });
   if (!on_host) copy_tensor(ctx, dense_->weight_tensor(), made);
@@ -153,7 +157,6 @@ void ShardedTable::join_replicas(const Context& ctx, const Circles& circles, Rou
 }
 
 void ShardedTable::pack(const Context& ctx, Route& route) const {
-  const View<const float, 2> weights = own().weights();
   const std::size_t row_bytes =
       static_cast<std::size_t>(options_.width) * size_of(options_.row_wire);
   route.sending.resize(route.requests.size() * row_bytes);
@@ -161,8 +164,7 @@ void ShardedTable::pack(const Context& ctx, Route& route) const {
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (auto i = static_cast<std::size_t>(begin);
                          i < static_cast<std::size_t>(end); ++i) {
-                      to_wire(options_.row_wire, &weights(route.requests[i], 0), options_.width,
-                              route.sending.data() + i * row_bytes);
+                      row_to_wire(route.requests[i], route.sending.data() + i * row_bytes);
                     }
                   });
 }
@@ -216,7 +218,6 @@ void ShardedTable::plan_refresh(const Context&, const Circles& circles, const Ro
 template <class T>
 void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
                                  Route& route, Rows<T> out) {
-  const View<const float, 2> weights = own().weights();
   const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
   route.sending.resize(refresh.requests.size() * static_cast<std::size_t>(row_bytes));
   route.receiving.resize(refresh.positions.size() * static_cast<std::size_t>(row_bytes));
@@ -225,8 +226,7 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                     for (std::int64_t i = begin; i < end; ++i) {
                       const auto request =
                           static_cast<std::size_t>(refresh.requests[static_cast<std::size_t>(i)]);
-                      to_wire(options_.row_wire, &weights(route.requests[request], 0),
-                              options_.width, route.sending.data() + i * row_bytes);
+                      row_to_wire(route.requests[request], route.sending.data() + i * row_bytes);
                     }
                   });
   circles.group->all_to_all({route.sending.data(), times(refresh.give, row_bytes)},
@@ -239,6 +239,15 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                                 out.row(refresh.positions[static_cast<std::size_t>(i)]));
                     }
                   });
+}
+
+void ShardedTable::row_to_wire(std::int64_t row, std::byte* to) const {
+  const Tensor& rows = own().weight_tensor();
+  if (options_.dtype == DType::kBf16) {
+    to_wire(options_.row_wire, &rows.view<bf16, 2>()(row, 0), options_.width, to);
+  } else {
+    to_wire(options_.row_wire, &rows.view<float, 2>()(row, 0), options_.width, to);
+  }
 }
 
 void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,
@@ -270,7 +279,8 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
   TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(circles.num_replicas());
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
-    if (tensor->size() == 0) continue;  // not of this optimiser
+    if (tensor->size() == 0) continue;           // not of this optimiser
+    TGR_ASSERT(tensor->dtype() == DType::kF32);  // sharded_rows.cc has refused others
     const bool on_host = options_.device == Device::kCpu;
     Tensor staged;
     if (!on_host) staged = to_host(ctx, *tensor);

@@ -48,6 +48,7 @@ struct ShardedOptions {
   std::int64_t rows = 0;  // of the whole table; not used when dynamic
   std::int64_t width = 64;
   SparseOptimiser optimiser = SparseOptimiser::kAdamW;
+  DType dtype = DType::kF32;  // of the rows; or bf16
   Placement placement = Placement::kRoundRobin;
   ReplicaMode replicas = ReplicaMode::kExact;
   bool dynamic = false;               // ids of any size; rows appear when they are first asked for
@@ -124,6 +125,7 @@ class ShardedTable {
 
  private:
   int owner_of(std::int64_t id) const;
+  void row_to_wire(std::int64_t row, std::byte* to) const;
   void own_rows(const Context& ctx, std::vector<std::int64_t>& ids);
   void join_replicas(const Context& ctx, const Circles& circles, Route& route) const;
 

@@ -78,4 +78,12 @@ std::int64_t Sharding::id_of(int shard, std::int64_t row) const {
   return inverse_ == 1 ? place : product_modulo(place, inverse_, rows_);
 }
 
+ops::RowKeys Sharding::keys_of(int shard, std::uint64_t seed) const {
+  if (placement_ == Placement::kRoundRobin) {
+    return {.first = shard, .stride = shards_, .seed = seed};
+  }
+  if (factor_ == 1) return {.first = first_of(shard), .seed = seed};
+  return {.first = first_of(shard), .factor = inverse_, .modulus = rows_, .seed = seed};
+}
+
 }  // namespace turbogr::embedding

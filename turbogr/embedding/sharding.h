@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "turbogr/ops/rows/row_keys.h"
+
 namespace turbogr::embedding {
 
 // Round robin deals neighbouring ids to neighbouring ranks; hash stirs them first, for ids whose
@@ -24,6 +26,8 @@ class Sharding {
   std::int64_t row_of(std::int64_t id) const;
   std::int64_t rows_of(int shard) const;
   std::int64_t id_of(int shard, std::int64_t row) const;
+  // The same, for those who round rows by chance: keys are ids.
+  ops::RowKeys keys_of(int shard, std::uint64_t seed) const;
 
  private:
   std::int64_t stirred(std::int64_t id) const;

@@ -29,21 +29,27 @@ View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std
 template <class T>
 ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& table,
                             const std::vector<std::int64_t>& candidates) {
-  const View<const float, 2> from = table.weights();
   const std::int64_t rows =
       candidates.empty() ? table.rows() : static_cast<std::int64_t>(candidates.size());
+  const Tensor& own = table.weight_tensor();
   if (!candidates.empty()) {
     copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
     Tensor ids;
-    ops::gather_rows<float, T>(ctx, from, on_context(ctx, candidates, ids), copied_.view<T, 2>());
+    table.template gather<T>(ctx, on_context(ctx, candidates, ids), copied_.view<T, 2>());
     synchronize(ctx);  // the ids go
     rows_ = copied_.view<T, 2>();
-  } else if constexpr (std::is_same_v<T, float>) {
-    rows_ = from;
+  } else if (table.dtype() == dtype_of<T>()) {
+    rows_ = own.view<T, 2>();
   } else {
     copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
     const View<T, 2> out = copied_.view<T, 2>();
-    ops::convert_values<T, float>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
+    if constexpr (std::is_same_v<T, float>) {
+      const View<const bf16, 2> from = own.view<bf16, 2>();
+      ops::convert_values<T, bf16>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
+    } else {
+      const View<const float, 2> from = own.view<float, 2>();
+      ops::convert_values<T, float>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
+    }
     rows_ = out;
   }
   inverse_norms_ = Tensor(DType::kF32, {rows}, ctx.device());

@@ -110,6 +110,7 @@ struct OptimConfig {
 struct EmbeddingConfig {
   std::string optimiser = "adamw";
   std::string memory = "device";
+  std::string dtype = "f32";
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.98;

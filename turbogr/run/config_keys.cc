@@ -244,6 +244,9 @@ std::vector<ConfigKey> make_keys() {
           embedding, memory, one_of({"device", "host"}),
           "cuda: host keeps the item table and its state in the host's memory, for tables larger "
           "than the GPU's; rows cross the link when a step touches them"),
+      TGR_KEY(embedding, dtype, one_of({"f32", "bf16"}),
+              "of the item table's rows: bf16 takes half the memory; updates are made in f32 and "
+              "rounded up or down by chance, so that small ones are not lost"),
       TGR_KEY(embedding, lr, positive(), "learning rate of the item table"),
       TGR_KEY(embedding, beta1, below_one(), "adamw: decay of the first moment"),
       TGR_KEY(embedding, beta2, below_one(), "adamw: decay of the second moment"),

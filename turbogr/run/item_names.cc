@@ -123,20 +123,21 @@ std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const 
   Tensor& own = part.weight_tensor();
   const bool here = own.device() != Device::kCuda;
   Tensor staged = here ? Tensor() : to_host(ctx, own);
-  const View<float, 2> rows = (here ? own : staged).view<float, 2>();
+  Tensor& rows = here ? own : staged;
+  const std::int64_t width = part.width();
   const SavedNames names(saved);
   const SavedTable table = saved.table("items");
-  TGR_CHECK(table.rows() == names.size() && table.width("items") == rows.shape[1], "checkpoint '",
+  TGR_CHECK(table.rows() == names.size() && table.width("items") == width, "checkpoint '",
             saved.folder(), "': its item table is [", table.rows(), ", ", table.width("items"),
-            "] for ", names.size(), " items; wanted width ", rows.shape[1]);
+            "] for ", names.size(), " items; wanted width ", width);
+  const auto row_bytes = width * static_cast<std::int64_t>(size_of(part.dtype()));
   std::int64_t known = 0;
   for (std::int64_t item = 0; item < names.size(); ++item) {
     const auto found = store.item_ids().find(names.name(item));
     if (!found) continue;
     ++known;
     if (sharding.shard_of(*found) != index) continue;
-    std::copy_n(table.row("items", item), rows.shape[1],
-                rows.data + sharding.row_of(*found) * rows.shape[1]);
+    table.read_row("items", item, part.dtype(), rows.data() + sharding.row_of(*found) * row_bytes);
   }
   if (!here) copy_tensor(ctx, own, staged);
   return known;

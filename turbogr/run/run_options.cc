@@ -139,6 +139,7 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                       .floor = config.optim.final_lr};
   options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
   options.table_in_host_memory = config.embedding.memory == "host";
+  options.table_dtype = dtype_from_name(config.embedding.dtype);
   options.table.rate = config.embedding.lr;
   options.table.beta1 = config.embedding.beta1;
   options.table.beta2 = config.embedding.beta2;

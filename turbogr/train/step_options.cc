@@ -26,6 +26,7 @@ embedding::TableOptions table_options(const RetrievalOptions& options, std::int6
           .optimiser = options.table_optimiser,
           .scale = options.table_scale,
           .seed = options.seed,
+          .dtype = options.table_dtype,
           .half_copy = options.negatives.half_table};
 }
 

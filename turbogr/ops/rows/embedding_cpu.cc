@@ -95,6 +95,8 @@ void gather_rows(Cpu cpu, Rows<const T> table, View<const Index, 1> ids, Rows<Ou
       }
       if constexpr (std::is_same_v<T, Out>) {
         std::memcpy(static_cast<void*>(out.row(i)), table.row(ids(i)), bytes);
+      } else if constexpr (std::is_same_v<T, bf16>) {
+        row_kernels<T>(cpu.simd).widen(table.row(ids(i)), 1.0f, table.cols, out.row(i));
       } else {
         row_kernels<Out>(cpu.simd).narrow(table.row(ids(i)), 1.0f, table.cols, out.row(i));
       }
@@ -185,6 +187,7 @@ TGR_INSTANTIATE(double, double)
 TGR_INSTANTIATE(float, float)
 TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
+TGR_INSTANTIATE(bf16, float)
 #undef TGR_INSTANTIATE
 
 template <class T>

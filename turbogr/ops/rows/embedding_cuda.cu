@@ -253,6 +253,7 @@ TGR_INSTANTIATE(double, double)
 TGR_INSTANTIATE(float, float)
 TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
+TGR_INSTANTIATE(bf16, float)
 #undef TGR_INSTANTIATE
 
 template <class T>

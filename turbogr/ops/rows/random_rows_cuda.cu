@@ -7,11 +7,12 @@ namespace {
 
 // PhiloxStream, two uniform numbers (four words, one block) a normal one. A thread has a row: the
 // stream is sequential, since a redrawn value moves all that follow.
-__global__ void rows_kernel(View<float, 2> table, std::int64_t first_row, std::uint64_t seed,
+template <class T>
+__global__ void rows_kernel(View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
                             double scale) {
   const std::int64_t row = first_row + std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (row >= table.shape[0]) return;
-  float* out = table.data + row * table.shape[1];
+  T* out = table.data + row * table.shape[1];
   std::uint64_t counter = 0;
   const auto uniform = [](std::uint32_t high, std::uint32_t low) {
     return static_cast<double>(((std::uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
@@ -23,19 +24,25 @@ __global__ void rows_kernel(View<float, 2> table, std::int64_t first_row, std::u
       const double radius = sqrt(-2.0 * log(1.0 - uniform(block[0], block[1])));
       value = radius * cospi(2.0 * uniform(block[2], block[3]));
     } while (fabs(value) > 2);
-    out[c] = static_cast<float>(scale * value);
+    out[c] = convert<T>(static_cast<float>(scale * value));
   }
 }
 
 }  // namespace
 
-void truncated_normal_rows(Cuda cuda, View<float, 2> table, std::int64_t first_row,
-                           std::uint64_t seed, double scale) {
+template <class T>
+void truncated_normal_rows(Cuda cuda, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
+                           double scale) {
   const std::int64_t rows = table.shape[0] - first_row;
   if (rows == 0) return;
-  rows_kernel<<<static_cast<unsigned>(cuda::divide_up(rows, 64)), 64, 0,
-                cuda::stream_of(cuda.stream)>>>(table, first_row, seed, scale);
+  rows_kernel<T>
+      <<<static_cast<unsigned>(cuda::divide_up(rows, 64)), 64, 0, cuda::stream_of(cuda.stream)>>>(
+          table, first_row, seed, scale);
   cuda::check_launch("truncated_normal_rows");
 }
+
+template void truncated_normal_rows<float>(Cuda, View<float, 2>, std::int64_t, std::uint64_t,
+                                           double);
+template void truncated_normal_rows<bf16>(Cuda, View<bf16, 2>, std::int64_t, std::uint64_t, double);
 
 }  // namespace turbogr::ops::kernels

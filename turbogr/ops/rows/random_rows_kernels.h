@@ -5,9 +5,11 @@
 
 namespace turbogr::ops::kernels {
 
-void truncated_normal_rows(Cpu cpu, View<float, 2> table, std::int64_t first_row,
-                           std::uint64_t seed, double scale);
-void truncated_normal_rows(Cuda cuda, View<float, 2> table, std::int64_t first_row,
-                           std::uint64_t seed, double scale);
+template <class T>
+void truncated_normal_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
+                           double scale);
+template <class T>
+void truncated_normal_rows(Cuda cuda, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
+                           double scale);
 
 }  // namespace turbogr::ops::kernels

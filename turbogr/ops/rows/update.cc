@@ -95,7 +95,8 @@ namespace {
 
 void check_update(const TableRows& table, View<const std::int64_t, 1> ids,
                   Rows<const float> gradient, const AdamWSettings& settings) {
-  const std::int64_t width = table.weight.shape[1];
+  const std::int64_t width =
+      table.rounded.data != nullptr ? table.rounded.shape[1] : table.weight.shape[1];
   TGR_CHECK(gradient.rows == ids.shape[0] && gradient.cols == width,
             "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
             ids.shape[0], ", ", width, "]");
@@ -120,6 +121,7 @@ void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& ta
                  const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
                  const RowPart& part) {
   check_update(table, ids, gradient, settings);
+  TGR_CHECK(table.rounded.data == nullptr, "item table update: copies of a table in bf16");
   check_vector("item table update", "places", copies.places, ids.shape[0]);
   check_rows("item table update", "copies", copies.rows, copies.rows.rows, gradient.cols);
   const SectionScope section = section_scope(ctx, Section::kEmbedding);

@@ -25,6 +25,7 @@
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/rows/adamw_coefficients.h"
+#include "turbogr/ops/rows/row_keys.h"
 
 namespace turbogr::ops {
 
@@ -108,9 +109,11 @@ enum class RowOptimiser : std::uint8_t {
   kSgd       // w = w (1 - rate decay) - rate g
 };
 
-// A table [V, D] and its optimiser's state.
+// A table [V, D] in f32 or bf16, and its optimiser's state.
 struct TableRows {
   View<float, 2> weight;
+  View<bf16, 2> rounded;         // instead, of a table in bf16, rounded by chance (row_keys.h)
+  RowKeys keys;                  // of its rows
   View<float, 2> first_moment;   // [V, D]: AdamW
   View<float, 2> second_moment;  // [V, D]: AdamW; [V, 1]: AdaGrad
 };
@@ -133,7 +136,7 @@ struct RowPart {
   View<const std::int32_t, 1> which;  // of [0, U), distinct; null: all
   bool narrow = false;                // GPU: on a few multiprocessors, enough to fill the link
 };
-// The same, and copies of the rows as they are afterwards, updated or not.
+// The same, and copies of the rows as they are afterwards, updated or not. Of a table in f32.
 template <class T>
 void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& table,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,

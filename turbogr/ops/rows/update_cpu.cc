@@ -92,11 +92,41 @@ void adamw(Cpu cpu, const UpdateSlices& slices, const AdamWSettings& settings,
               });
 }
 
+namespace {
+
+// Calls step(c, n, weights) for a row's columns [c, c + n), whose weights it changes: in place, or
+// of a table in bf16 some at a time, which are rounded by chance afterwards.
+template <class Step>
+void with_weights(const TableRows& rows, std::int64_t id, std::int64_t width, std::uint64_t number,
+                  Step&& step) {
+  if (rows.rounded.data == nullptr) return step(std::int64_t{0}, width, &rows.weight(id, 0));
+  constexpr std::int64_t kColumns = 256;
+  float weights[kColumns];
+  bf16* const row = rows.rounded.data + id * width;
+  const std::uint64_t key = rows.keys.of(id);
+  for (std::int64_t begin = 0; begin < width; begin += kColumns) {
+    const std::int64_t count = std::min(kColumns, width - begin);
+    for (std::int64_t c = 0; c < count; ++c) weights[c] = static_cast<float>(row[begin + c]);
+    step(begin, count, weights);
+    for (std::int64_t c = 0; c < count; c += kRoundedTogether) {
+      const auto bits = rounding_bits(rows.keys, key, number, (begin + c) / kRoundedTogether);
+      for (std::int64_t j = 0; j < std::min(kRoundedTogether, count - c); ++j) {
+        row[begin + c + j] = rounded_by(weights[c + j], bits, static_cast<int>(j));
+      }
+    }
+  }
+}
+
+}  // namespace
+
 void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale) {
   if (scale != nullptr && scale->finite == 0) return;
-  const std::int64_t width = rows.weight.shape[1];
+  const bool rounded = rows.rounded.data != nullptr;
+  const std::int64_t num_rows = rounded ? rows.rounded.shape[0] : rows.weight.shape[0];
+  const std::int64_t width = rounded ? rows.rounded.shape[1] : rows.weight.shape[1];
+  const auto number = static_cast<std::uint64_t>(settings.step);
   const AdamWCoefficients adamw = adamw_coefficients(scaled(settings, scale));
   const double factor = gradient_scale(settings, scale);
   const auto keep = static_cast<float>(1 - settings.rate * settings.decay);
@@ -105,27 +135,24 @@ void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
       cpu.pool, ids.shape[0], kRowsAPiece, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t id = ids(i);
-          TGR_CHECK(id >= 0 && id < rows.weight.shape[0], "item table update: id ", id,
-                    " at position ", i, "; the table has ", rows.weight.shape[0], " rows");
+          TGR_CHECK(id >= 0 && id < num_rows, "item table update: id ", id, " at position ", i,
+                    "; the table has ", num_rows, " rows");
           const float* g = gradient.row(i);
-          float* w = &rows.weight(id, 0);
-          switch (optimiser) {
-            case RowOptimiser::kAdamW:
-              table.adamw(adamw, g, width, w, &rows.first_moment(id, 0),
-                          &rows.second_moment(id, 0));
-              break;
-            case RowOptimiser::kAdaGrad: {
-              float& second = rows.second_moment(id, 0);
-              second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
-                                           static_cast<double>(width));
-              const double size = settings.rate * factor / std::sqrt(second + settings.epsilon);
-              table.descend(keep, static_cast<float>(size), g, width, w);
-              break;
-            }
-            case RowOptimiser::kSgd:
-              table.descend(keep, static_cast<float>(settings.rate * factor), g, width, w);
-              break;
+          double size = settings.rate * factor;
+          if (optimiser == RowOptimiser::kAdaGrad) {
+            float& second = rows.second_moment(id, 0);
+            second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
+                                         static_cast<double>(width));
+            size /= std::sqrt(second + settings.epsilon);
           }
+          with_weights(rows, id, width, number, [&](std::int64_t c, std::int64_t n, float* w) {
+            if (optimiser == RowOptimiser::kAdamW) {
+              table.adamw(adamw, g + c, n, w, &rows.first_moment(id, c),
+                          &rows.second_moment(id, c));
+            } else {
+              table.descend(keep, static_cast<float>(size), g + c, n, w);
+            }
+          });
         }
       });
 }

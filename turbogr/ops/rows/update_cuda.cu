@@ -169,6 +169,16 @@ __device__ void descend(const float* g, std::int64_t width, float keep, float st
   }
 }
 
+// Of a row's scaled gradient, by a warp.
+__device__ float mean_square(const float* g, std::int64_t width, double factor) {
+  double squares = 0;
+  for (std::int64_t c = threadIdx.x; c < width; c += 32) {
+    squares += static_cast<double>(g[c]) * static_cast<double>(g[c]);
+  }
+  squares = cuda::warp_sum(squares);
+  return static_cast<float>(factor * factor * squares / static_cast<double>(width));
+}
+
 // By a warp. The table may be in host memory: a weight crosses the link once each way.
 template <class T>
 __device__ void update_row(RowOptimiser optimiser, const TableRows& table, const std::int64_t* ids,
@@ -194,15 +204,10 @@ __device__ void update_row(RowOptimiser optimiser, const TableRows& table, const
   }
   double size = step.rate * step.factor;
   if (optimiser == RowOptimiser::kAdaGrad) {
-    double squares = 0;
-    for (std::int64_t c = threadIdx.x; c < width; c += 32) {
-      squares += static_cast<double>(g[c]) * static_cast<double>(g[c]);
-    }
-    squares = cuda::warp_sum(squares);
+    const float mean = mean_square(g, width, step.factor);
     const float before = table.second_moment.data[id];
     __syncwarp();
-    const float second = before + static_cast<float>(step.factor * step.factor * squares /
-                                                     static_cast<double>(width));
+    const float second = before + mean;
     if (threadIdx.x == 0) table.second_moment.data[id] = second;
     size /= sqrt(second + step.epsilon);
   }
@@ -227,8 +232,70 @@ __global__ void __launch_bounds__(32 * kNarrowWarps)
   }
 }
 
+// A table in bf16, a warp a row: eight columns a thread, whose chances come from one draw.
+template <bool kVector>
+__global__ void __launch_bounds__(32 * kRowWarps)
+    update_rounded_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
+                          Rows<const float> gradient, RowStep step, std::uint64_t number,
+                          const StepScale* scale) {
+  if (scale != nullptr) {
+    if (scale->finite == 0) return;
+    step.adamw.gradient_scale *= static_cast<float>(scale->scale);
+    step.factor *= scale->scale;
+  }
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (i >= gradient.rows) return;
+  const std::int64_t id = ids[i];
+  const std::int64_t width = gradient.cols;
+  if (id < 0 || id >= table.rounded.shape[0]) return;
+  const float* g = gradient.row(i);
+  bf16* w = table.rounded.data + id * width;
+  double size = step.rate * step.factor;
+  if (optimiser == RowOptimiser::kAdaGrad) {
+    const float mean = mean_square(g, width, step.factor);
+    const float before = table.second_moment.data[id];
+    __syncwarp();
+    const float second = before + mean;
+    if (threadIdx.x == 0) table.second_moment.data[id] = second;
+    size /= sqrt(second + step.epsilon);
+  }
+  const auto stride = static_cast<float>(size);
+  const std::uint64_t key = table.keys.of(id);
+  for (std::int64_t c = std::int64_t{threadIdx.x} * kRoundedTogether; c < width;
+       c += 32 * kRoundedTogether) {
+    const std::int64_t left = width - c;
+    const auto d = cuda::load8<kVector>(g + c, left);
+    const auto was = cuda::load8<kVector>(w + c, left);
+    const auto bits = rounding_bits(table.keys, key, number, c / kRoundedTogether);
+    alignas(16) bf16 rounded[kRoundedTogether];
+#pragma unroll
+    for (int j = 0; j < kRoundedTogether; ++j) {
+      float x = was[j];
+      if (optimiser == RowOptimiser::kAdamW) {
+        if (j < left) {
+          const std::int64_t at = id * width + c + j;
+          adamw_one(step.adamw, d[j], x, table.first_moment.data[at], table.second_moment.data[at]);
+        }
+      } else {
+        x = descended(x, step.keep, d[j], stride);
+      }
+      rounded[j] = rounded_by(x, bits, j);
+    }
+    if (kVector && left >= kRoundedTogether) {
+      *reinterpret_cast<uint4*>(w + c) = *reinterpret_cast<const uint4*>(rounded);
+    } else {
+      for (int j = 0; j < kRoundedTogether && j < left; ++j) w[c + j] = rounded[j];
+    }
+  }
+}
+
 void sum_parts(cudaStream_t stream, View<const double, 1> parts, double* sum) {
   sum_parts_kernel<<<1, kSumThreads, 0, stream>>>(parts.data, parts.shape[0], sum);
+}
+
+RowStep row_step(const AdamWSettings& settings) {
+  return {adamw_coefficients(settings), settings.gradient_scale, settings.rate, settings.epsilon,
+          static_cast<float>(1 - settings.rate * settings.decay)};
 }
 
 }  // namespace
@@ -293,8 +360,7 @@ void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
                  const RowPart& part) {
   const std::int64_t count = part.which.data == nullptr ? gradient.rows : part.which.shape[0];
   if (count == 0 || gradient.cols == 0) return;
-  const RowStep step = {adamw_coefficients(settings), settings.gradient_scale, settings.rate,
-                        settings.epsilon, static_cast<float>(1 - settings.rate * settings.decay)};
+  const RowStep step = row_step(settings);
   const dim3 block(32, part.narrow ? kNarrowWarps : kRowWarps);
   const std::int64_t blocks = cuda::divide_up(count, block.y);
   update_rows_kernel<T>
@@ -307,7 +373,21 @@ void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
 void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale) {
-  update_rows<float>(cuda, optimiser, table, ids, gradient, settings, scale, {}, {});
+  if (table.rounded.data == nullptr) {
+    update_rows<float>(cuda, optimiser, table, ids, gradient, settings, scale, {}, {});
+    return;
+  }
+  if (gradient.rows == 0 || gradient.cols == 0) return;
+  const RowStep step = row_step(settings);
+  const dim3 block(32, kRowWarps);
+  const auto blocks = static_cast<unsigned>(cuda::divide_up(gradient.rows, block.y));
+  const bool vectors = cuda::vectorable(gradient) && cuda::vectorable(Rows<bf16>(table.rounded));
+  cuda::choose_vector<bf16>(vectors, [&](auto vector) {
+    update_rounded_kernel<vector.value><<<blocks, block, 0, cuda::stream_of(cuda.stream)>>>(
+        optimiser, table, ids.data, gradient, step, static_cast<std::uint64_t>(settings.step),
+        scale);
+  });
+  cuda::check_launch("update_rows");
 }
 
 template void update_rows<float>(Cuda, RowOptimiser, const TableRows&, View<const std::int64_t, 1>,
