@@ -194,6 +194,48 @@ TEST(CudaUpdate, CopiesRowsAsTheyAreAfterwards) {
   }
 }
 
+// A table in bf16 draws the host's chances: weights are the host's, but where f32 differs in its
+// last bits on the two, and then they are neighbours.
+TEST(CudaUpdate, TablesInBf16AreRoundedAsTheHostsAre) {
+  TGR_SKIP_WITHOUT_GPU();
+  const Context gpu({.device = Device::kCuda}), cpu({.threads = 2});
+  for (const RowOptimiser optimiser :
+       {RowOptimiser::kAdamW, RowOptimiser::kAdaGrad, RowOptimiser::kSgd}) {
+    for (const std::int64_t width : {3, 8, 60, 1024}) {
+      constexpr std::int64_t kRows = 40;
+      std::vector<std::int64_t> ids = {39, 0, 7, 12, 31};
+      const Tensor host_ids = test::tensor_of(ids);
+      const Tensor g = random_tensor<float>({5, width}, 2);
+      const ops::RowKeys keys = {.first = 3, .stride = 5, .seed = 11};
+      const auto updated = [&](const Context& ctx) {
+        Tensor w = test::place(ctx, random_tensor<bf16>({kRows, width}, 1));
+        Tensor m = test::place(ctx, test::random_tensor<float>({kRows, width}, 3));
+        Tensor v = test::place(ctx, Tensor(DType::kF32, {kRows, width}));
+        TableRows table = {.rounded = w.view<bf16, 2>(), .keys = keys};
+        table.first_moment = m.view<float, 2>();
+        table.second_moment = v.view<float, 2>();
+        if (optimiser == RowOptimiser::kAdaGrad) {
+          table.second_moment = {v.view<float, 2>().data, {kRows, 1}};
+        }
+        const Tensor placed = test::place(ctx, host_ids), gradient = test::place(ctx, g);
+        update_rows(ctx, optimiser, table, placed.view<std::int64_t, 1>(),
+                    gradient.view<float, 2>(), kSettings, nullptr);
+        return to_host(ctx, w);
+      };
+      const Tensor there = updated(gpu), here = updated(cpu);
+      std::int64_t differ = 0;
+      for (std::int64_t i = 0; i < here.size(); ++i) {
+        const int a = reinterpret_cast<const bf16*>(there.data())[i].bits;
+        const int b = reinterpret_cast<const bf16*>(here.data())[i].bits;
+        ASSERT_LE(std::abs(a - b), 1) << i;
+        differ += a != b;
+      }
+      EXPECT_LE(differ, 1 + here.size() / 500) << width;
+      EXPECT_FALSE(test::same_bits(here, random_tensor<bf16>({kRows, width}, 1)));
+    }
+  }
+}
+
 TEST(CudaUpdate, ARowOutsideTheTableIsLeftOut) {
   TGR_SKIP_WITHOUT_GPU();
   const Context ctx({.device = Device::kCuda});

@@ -124,7 +124,7 @@ TEST_F(CheckpointTest, TheForegroundAndADevicesCopyWriteTheSameFiles) {
   CheckpointContents on_device = contents(1);
   for (NamedTensor& tensor : on_device.shards[0].tensors) tensor.device = Device::kCuda;
   CheckpointWriter(folder(), {.background = false, .copy = copy}).save(on_device);
-  EXPECT_EQ(copies, 3);
+  EXPECT_EQ(copies, 2);  // one of the three is empty
   EXPECT_EQ(read_file(path(1) + "/model.safetensors"), background);
   EXPECT_TRUE(contains(message_of([&] { CheckpointWriter(folder()).save(on_device); }),
                        "'w' is on cuda; give the checkpoint writer"));

@@ -17,6 +17,7 @@
 
 #include "turbogr/checkpoint/checkpoint_manifest.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/host_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/version.h"
 
@@ -57,12 +58,13 @@ json entry_of(const SafetensorsSums& sums) {
 }
 
 // This rank's parts of the tables; what the manifest says of them.
-json write_tables(const std::string& folder, const std::vector<CheckpointTable>& tables) {
+json write_tables(const std::string& folder, const std::vector<CheckpointTable>& tables,
+                  const TensorCopy& copy) {
   json entries = json::object();
   for (const CheckpointTable& table : tables) {
     const std::string path =
         folder + "/" + part_name(table.name, table.part, table.parts) + ".safetensors";
-    entries[table.name] = entry_of(write_safetensors(path, table.tensors));
+    entries[table.name] = entry_of(write_safetensors(path, table.tensors, {}, copy));
   }
   return entries;
 }
@@ -70,7 +72,7 @@ json write_tables(const std::string& folder, const std::vector<CheckpointTable>&
 // Everything but tables and the last rename: a folder that holds a whole checkpoint, on the disk.
 // `parts`: what each rank has written of the tables.
 void write_folder(const std::string& folder, const CheckpointContents& contents,
-                  const std::vector<json>& parts) {
+                  const std::vector<json>& parts, const TensorCopy& copy) {
   json manifest = {
       {"format", kCheckpointFormat}, {"version", kCheckpointVersion},
       {"step", contents.step},       {"score", contents.score ? json(*contents.score) : json()},
@@ -78,8 +80,8 @@ void write_folder(const std::string& folder, const CheckpointContents& contents,
       {"commit", commit()}};
   manifest["shards"] = json::object();
   for (const CheckpointShard& shard : contents.shards) {
-    manifest["shards"][shard.name] =
-        entry_of(write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors));
+    manifest["shards"][shard.name] = entry_of(
+        write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors, {}, copy));
   }
   manifest["tables"] = json::object();
   for (const CheckpointTable& table : contents.tables) {
@@ -168,6 +170,17 @@ void prune(const std::vector<std::string>& unwanted) {
   }
 }
 
+std::size_t bytes_of(const CheckpointContents& contents) {
+  std::size_t bytes = 0;
+  for (const CheckpointShard& shard : contents.shards) {
+    for (const NamedTensor& tensor : shard.tensors) bytes += tensor.bytes();
+  }
+  for (const CheckpointTable& table : contents.tables) {
+    for (const NamedTensor& tensor : table.tensors) bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
 void prepare_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -234,12 +247,12 @@ struct CheckpointWriter::Worker {
         fs::create_directories(partial);
       });
       json own;
-      together([&] { own = write_tables(partial, contents.tables); });
+      together([&] { own = write_tables(partial, contents.tables, options.copy); });
       std::vector<json> parts;
       for (const std::string& text : texts_of(own.dump())) parts.push_back(json::parse(text));
       together([&] {
         if (!leads()) return;
-        write_folder(partial, contents, parts);
+        write_folder(partial, contents, parts, options.copy);
         check_folder();  // tensors take a while
         move_into_place(partial, target);
         replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
@@ -289,6 +302,12 @@ struct CheckpointWriter::Worker {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return !busy; });
     if (fault) std::rethrow_exception(std::exchange(fault, nullptr));
+  }
+
+  std::size_t copied_bytes() const {
+    std::size_t bytes = 0;
+    for (const Tensor& tensor : memory) bytes += tensor.bytes();
+    return bytes;
   }
 
   void copy_from(const CheckpointContents& contents) {
@@ -351,15 +370,12 @@ void CheckpointWriter::save(const CheckpointContents& contents) {
   worker_->wait();
   TGR_CHECK(contents.step >= 0, "a checkpoint of step ", contents.step, " cannot be saved");
   check_shards(contents.shards);
-  if (!worker_->options.background && !worker_->options.copy) {
-    worker_->write(contents);
+  if (!worker_->options.background ||
+      bytes_of(contents) > worker_->copied_bytes() / 2 + available_host_memory() / 2) {
+    worker_->write(contents);  // piece by piece, while training waits
     return;
   }
   worker_->copy_from(contents);
-  if (!worker_->options.background) {
-    worker_->write(worker_->snapshot);
-    return;
-  }
   {
     const std::scoped_lock lock(worker_->mutex);
     worker_->busy = true;

@@ -1,5 +1,6 @@
 // Writes checkpoints while training goes on: save copies the tensors and returns; a thread does the
-// rest. A fault of the disk reaches the next save, wait or close.
+// rest. What is too large for a copy in half of the host's free memory is written piece by piece
+// while save waits. A fault of the disk reaches the next save, wait or close.
 //
 //   CheckpointWriter writer("runs/demo/checkpoints", {.keep_last = 2});
 //   writer.save({.step = 300, .shards = {{"model", tensors}}, .state = state, .config = text});
@@ -26,7 +27,7 @@ struct CheckpointWriterOptions {
   std::function<void()> check_folder;
   // From where the tensors live to host memory; a device brings its own. Empty: memcpy, and a
   // tensor that is not on the CPU is refused.
-  std::function<void(void* to, const void* from, std::size_t bytes)> copy;
+  TensorCopy copy;
   // The ranks that write a checkpoint together, each its parts of the tables; rank 0 all else. For
   // the writers alone: their threads talk over it. Null: one rank.
   dist::Communicator* ranks = nullptr;

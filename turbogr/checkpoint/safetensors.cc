@@ -173,11 +173,11 @@ SafetensorsSums SafetensorsWriter::finish() {
 }
 
 SafetensorsSums write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                                  const SafetensorsMetadata& metadata) {
+                                  const SafetensorsMetadata& metadata, const TensorCopy& copy) {
   std::vector<TensorEntry> entries;
   std::map<std::string, const NamedTensor*> by_name;
   for (const NamedTensor& tensor : tensors) {
-    TGR_CHECK(tensor.device == Device::kCpu, "tensor '", tensor.name, "' is on ",
+    TGR_CHECK(tensor.device == Device::kCpu || copy, "tensor '", tensor.name, "' is on ",
               name_of(tensor.device), "; copy it to the host before it is written");
     entries.push_back({tensor.name, tensor.dtype, tensor.shape});
     by_name[tensor.name] = &tensor;
@@ -185,10 +185,21 @@ SafetensorsSums write_safetensors(const std::string& path, const std::vector<Nam
   SafetensorsWriter writer(path, std::move(entries), metadata);
   // Pieces that stay in the cache between the write and the checksum.
   constexpr std::uint64_t kPiece = 1 << 20;
+  constexpr std::uint64_t kStaged = 64 << 20;
+  std::vector<std::byte> staged;
   for (const TensorEntry& entry : writer.entries()) {
-    const std::byte* data = by_name.at(entry.name)->data;
-    for (std::uint64_t at = 0; at < entry.bytes; at += kPiece) {
-      writer.append(data + at, std::min(kPiece, entry.bytes - at));
+    const NamedTensor& tensor = *by_name.at(entry.name);
+    if (tensor.device == Device::kCpu) {
+      for (std::uint64_t at = 0; at < entry.bytes; at += kPiece) {
+        writer.append(tensor.data + at, std::min(kPiece, entry.bytes - at));
+      }
+      continue;
+    }
+    staged.resize(std::max<std::size_t>(staged.size(), std::min(kStaged, entry.bytes)));
+    for (std::uint64_t at = 0; at < entry.bytes; at += kStaged) {
+      const std::uint64_t bytes = std::min(kStaged, entry.bytes - at);
+      copy(staged.data(), tensor.data + at, bytes);
+      writer.append(staged.data(), bytes);
     }
   }
   return writer.finish();

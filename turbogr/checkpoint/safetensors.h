@@ -7,7 +7,9 @@
 //   file.read(named("w", w));
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -61,8 +63,13 @@ class SafetensorsWriter {
   std::uint32_t current_sum_ = 0;
 };
 
+// From where tensors live to host memory. Empty: memcpy, of tensors on the CPU.
+using TensorCopy = std::function<void(void* to, const void* from, std::size_t bytes)>;
+
+// With `copy` a piece at a time, so that a tensor need not fit the host's memory.
 SafetensorsSums write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                                  const SafetensorsMetadata& metadata = {});
+                                  const SafetensorsMetadata& metadata = {},
+                                  const TensorCopy& copy = {});
 
 // A file mapped for reading. The header is checked in full when it is opened.
 class SafetensorsFile {
