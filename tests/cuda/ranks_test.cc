@@ -283,6 +283,27 @@ TEST(CudaRanks, NcclTrainsLikeStagedCopies) {
   }
 }
 
+// Where rows lie changes no bit of them, nor what ranks make of them.
+TEST(CudaRanks, TablesInHostMemoryAndF16NegativesWorkOverRanks) {
+  TGR_SKIP_WITHOUT_GPU();
+  RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  const Trained here = train_on_ranks<float>(options, 2, 2, {});
+  options.table_in_host_memory = true;
+  for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kExactPrefetch}) {
+    expect_equal(here, train_on_ranks<float>(options, 2, 2, {.schedule = schedule}), "host memory");
+  }
+  options.table_in_host_memory = false;
+  options.negatives.half = true;
+  expect_near(train_alone<float>(options), train_on_ranks<float>(options, 2, 2, {}), 2e-5, "f16");
+  options.negatives.half = false;
+  options.table_dtype = DType::kBf16;
+  const Trained rounded = train_on_ranks<float>(options, 2, 2, {});
+  expect_equal(rounded,
+               train_on_ranks<float>(options, 2, 2, {.schedule = StepSchedule::kExactPrefetch}),
+               "bf16 table");
+  EXPECT_NEAR(rounded.losses.back(), here.losses.back(), 0.02);
+}
+
 // Outside of steps, as evaluation reads them: every row is the one of the table in one piece.
 TEST(CudaRanks, RowsAreGatheredFromWhereTheyAre) {
   TGR_SKIP_WITHOUT_GPU();

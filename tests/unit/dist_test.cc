@@ -28,7 +28,7 @@ TEST(Communicator, OfOneDoesEveryVerb) {
 }
 
 TEST(Communicator, ThreadsDoEveryVerbInEveryGroup) {
-  for (const int size : {1, 2, 3, 4, 6}) {
+  for (const int size : {1, 2, 3, 4, 6, 9, 16, 21}) {
     run_threads(size, [](Communicator& world) {
       test::check_verbs(world);
       test::check_groups(world);

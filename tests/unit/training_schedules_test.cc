@@ -351,6 +351,22 @@ TEST(Schedules, TrainsInBf16WithRowsInBf16OnTheWire) {
   }
 }
 
+// Negatives read as f16 are those one rank rounds, whoever holds their rows.
+TEST(Schedules, F16NegativesWorkOverRanks) {
+  RetrievalOptions options = smooth_options();
+  options.negatives.half = true;
+  const Outcome alone = train_alone<float>(options);
+  EXPECT_NE(alone.results[0].loss, train_alone<float>(smooth_options()).results[0].loss);
+  for (const Layout layout : {Layout{2, 2}, {4, 2}, {3, 1}}) {
+    const Outcome serial = train_on_ranks<float>(options, layout, {});
+    expect_near(alone, serial, 1e-5, std::to_string(layout.ranks) + " ranks");
+    expect_equal(serial,
+                 train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch}),
+                 "exact_prefetch");
+    expect_equal(serial, train_on_ranks<float>(options, layout, {.device_rows = true}), "device");
+  }
+}
+
 // Rows in bf16: exact schedules are still exact, ranks are one rank up to rounding, and the weights
 // are bf16's.
 TEST(Schedules, TablesInBf16Train) {

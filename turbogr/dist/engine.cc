@@ -45,6 +45,7 @@ struct Engine::Shared {
     Operation operation;
     std::size_t phase = 0;
     bool finished = false;
+    bool between = false;  // phases, and the lock is not held
     std::exception_ptr error;
     struct Posted {
       int peer;
@@ -84,14 +85,28 @@ struct Engine::Shared {
     }
   }
 
-  void advance(Active& one) {
-    while (!one.finished) {
+  // What follows a phase (sums of what has arrived) runs without the lock, so that others can start
+  // and end operations meanwhile; one thread at a time has it.
+  void advance(std::unique_lock<std::mutex>& lock, Active& one) {
+    while (!one.finished && !one.between) {
       auto& posted = one.posted;
       posted.erase(std::remove_if(posted.begin(), posted.end(),
                                   [](Active::Posted& each) { return each.message->done(); }),
                    posted.end());
       if (!posted.empty()) return;
-      if (const auto& after = one.operation.phases[one.phase].after) after();
+      if (const auto& after = one.operation.phases[one.phase].after) {
+        one.between = true;
+        lock.unlock();
+        std::exception_ptr error;
+        try {
+          after();
+        } catch (...) {
+          error = std::current_exception();
+        }
+        lock.lock();
+        one.between = false;
+        if (error) std::rethrow_exception(error);
+      }
       if (++one.phase == one.operation.phases.size()) {
         one.finished = true;
       } else {
@@ -100,16 +115,16 @@ struct Engine::Shared {
     }
   }
 
-  void advance_all() {
-    for (auto at = active.begin(); at != active.end();) {
-      Active& one = **at;
+  void advance_all(std::unique_lock<std::mutex>& lock) {
+    const std::vector<std::shared_ptr<Active>> all(active.begin(), active.end());
+    for (const std::shared_ptr<Active>& one : all) {
       try {
-        advance(one);
+        advance(lock, *one);
       } catch (...) {
-        one.error = std::current_exception();
-        one.finished = true;
+        one->error = std::current_exception();
+        one->finished = true;
       }
-      at = one.finished ? active.erase(at) : std::next(at);
+      if (one->finished) active.remove(one);
     }
   }
 
@@ -126,7 +141,7 @@ struct Engine::Shared {
         wake.wait(lock);
         continue;
       }
-      advance_all();
+      advance_all(lock);
       wake.wait_for(lock, kBackgroundPause);
     }
   }
@@ -137,7 +152,7 @@ struct Engine::Shared {
     std::unique_lock lock(mutex);
     ++waiting;
     for (int look = 0; !one.finished; ++look) {
-      advance_all();
+      advance_all(lock);
       if (one.finished) break;
       const std::string failure = transport->failure();
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -188,13 +203,18 @@ class Engine::State : public Pending::State {
       : shared_(std::move(shared)), active_(std::move(active)) {}
 
   bool done() override {
-    const std::lock_guard lock(shared_->mutex);
-    if (!active_->finished) shared_->advance_all();
+    std::unique_lock lock(shared_->mutex);
+    if (!active_->finished) shared_->advance_all(lock);
     return active_->finished;
   }
   void wait() override { shared_->wait(*active_); }
   void give_up() noexcept override {
-    const std::lock_guard lock(shared_->mutex);
+    std::unique_lock lock(shared_->mutex);
+    while (active_->between) {  // another thread reads and writes the memory that may go
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
     active_->posted.clear();
     active_->finished = true;
     shared_->active.remove(active_);
@@ -226,10 +246,16 @@ Pending Engine::start(Operation operation) {
   auto active = std::make_shared<Shared::Active>();
   active->operation = std::move(operation);
   {
-    const std::lock_guard lock(shared_->mutex);
+    std::unique_lock lock(shared_->mutex);
     shared_->post(*active);
-    shared_->advance(*active);
-    if (!active->finished) shared_->active.push_back(active);
+    shared_->active.push_back(active);
+    try {
+      shared_->advance(lock, *active);
+    } catch (...) {
+      shared_->active.remove(active);
+      throw;
+    }
+    if (active->finished) shared_->active.remove(active);
   }
   shared_->wake.notify_all();
   return Pending(std::make_shared<State>(shared_, std::move(active)));

@@ -39,7 +39,7 @@ struct Operation {
 
 class Engine {
  public:
-  static constexpr int kMaxPhases = 4;
+  static constexpr int kMaxPhases = 16;
 
   Engine(std::unique_ptr<Transport> transport, const WaitOptions& options);
   ~Engine();  // every operation must have been waited for, or the world has failed

@@ -12,7 +12,13 @@ namespace {
 
 // Below this an all-reduce sends everything to everybody: one exchange instead of two.
 constexpr std::int64_t kSmallBytes = 4096;
-// Tags: group << 16 | operation and phase. A wrap needs 2^14 operations of a group in flight.
+// Up to so many ranks everybody is sent to at once; beyond, barriers, broadcasts and small gathers
+// go in rounds, each rank sending to one other a round and reaching twice as many as the round
+// before.
+constexpr int kFewRanks = 8;
+// Of all ranks together: beyond, the bytes take longer than the rounds save.
+constexpr std::int64_t kSmallGather = 256 << 10;
+// Tags: group << 16 | operation and phase. A wrap needs 2^12 operations of a group in flight.
 constexpr int kOperationBits = 16;
 constexpr int kMaxGroups = Transport::kTags >> kOperationBits;
 
@@ -136,6 +142,27 @@ Phase HostCommunicator::gather_versions(const Values& values, const std::vector<
 Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
   check_values(values, "all_reduce");
   const auto width = static_cast<std::int64_t>(size_of(values.dtype));
+  if (values.count * width <= kSmallBytes && size() > kFewRanks) {
+    // Every version to everybody, in rounds; all add them up in rank order.
+    const std::int64_t bytes = values.count * width;
+    auto versions =
+        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes * size()));
+    std::vector<Phase> phases =
+        gather_in_rounds(values.data, versions->data(),
+                         std::vector<std::int64_t>(static_cast<std::size_t>(size()), bytes));
+    phases.back().after = [versions, values, bytes, reduce, ranks = size(),
+                           placed = std::move(phases.back().after)] {
+      placed();
+      for (int rank = 1; rank < ranks; ++rank) {
+        reduce_into(values.dtype, versions->data(), versions->data() + rank * bytes, values.count,
+                    reduce);
+      }
+      if (bytes > 0) {
+        std::memcpy(values.data, versions->data(), static_cast<std::size_t>(bytes));
+      }
+    };
+    return start("all_reduce", std::move(phases));
+  }
   if (values.count * width <= kSmallBytes) {
     const std::vector<Cut> everything(members_.size(), Cut{0, values.count});
     return start("all_reduce", {gather_versions(values, everything, values.data, reduce)});
@@ -164,8 +191,54 @@ Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
   return start("all_reduce", std::move(phases));
 }
 
+// Bruck's: after round k a rank has the parts of the 2^(k + 1) ranks from its own on, end to end in
+// a buffer; the last one puts them where they belong.
+std::vector<Phase> HostCommunicator::gather_in_rounds(const void* own, std::byte* all,
+                                                      std::vector<std::int64_t> counts) const {
+  const int ranks = size();
+  const auto count_of = [&](int distance) {
+    return counts[static_cast<std::size_t>((rank_ + distance) % ranks)];
+  };
+  std::vector<std::int64_t> ends = {0};  // of the parts by distance from this rank
+  for (int distance = 0; distance < ranks; ++distance) {
+    ends.push_back(ends.back() + count_of(distance));
+  }
+  auto buffer = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(ends.back()));
+  if (count_of(0) > 0) std::memcpy(buffer->data(), own, static_cast<std::size_t>(count_of(0)));
+  std::vector<Phase> phases;
+  for (int reach = 1; reach < ranks; reach *= 2) {
+    const int more = std::min(reach, ranks - reach);  // parts that change hands
+    Phase phase;
+    phase.sends.push_back({(rank_ - reach + ranks) % ranks, buffer->data(),
+                           static_cast<std::size_t>(ends[static_cast<std::size_t>(more)])});
+    const std::int64_t begin = ends[static_cast<std::size_t>(reach)];
+    const std::int64_t end = ends[static_cast<std::size_t>(reach + more)];
+    phase.receives.push_back(
+        {(rank_ + reach) % ranks, buffer->data() + begin, static_cast<std::size_t>(end - begin)});
+    phases.push_back(std::move(phase));
+  }
+  phases.back().after = [buffer, all, ends, counts = std::move(counts), rank = rank_, ranks] {
+    std::int64_t place = 0;
+    for (int from = 0; from < ranks; ++from) {
+      const std::int64_t bytes = counts[static_cast<std::size_t>(from)];
+      const auto distance = static_cast<std::size_t>((from - rank + ranks) % ranks);
+      if (bytes > 0) {
+        std::memcpy(all + place, buffer->data() + ends[distance], static_cast<std::size_t>(bytes));
+      }
+      place += bytes;
+    }
+  };
+  return phases;
+}
+
 Pending HostCommunicator::start_all_gather(const void* own, ReceiveParts all) {
   check_counts(all.counts, size(), "all_gather");
+  const std::int64_t total = std::accumulate(all.counts.begin(), all.counts.end(), std::int64_t{0});
+  if (size() > kFewRanks && total <= kSmallGather) {
+    return start("all_gather",
+                 gather_in_rounds(own, bytes_at(all.data, 0),
+                                  std::vector<std::int64_t>(all.counts.begin(), all.counts.end())));
+  }
   const std::int64_t own_bytes = all.counts[static_cast<std::size_t>(rank_)];
   Phase phase;
   std::int64_t offset = 0;
@@ -209,27 +282,36 @@ Pending HostCommunicator::start_all_to_all(SendParts send, ReceiveParts receive)
 Pending HostCommunicator::start_broadcast(void* data, std::int64_t bytes, int root) {
   TGR_CHECK(root >= 0 && root < size(), "broadcast: root ", root, " of ", size(), " ranks");
   TGR_CHECK(bytes >= 0, "broadcast: ", bytes, " bytes");
-  Phase phase;
-  if (rank_ != root) {
-    phase.receives.push_back({root, bytes_at(data, 0), static_cast<std::size_t>(bytes)});
-  } else {
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == root) continue;
-      phase.sends.push_back(
-          {peer, bytes_at(std::as_const(data), 0), static_cast<std::size_t>(bytes)});
+  // A tree: in round k those that have it, the first 2^k from the root on, send it as far ahead.
+  std::vector<Phase> phases;
+  const int place = (rank_ - root + size()) % size();
+  for (int reach = 1; reach < size(); reach *= 2) {
+    Phase phase;
+    const auto rank_at = [&](int other) { return (other + root) % size(); };
+    if (place < reach && place + reach < size()) {
+      phase.sends.push_back({rank_at(place + reach), bytes_at(std::as_const(data), 0),
+                             static_cast<std::size_t>(bytes)});
+    } else if (place >= reach && place < 2 * reach) {
+      phase.receives.push_back(
+          {rank_at(place - reach), bytes_at(data, 0), static_cast<std::size_t>(bytes)});
     }
+    phases.push_back(std::move(phase));
   }
-  return start("broadcast", {std::move(phase)});
+  if (phases.empty()) phases.emplace_back();
+  return start("broadcast", std::move(phases));
 }
 
+// After round k a rank has heard of the 2^(k + 1) - 1 before it.
 Pending HostCommunicator::start_barrier() {
-  Phase phase;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) continue;
-    phase.sends.push_back({peer, nullptr, 0});
-    phase.receives.push_back({peer, nullptr, 0});
+  std::vector<Phase> phases;
+  for (int reach = 1; reach < size(); reach *= 2) {
+    Phase phase;
+    phase.sends.push_back({(rank_ + reach) % size(), nullptr, 0});
+    phase.receives.push_back({(rank_ - reach + size()) % size(), nullptr, 0});
+    phases.push_back(std::move(phase));
   }
-  return start("barrier", {std::move(phase)});
+  if (phases.empty()) phases.emplace_back();
+  return start("barrier", std::move(phases));
 }
 
 std::unique_ptr<Communicator> HostCommunicator::split(int colour, int key, std::string name) {

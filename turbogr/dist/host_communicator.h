@@ -41,6 +41,8 @@ class HostCommunicator : public Communicator {
   Pending start(const char* verb, std::vector<Phase> phases);
   Cut cut_of(std::int64_t count, int rank) const;
   // Receives every rank's version of own elements into scratch, then adds them up into `sums`.
+  std::vector<Phase> gather_in_rounds(const void* own, std::byte* all,
+                                      std::vector<std::int64_t> counts) const;
   Phase gather_versions(const Values& values, const std::vector<Cut>& cuts, void* sums,
                         Reduce reduce) const;
 
