@@ -191,7 +191,9 @@ TEST(CudaSpeed, DISABLED_Embedding) {
   const AdamWSettings settings = {1e-3, 0.9, 0.98, 1e-8, 0, 1, 1};
   report(ctx, "adamw of 139,264 table rows", 28.0 * kTouched * kD, [&] {
     update_rows(ctx, RowOptimiser::kAdamW,
-                {table.view<float, 2>(), m.view<float, 2>(), v.view<float, 2>()},
+                {.weight = table.view<float, 2>(),
+                 .first_moment = m.view<float, 2>(),
+                 .second_moment = v.view<float, 2>()},
                 placed.view<std::int64_t, 1>(), gradient.view<float, 2>(), settings, nullptr);
   });
   Tensor sum(DType::kF64, {1}, Device::kCuda);
