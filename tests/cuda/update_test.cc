@@ -120,7 +120,9 @@ TEST(CudaUpdate, RowsAgreeForEveryOptimiser) {
             test::place(ctx, test::tensor_of(std::vector<double>{0.25, 1.0, 0.0, 0.0}));
         const Tensor stop =
             test::place(ctx, test::tensor_of(std::vector<double>{1.0, 0.0, 0.0, 0.0}));
-        TableRows table = {w.view<float, 2>(), m.view<float, 2>(), v.view<float, 2>()};
+        TableRows table = {.weight = w.view<float, 2>(),
+                           .first_moment = m.view<float, 2>(),
+                           .second_moment = v.view<float, 2>()};
         if (optimiser == RowOptimiser::kAdaGrad) table.second_moment = {floats(v), {20, 1}};
         for (const Tensor* step : {&scale, &stop, static_cast<const Tensor*>(nullptr)}) {
           update_rows(ctx, optimiser, table, ids.view<std::int64_t, 1>(), g.view<float, 2>(),
@@ -153,7 +155,9 @@ void check_copies(RowOptimiser optimiser, std::int64_t width, double finite, boo
     const Tensor places = test::place(ctx, test::tensor_of(std::vector<std::int32_t>{4, -1, 1}));
     const Tensor scale =
         test::place(ctx, test::tensor_of(std::vector<double>{0.25, finite, 0.0, 0.0}));
-    TableRows table = {w.view<float, 2>(), m.view<float, 2>(), v.view<float, 2>()};
+    TableRows table = {.weight = w.view<float, 2>(),
+                       .first_moment = m.view<float, 2>(),
+                       .second_moment = v.view<float, 2>()};
     if (optimiser == RowOptimiser::kAdaGrad) table.second_moment = {floats(v), {20, 1}};
     const test::Margins margins = width % 8 == 0 ? test::kAligned : test::kCrooked;
     const Tensor before = random_tensor<T>({5, width}, 3);

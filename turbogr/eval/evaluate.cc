@@ -26,12 +26,14 @@ std::span<const std::int64_t> seen_of(const Batch& batch, std::size_t user) {
   return std::span(batch.seen_items).subspan(begin, end - begin);
 }
 
+bool met_before(const Batch& batch, std::size_t user) {
+  const std::span<const std::int64_t> seen = seen_of(batch, user);
+  return std::find(seen.begin(), seen.end(), target_of(batch, user)) != seen.end();
+}
+
 // One user's rank goes into the figures as the rule about seen items has it. `rank` is the target's
 // among all candidates and itself.
-void count_user(const Batch& batch, std::size_t user, std::int64_t rank, SeenItems rule,
-                RankingMetrics& metrics) {
-  const std::span<const std::int64_t> seen = seen_of(batch, user);
-  const bool repeated = std::find(seen.begin(), seen.end(), target_of(batch, user)) != seen.end();
+void count_user(bool repeated, std::int64_t rank, SeenItems rule, RankingMetrics& metrics) {
   if (repeated) metrics.count_repeat();
   if (repeated && rule == SeenItems::kDrop) {
     metrics.add_miss();
@@ -39,6 +41,31 @@ void count_user(const Batch& batch, std::size_t user, std::int64_t rank, SeenIte
     metrics.add(rank);
   }
 }
+
+// Scored together, so that a pass over the items serves many users.
+constexpr std::int64_t kUsersAtOnce = 1024;
+
+// What is asked of users whose vectors wait.
+struct Questions {
+  std::vector<std::int64_t> targets, seen, seen_offsets = {0};
+  std::vector<bool> repeated;
+
+  void add(const Batch& batch) {
+    for (std::size_t b = 0; b < batch.users.size(); ++b) {
+      targets.push_back(target_of(batch, b));
+      repeated.push_back(met_before(batch, b));
+      const std::span<const std::int64_t> met = seen_of(batch, b);
+      seen.insert(seen.end(), met.begin(), met.end());
+      seen_offsets.push_back(std::ssize(seen));
+    }
+  }
+  void clear() {
+    targets.clear();
+    repeated.clear();
+    seen.clear();
+    seen_offsets.assign(1, 0);
+  }
+};
 
 }  // namespace
 
@@ -96,29 +123,34 @@ RankingMetrics evaluate(const Context& ctx, const Evaluated<T>& evaluated, data:
   TargetRanks<T> ranks(ctx, items);
   UserVectors<T> users(ctx, evaluated.model, items, evaluated.parts, evaluated.capacity);
   RankingMetrics metrics(options.cutoffs);
-  Batch batch;
-  std::vector<std::int64_t> targets;
-  // Ranks that share the items go on together until all have run out of users.
-  const auto anybody_has = [&](bool own) {
-    std::int64_t has = own ? 1 : 0;
-    if (items.group() != nullptr) items.group()->all_reduce({&has, 1}, dist::Reduce::kMax);
-    return has != 0;
+  Questions questions;
+  const auto score = [&] {
+    Exclusions excluded;
+    if (options.seen == SeenItems::kDrop) excluded = {&questions.seen, &questions.seen_offsets};
+    const std::vector<std::int64_t>& found = ranks.compute(ctx, users, questions.targets, excluded);
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      count_user(questions.repeated[b], found[b], options.seen, metrics);
+    }
+    questions.clear();
+    users.clear();
+    if (options.progress) options.progress(metrics.users());
   };
+  // Ranks that share the items go on together, until all have run out of users.
+  struct Wish {
+    std::int64_t users = 0, waiting = 0;
+  };
+  Batch batch;
   while (true) {
     const bool mine = loader.next(batch);
-    if (!anybody_has(mine)) break;
+    Wish most = {mine ? 1 : 0, users.users()};
+    if (items.group() != nullptr) items.group()->all_reduce({&most.users, 2}, dist::Reduce::kMax);
+    if (most.users == 0) break;
     if (!mine) batch = {.offsets = {0}, .seen_offsets = {0}};
-    users.compute(ctx, batch);
-    targets.resize(static_cast<std::size_t>(batch.num_sequences()));
-    for (std::size_t b = 0; b < targets.size(); ++b) targets[b] = target_of(batch, b);
-    Exclusions excluded;
-    if (options.seen == SeenItems::kDrop) excluded = {&batch.seen_items, &batch.seen_offsets};
-    const std::vector<std::int64_t>& found = ranks.compute(ctx, users, targets, excluded);
-    for (std::size_t b = 0; b < found.size(); ++b) {
-      count_user(batch, b, found[b], options.seen, metrics);
-    }
-    if (options.progress) options.progress(metrics.users());
+    users.add(ctx, batch);
+    questions.add(batch);
+    if (most.waiting >= kUsersAtOnce) score();
   }
+  score();
   return metrics;
 }
 
@@ -145,7 +177,7 @@ RankingMetrics evaluate_popularity(data::Loader& loader, const std::vector<float
           if (popularity.at(static_cast<std::size_t>(item)) > score) --rank;
         }
       }
-      count_user(batch, b, rank, options.seen, metrics);
+      count_user(met_before(batch, b), rank, options.seen, metrics);
     }
     if (options.progress) options.progress(metrics.users());
   }

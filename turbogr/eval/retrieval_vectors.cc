@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
@@ -70,31 +71,45 @@ UserVectors<T>::UserVectors(const Context& ctx, model::Model<T>& model,
       inverse_norms_(DType::kF32, {1}, ctx.device()) {}
 
 template <class T>
-void UserVectors<T>::compute(const Context& ctx, const data::Batch& batch) {
+void UserVectors<T>::make_room(const Context& ctx, std::int64_t users) {
+  if (inverse_norms_.size() >= users) return;
+  const std::int64_t room = std::max(users, 2 * inverse_norms_.size());
+  Tensor vectors(dtype_of<T>(), {room, inputs_.shape()[1]}, ctx.device());
+  Tensor inverse(DType::kF32, {room}, ctx.device());
+  const auto kept = static_cast<std::size_t>(users_);
+  const auto width = static_cast<std::size_t>(inputs_.shape()[1]);
+  copy_bytes(ctx, vectors.data(), vectors_.data(), kept * width * sizeof(T));
+  copy_bytes(ctx, inverse.data(), inverse_norms_.data(), kept * sizeof(float));
+  synchronize(ctx);  // the old ones go
+  vectors_ = std::move(vectors);
+  inverse_norms_ = std::move(inverse);
+}
+
+template <class T>
+void UserVectors<T>::add(const Context& ctx, const data::Batch& batch) {
   const std::int64_t n = batch.num_tokens();
   TGR_CHECK(n <= inputs_.shape()[0], "an evaluation batch of ", n, " tokens where ",
             inputs_.shape()[0], " were planned for; ask for fewer users at once");
-  users_ = batch.num_sequences();
-  if (inverse_norms_.size() < users_) {
-    vectors_ = Tensor(dtype_of<T>(), {users_, inputs_.shape()[1]}, ctx.device());
-    inverse_norms_ = Tensor(DType::kF32, {users_}, ctx.device());
-  }
+  const std::int64_t before = users_, added = batch.num_sequences();
+  make_room(ctx, before + added);
+  users_ += added;
   const Rows<T> inputs = model::first_rows<T>(inputs_, n);
   items_.gather(ctx, 0, data::view_of(batch.items), inputs);
   if (n == 0) return;
   feed_.begin();
   const model::StepInput input =
       model_input(ctx, batch, /*training=*/false, /*seed=*/0, /*step=*/0, marks_, feed_);
-  const View<std::int64_t, 1> last = feed_.take<std::int64_t>(users_);
-  for (std::int64_t b = 0; b < users_; ++b) {
+  const View<std::int64_t, 1> last = feed_.take<std::int64_t>(added);
+  for (std::int64_t b = 0; b < added; ++b) {
     last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
   }
   const View<const std::int64_t, 1> last_tokens = feed_.send(ctx, last);
   feed_.end(ctx);
-  const Rows<T> vectors = model::first_rows<T>(vectors_, users_);
+  const Rows<T> all = model::first_rows<T>(vectors_, users_);
+  const Rows<T> vectors(all.row(before), added, all.cols, all.stride);
   ops::gather_rows<T>(ctx, model_.forward(ctx, input, inputs), last_tokens, vectors);
   ops::inverse_norms<T>(ctx, vectors, kShortest,
-                        model::first_values<float>(inverse_norms_, users_));
+                        {inverse_norms_.view<float, 1>().data + before, {added}});
 }
 
 template <class T>

@@ -36,7 +36,7 @@ class ItemVectors {
   Rows<const T> rows_;
 };
 
-// Vectors of users, a batch at a time; memory is kept for the next one.
+// Vectors of users, a batch at a time or several together; memory is kept for the next ones.
 template <class T>
 class UserVectors {
  public:
@@ -45,11 +45,20 @@ class UserVectors {
               const SequenceParts& parts, std::int64_t capacity);
 
   // Of each sequence's last token, without dropout. Collective over the ranks that share the items.
-  void compute(const Context& ctx, const data::Batch& batch);
+  void compute(const Context& ctx, const data::Batch& batch) {
+    clear();
+    add(ctx, batch);
+  }
+  // The same behind those that are there.
+  void add(const Context& ctx, const data::Batch& batch);
+  void clear() { users_ = 0; }
+  std::int64_t users() const { return users_; }
   Rows<const T> rows() const;                  // [B, D]
   View<const float, 1> inverse_norms() const;  // [B]
 
  private:
+  void make_room(const Context& ctx, std::int64_t users);
+
   model::Model<T>& model_;
   embedding::RowSource<T>& items_;
   SequenceMarks marks_;

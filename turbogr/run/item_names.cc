@@ -104,6 +104,15 @@ std::vector<std::uint8_t> trained_items(const Checkpoint& saved, const Config& c
   return trained;
 }
 
+bool has_same_items(const Checkpoint& saved, const data::Store& store) {
+  const SavedNames names(saved);
+  if (names.size() != store.num_items()) return false;
+  for (std::int64_t item = 0; item < names.size(); ++item) {
+    if (names.name(item) != store.item_ids().text(item)) return false;
+  }
+  return true;
+}
+
 void check_item_names(const Checkpoint& saved, const data::Store& store) {
   const SavedNames names(saved);
   TGR_CHECK(names.size() == store.num_items(), "checkpoint '", saved.folder(), "' has ",

@@ -30,7 +30,9 @@ class ItemNames {
   std::vector<std::uint8_t> trained_before_;  // [V], or empty
 };
 
-// Throws unless the checkpoint's items are the store's, in the same order.
+// Whether the checkpoint's items are the store's, in the same order.
+bool has_same_items(const Checkpoint& saved, const data::Store& store);
+// Throws unless they are.
 void check_item_names(const Checkpoint& saved, const data::Store& store);
 
 // [V] of the store: 1 for items whose rows the checkpoint's run has trained, as inputs or targets;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "turbogr/checkpoint/device_tensors.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
@@ -42,7 +43,7 @@ Checkpoint open_checkpoint(const std::string& path, Pick pick) {
       log::warn("{}; taking the newest one instead of the best", error.what());
     }
   }
-  return open_newest_checkpoint(folder, /*fall_back=*/true);
+  return turbogr::open_newest_checkpoint(folder, /*fall_back=*/true);
 }
 
 data::Store open_store(const Config& config, const std::string& given) {
@@ -96,14 +97,23 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 
   void load(const Checkpoint& checkpoint, const data::Store& store, Weights weights) {
-    model.initialise(ctx, training.seed);
-    table.initialise(ctx);
-    if (weights == Weights::kFresh) return;
+    const bool same_items = weights == Weights::kTrained && has_same_items(checkpoint, store);
+    if (!same_items) table.initialise(ctx);  // rows that are not read keep these
+    if (weights == Weights::kFresh) {
+      model.initialise(ctx, training.seed);
+      return;
+    }
     std::vector<NamedTensor> dense;
     for (int i = 0; i < model.parameters().size(); ++i) {
       dense.push_back(named(model.parameters().spec(i).name, model.parameters().value(i)));
     }
     read_tensors(ctx, checkpoint, dense);
+    model.refresh(ctx);
+    if (same_items) {
+      read_table(ctx, checkpoint, "items", TableParts::kWeights, table.sharding(0), 0,
+                 table.shard(0));
+      return;
+    }
     const std::int64_t known =
         read_known_rows(ctx, checkpoint, store, table.sharding(0), 0, table.shard(0));
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
@@ -113,7 +123,6 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
       log::warn("{} of the {} items of '{}' are new to the checkpoint: it has no vectors of them",
                 store.num_items() - known, store.num_items(), store.folder().string());
     }
-    model.refresh(ctx);
   }
 
   // Vectors of length one, [B, D], on the context's device.
