@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -141,6 +142,37 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
     ASSERT_FALSE(quality.empty());
     EXPECT_NEAR(figures("more", "ndcg@10").back(), quality.back(), 0.02) << name;
   }
+}
+
+// 400 MB of rows where no process may have more than 350: trained, evaluated, saved, and resumed by
+// another number of ranks.
+TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedAndResumed) {
+  const std::string big = root_ + "/big";
+  ASSERT_EQ(run_program("data synth --users 3000 --items 400000 --mean-length 150 --max-length 200"
+                        " --threads 1 --out " +
+                        big)
+                .status,
+            0);
+  const std::string limited = "prlimit --data=350000000 " + std::string(TGR_PROGRAM) +
+                              " --log-level error train --data.store=" + big +
+                              " --data.max_length=64 --model.layers=1 --model.width=1024"
+                              " --model.heads=2 --model.dq=32 --model.dv=32 --negatives.count=64"
+                              " --negatives.set=batch --train.tokens=512 --train.epochs=0"
+                              " --log.progress=none --train.peak_tflops=1 --train.threads=1"
+                              " --eval.max_users=20 --log.tensorboard=false"
+                              " --checkpoint.background=false --checkpoint.keep_best=0"
+                              " --embedding.optimiser=adagrad --run.dir=" +
+                              root_;
+  const Outcome alone = test::run_command(limited + "/one --train.steps=1");
+  EXPECT_EQ(alone.status, 1);
+  EXPECT_NE(alone.output.find("out of memory"), std::string::npos) << alone.output;
+  const Outcome four = test::mpirun(4, limited + "/many --train.steps=2");
+  ASSERT_EQ(four.status, 0) << four.output;
+  EXPECT_FALSE(figures("many", "ndcg@10").empty());
+  const Outcome three = test::mpirun(3, limited + "/many --train.steps=4 --run.resume=true");
+  ASSERT_EQ(three.status, 0) << three.output;
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/many/checkpoints/step-000000004/"
+                                              "items-00003-of-00003.safetensors"));
 }
 
 // Saves and evaluations that fall between two means.
