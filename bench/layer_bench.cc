@@ -312,6 +312,7 @@ LayerFigures measure(const LayerProblem& problem) {
   // All passes are queued at once: a GPU never waits for the host.
   const int passes = kWarmUps + problem.repeats;
   std::vector<PassClock> clocks;
+  clocks.reserve(static_cast<std::size_t>(passes));
   for (int i = 0; i < passes; ++i) clocks.emplace_back(ctx);
   for (int i = 0; i < passes; ++i) {
     PassClock& clock = clocks[static_cast<std::size_t>(i)];

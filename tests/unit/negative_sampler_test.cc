@@ -312,7 +312,7 @@ TEST(NegativeSampler, ASharedInBatchSetRepeatsNothing) {
     for (const std::int64_t id : ids) seen[static_cast<std::size_t>(id)] += 1;
   }
   for (const std::size_t id : {3u, 8u, 13u, 20u, 21u, 30u, 31u, 39u}) {
-    EXPECT_NEAR(seen[id], 400 * 6 / 8, 50) << id;
+    EXPECT_NEAR(seen[id], 400 * 6 / 8.0, 50) << id;
   }
   // Fewer than asked for: all of them.
   sampler.begin_step({.seed = 1, .step = 0});

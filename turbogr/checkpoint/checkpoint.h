@@ -74,7 +74,7 @@ class SavedTable {
   const std::byte* row(const Column& column, std::int64_t id) const;
   const Column* find(std::string_view tensor) const;
 
-  explicit SavedTable(embedding::Sharding sharding) : sharding_(std::move(sharding)) {}
+  explicit SavedTable(const embedding::Sharding& sharding) : sharding_(sharding) {}
   embedding::Sharding sharding_;
   embedding::Placement placement_ = embedding::Placement::kRoundRobin;
   std::map<std::string, Column, std::less<>> columns_;

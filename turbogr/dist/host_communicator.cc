@@ -76,7 +76,10 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Engine> engine)
 
 HostCommunicator::HostCommunicator(std::shared_ptr<Engine> engine, std::vector<int> members,
                                    int group, std::string name)
-    : engine_(std::move(engine)), members_(std::move(members)), group_(group), name_(name) {
+    : engine_(std::move(engine)),
+      members_(std::move(members)),
+      group_(group),
+      name_(std::move(name)) {
   TGR_CHECK(group < kMaxGroups, "group '", name_, "' would be number ", group,
             "; a world has room for ", kMaxGroups, " groups in its life: make them once");
   const int own = engine_->transport().rank();
@@ -168,6 +171,7 @@ Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
     return start("all_reduce", {gather_versions(values, everything, values.data, reduce)});
   }
   std::vector<Cut> cuts;
+  cuts.reserve(members_.size());
   for (int rank = 0; rank < size(); ++rank) cuts.push_back(cut_of(values.count, rank));
   const Cut own = cuts[static_cast<std::size_t>(rank_)];
   // The sums may overwrite own elements: all sends of the first phase are done by then.
@@ -211,8 +215,9 @@ std::vector<Phase> HostCommunicator::gather_in_rounds(const void* own, std::byte
     Phase phase;
     phase.sends.push_back({(rank_ - reach + ranks) % ranks, buffer->data(),
                            static_cast<std::size_t>(ends[static_cast<std::size_t>(more)])});
+    const int reached = reach + more;
     const std::int64_t begin = ends[static_cast<std::size_t>(reach)];
-    const std::int64_t end = ends[static_cast<std::size_t>(reach + more)];
+    const std::int64_t end = ends[static_cast<std::size_t>(reached)];
     phase.receives.push_back(
         {(rank_ + reach) % ranks, buffer->data() + begin, static_cast<std::size_t>(end - begin)});
     phases.push_back(std::move(phase));

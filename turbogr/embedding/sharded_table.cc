@@ -304,6 +304,7 @@ void ShardedTable::gather_whole(const Circles& circles, const Tensor& part, int 
   TGR_CHECK(!receives || whole.size() == sharding_.rows() * width, "a whole of ", whole.size(),
             " elements for ", sharding_.rows(), " rows of ", width);
   std::vector<std::int64_t> in;
+  in.reserve(static_cast<std::size_t>(group.size()));
   for (int peer = 0; peer < group.size(); ++peer) {
     in.push_back(receives ? sharding_.rows_of(peer) * row_bytes : 0);
   }

@@ -104,6 +104,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
       return;
     }
     std::vector<NamedTensor> dense;
+    dense.reserve(static_cast<std::size_t>(model.parameters().size()));
     for (int i = 0; i < model.parameters().size(); ++i) {
       dense.push_back(named(model.parameters().spec(i).name, model.parameters().value(i)));
     }

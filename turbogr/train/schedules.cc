@@ -239,6 +239,7 @@ void RetrievalTrainer<T>::drain(const Context& ctx) {
 template <class T>
 std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
   std::vector<NamedTensor> tensors;
+  tensors.reserve(static_cast<std::size_t>(model().parameters().size()));
   for (int i = 0; i < model().parameters().size(); ++i) {
     tensors.push_back(named(model().parameters().spec(i).name, model().parameters().value(i)));
   }
