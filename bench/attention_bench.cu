@@ -398,7 +398,7 @@ int test() {
   const std::vector<int> odd = {1, 65, 0, 130, 64, 200, 3, 128, 0, 257, 90};
   int failures = 0;
   int cases = 0;
-  const auto run = [&](Case c) {
+  const auto run = [&](const Case& c) {
     Problem problem(c, 31 + static_cast<std::uint64_t>(cases), false);
     problem.add_workspace();
     cuda::plan_attention(problem.params);

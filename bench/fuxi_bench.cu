@@ -351,6 +351,7 @@ bool verify(const Problem& problem, std::int64_t max_samples) {
     if (got.size() == 0 || step != 1) return;
     const auto host = got.to_host();
     std::vector<double> taken;
+    taken.reserve(host.size());
     for (std::size_t i = 0; i < host.size(); ++i) {
       taken.push_back(static_cast<double>(host[i]) - static_cast<double>(start[i]));
     }
@@ -397,7 +398,7 @@ int test(bool few) {
   const std::vector<int> odd = {1, 65, 0, 130, 64, 63, 3, 128, 0, 257, 90};
   int failures = 0;
   int cases = 0;
-  const auto run = [&](Case c, bool dposition = true, bool dtime = true) {
+  const auto run = [&](const Case& c, bool dposition = true, bool dtime = true) {
     Problem problem(c, 31 + static_cast<std::uint64_t>(cases), false);
     if (!dposition) problem.params.dposition = nullptr;
     if (!dtime) problem.params.dtime = nullptr;

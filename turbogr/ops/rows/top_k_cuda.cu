@@ -43,7 +43,8 @@ struct Tile {
     return product;
   }
   __device__ void report(std::int64_t q, std::int64_t item) const {
-    atomicMin(bad, static_cast<unsigned long long>(q * table_rows + item));
+    const std::int64_t place = q * table_rows + item;
+    atomicMin(bad, static_cast<unsigned long long>(place));
   }
 };
 
