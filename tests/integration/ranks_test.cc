@@ -144,7 +144,7 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
   }
 }
 
-// 400 MB of rows where no process may have more than 350: trained, evaluated, saved, and resumed by
+// 400 MB of rows where no process may have more than 390: trained, evaluated, saved, and resumed by
 // another number of ranks.
 TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedAndResumed) {
   const std::string big = root_ + "/big";
@@ -153,7 +153,7 @@ TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedAndResumed) {
                         big)
                 .status,
             0);
-  const std::string limited = "prlimit --data=350000000 " + std::string(TGR_PROGRAM) +
+  const std::string limited = "prlimit --data=390000000 " + std::string(TGR_PROGRAM) +
                               " --log-level error train --data.store=" + big +
                               " --data.max_length=64 --model.layers=1 --model.width=1024"
                               " --model.heads=2 --model.dq=32 --model.dv=32 --negatives.count=64"
