@@ -282,7 +282,8 @@ TEST_F(Training, RecommendAndEvalSayWhatIsWrongWithWhatTheyAreGiven) {
   const std::string recommend = "recommend --checkpoint " + root_ + "/run ";
   const auto history = [&](const std::string& text) {
     test::write_file(folder_ / "history", text);
-    return run_program(recommend + "--history " + root_ + "/history");
+    return test::run_command(std::string(TGR_PROGRAM) + " --log-level error " + recommend +
+                             "--history " + root_ + "/history");
   };
   const Outcome good = history("1,10\n2,20\n");
   EXPECT_EQ(good.status, 0) << good.output;
