@@ -38,6 +38,8 @@ TEST(Crc32c, BothPathsAgreeWhereverTheBytesAreCut) {
   for (const std::size_t cut : {0, 1, 7, 8, 9, 500, 1002, 1003}) {
     const std::uint32_t first = crc32c(0, bytes.data(), cut);
     EXPECT_EQ(crc32c(first, bytes.data() + cut, bytes.size() - cut), whole);
+    const std::uint32_t second = crc32c(0, bytes.data() + cut, bytes.size() - cut);
+    EXPECT_EQ(crc32c_joined(first, second, bytes.size() - cut), whole);
     EXPECT_EQ(crc32c_portable(first, bytes.data() + cut, bytes.size() - cut), whole);
   }
 }

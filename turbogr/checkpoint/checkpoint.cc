@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "turbogr/checkpoint/checkpoint_manifest.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/output_file.h"
 
 namespace turbogr {
 namespace {
@@ -35,6 +37,8 @@ std::string some_of(const std::vector<std::string>& all) {
 // A writer at work adds, replaces and removes checkpoints while they are opened. What fails and has
 // changed meanwhile is looked at again, so many times at most.
 constexpr int kAttempts = 20;
+
+constexpr int kVerifyThreads = 8;  // as many as memory can feed
 
 // Another number for another folder of the same name.
 std::uint64_t identity_of(const std::string& path) {
@@ -155,19 +159,21 @@ std::string Checkpoint::read_listed_file(const json& files, const std::string& n
   return content;
 }
 
-void Checkpoint::check_sum(const Shard& shard, const TensorEntry& entry) const {
+void Checkpoint::check_sum(ThreadPool& pool, const Shard& shard, const TensorEntry& entry) const {
   const auto sum = shard.sums.find(entry.name);
-  if (sum == shard.sums.end() || sum_text(shard.file.sum_of(entry)) != sum->second) {
+  if (sum == shard.sums.end() || sum_text(shard.file.sum_of(pool, entry)) != sum->second) {
     refuse("tensor '", entry.name, "' in '", shard.file.path(),
            "' is damaged: the checksum differs");
   }
 }
 
 void Checkpoint::verify(int rank, int ranks) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  ThreadPool pool(std::clamp(cores / ranks, 1, kVerifyThreads));
   int next = 0;
   const auto look_at = [&](const Shard& shard) {
     if (next++ % ranks != rank) return;
-    for (const TensorEntry& entry : shard.file.entries()) check_sum(shard, entry);
+    for (const TensorEntry& entry : shard.file.entries()) check_sum(pool, shard, entry);
   };
   for (const Shard& shard : shards_) look_at(shard);
   for (const auto& [name, table] : tables_) {
@@ -194,12 +200,13 @@ SavedTable Checkpoint::table(const std::string& name) const {
   SavedTable table(embedding::Sharding(found->second.rows,
                                        static_cast<int>(found->second.parts.size()), placement));
   table.placement_ = placement;
+  ThreadPool alone(1);
   for (const std::string& tensor : tensors) {
     std::vector<const Shard*> parts;
     for (const Shard& part : found->second.parts) {
       const TensorEntry* entry = part.file.find(tensor);
       if (entry == nullptr) continue;
-      if (!verified_) check_sum(part, *entry);
+      if (!verified_) check_sum(alone, part, *entry);
       parts.push_back(&part);
     }
     if (!parts.empty()) add_column(table, tensor, parts);
@@ -292,9 +299,10 @@ const TensorEntry* Checkpoint::find(std::string_view name) const {
 }
 
 Checkpoint::Found Checkpoint::find_checked(std::string_view name) const {
+  ThreadPool alone(1);
   for (const Shard& shard : shards_) {
     if (const TensorEntry* entry = shard.file.find(name)) {
-      if (!verified_) check_sum(shard, *entry);
+      if (!verified_) check_sum(alone, shard, *entry);
       return {&shard, entry};
     }
   }

@@ -95,7 +95,7 @@ class Checkpoint {
   const std::string& command() const { return command_; }
 
   // Reads every byte and compares its checksum; later reads skip theirs. Of several ranks each may
-  // look at its share of the files, if all then agree that it is whole.
+  // look at its share of the files, if all then agree that it is whole. Takes a few of the cores.
   void verify(int rank = 0, int ranks = 1);
 
   const TensorEntry* find(std::string_view name) const;  // null when absent
@@ -124,7 +124,7 @@ class Checkpoint {
     const TensorEntry* entry;
   };
   Found find_checked(std::string_view name) const;
-  void check_sum(const Shard& shard, const TensorEntry& entry) const;
+  void check_sum(ThreadPool& pool, const Shard& shard, const TensorEntry& entry) const;
   std::string read_listed_file(const nlohmann::json& files, const std::string& name) const;
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {

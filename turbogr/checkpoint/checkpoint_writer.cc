@@ -5,20 +5,24 @@
 #include <stdio.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <mutex>
+#include <memory>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "turbogr/checkpoint/checkpoint_manifest.h"
+#include "turbogr/core/background_worker.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/output_file.h"
+#include "turbogr/core/tensor.h"
 #include "turbogr/core/version.h"
 
 namespace turbogr {
@@ -59,12 +63,12 @@ json entry_of(const SafetensorsSums& sums) {
 
 // This rank's parts of the tables; what the manifest says of them.
 json write_tables(const std::string& folder, const std::vector<CheckpointTable>& tables,
-                  const TensorCopy& copy) {
+                  const SafetensorsWriteOptions& how) {
   json entries = json::object();
   for (const CheckpointTable& table : tables) {
     const std::string path =
         folder + "/" + part_name(table.name, table.part, table.parts) + ".safetensors";
-    entries[table.name] = entry_of(write_safetensors(path, table.tensors, {}, copy));
+    entries[table.name] = entry_of(write_safetensors(path, table.tensors, {}, how));
   }
   return entries;
 }
@@ -72,7 +76,7 @@ json write_tables(const std::string& folder, const std::vector<CheckpointTable>&
 // Everything but tables and the last rename: a folder that holds a whole checkpoint, on the disk.
 // `parts`: what each rank has written of the tables.
 void write_folder(const std::string& folder, const CheckpointContents& contents,
-                  const std::vector<json>& parts, const TensorCopy& copy) {
+                  const std::vector<json>& parts, const SafetensorsWriteOptions& how) {
   json manifest = {
       {"format", kCheckpointFormat}, {"version", kCheckpointVersion},
       {"step", contents.step},       {"score", contents.score ? json(*contents.score) : json()},
@@ -81,7 +85,7 @@ void write_folder(const std::string& folder, const CheckpointContents& contents,
   manifest["shards"] = json::object();
   for (const CheckpointShard& shard : contents.shards) {
     manifest["shards"][shard.name] = entry_of(
-        write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors, {}, copy));
+        write_safetensors(folder + "/" + shard.name + ".safetensors", shard.tensors, {}, how));
   }
   manifest["tables"] = json::object();
   for (const CheckpointTable& table : contents.tables) {
@@ -170,15 +174,33 @@ void prune(const std::vector<std::string>& unwanted) {
   }
 }
 
-std::size_t bytes_of(const CheckpointContents& contents) {
-  std::size_t bytes = 0;
-  for (const CheckpointShard& shard : contents.shards) {
-    for (const NamedTensor& tensor : shard.tensors) bytes += tensor.bytes();
+std::vector<NamedTensor*> tensors_of(CheckpointContents& contents) {
+  std::vector<NamedTensor*> tensors;
+  for (CheckpointShard& shard : contents.shards) {
+    for (NamedTensor& tensor : shard.tensors) tensors.push_back(&tensor);
   }
-  for (const CheckpointTable& table : contents.tables) {
-    for (const NamedTensor& tensor : table.tensors) bytes += tensor.bytes();
+  for (CheckpointTable& table : contents.tables) {
+    for (NamedTensor& tensor : table.tensors) tensors.push_back(&tensor);
   }
-  return bytes;
+  return tensors;
+}
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Small ones are not worth a line.
+void tell(std::int64_t step, std::size_t bytes, double waited, double seconds) {
+  if (seconds < 1) return;
+  log::info("step {} saved: {:.1f} GB in {:.1f} s; training waited {:.2f} s", step,
+            static_cast<double>(bytes) * 1e-9, seconds, waited);
+}
+
+// Enough to keep a disk busy, and a small part of the machine.
+int write_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
 }
 
 void prepare_folder(const std::string& folder) {
@@ -199,16 +221,11 @@ void prepare_folder(const std::string& folder) {
 struct CheckpointWriter::Worker {
   std::string folder;
   CheckpointWriterOptions options;
-  // The copy a background save writes from; memory is kept for the next one.
+  // The copy a background save writes from. The host's memory is kept for the next one, a GPU's is
+  // given back.
   std::vector<Tensor> memory;
   CheckpointContents snapshot;
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool busy = false;
-  bool stopping = false;
-  std::exception_ptr fault;
-  std::thread thread;
+  std::unique_ptr<BackgroundWorker> background;  // last: it uses the others
 
   void check_folder() const {
     if (options.check_folder) options.check_folder();
@@ -237,6 +254,7 @@ struct CheckpointWriter::Worker {
   }
 
   void write(const CheckpointContents& contents) const {
+    const SafetensorsWriteOptions how = {.threads = write_threads(), .device = options.device};
     const std::string target = folder + "/" + checkpoint_name(contents.step);
     const std::string partial = target + kPartial;
     if (leads()) check_folder();
@@ -247,12 +265,12 @@ struct CheckpointWriter::Worker {
         fs::create_directories(partial);
       });
       json own;
-      together([&] { own = write_tables(partial, contents.tables, options.copy); });
+      together([&] { own = write_tables(partial, contents.tables, how); });
       std::vector<json> parts;
       for (const std::string& text : texts_of(own.dump())) parts.push_back(json::parse(text));
       together([&] {
         if (!leads()) return;
-        write_folder(partial, contents, parts, options.copy);
+        write_folder(partial, contents, parts, how);
         check_folder();  // tensors take a while
         move_into_place(partial, target);
         replace_file(folder + "/latest", checkpoint_name(contents.step) + "\n");
@@ -279,61 +297,54 @@ struct CheckpointWriter::Worker {
     }
   }
 
-  void loop() {
-    std::unique_lock lock(mutex);
-    while (true) {
-      changed.wait(lock, [&] { return busy || stopping; });
-      if (!busy) return;
-      lock.unlock();
-      std::exception_ptr caught;
-      try {
-        write(snapshot);
-      } catch (...) {
-        caught = std::current_exception();
-      }
-      lock.lock();
-      fault = caught;
-      busy = false;
-      changed.notify_all();
+  // Where there is room for a copy to write from: on the GPU beside what is copied, else on the
+  // host, else nowhere; then pieces are written while training waits. And the bytes in all.
+  enum class Place : std::uint8_t { kBeside, kHost, kNone };
+  std::pair<Place, std::size_t> place_for(CheckpointContents contents) const {
+    std::size_t host_bytes = 0, device_bytes = 0;
+    for (const NamedTensor* tensor : tensors_of(contents)) {
+      const bool on_device = tensor->device == Device::kCuda;
+      TGR_CHECK(!on_device || options.device != nullptr, "tensor '", tensor->name, "' is on ",
+                name_of(tensor->device), "; give the checkpoint writer its context");
+      (on_device ? device_bytes : host_bytes) += tensor->bytes();
     }
+    const std::size_t bytes = host_bytes + device_bytes;
+    if (background == nullptr) return {Place::kNone, bytes};
+    std::size_t copied = 0;
+    for (const Tensor& tensor : memory) copied += tensor.bytes();
+    const std::size_t room = copied / 2 + available_host_memory() / 2;
+    if (device_bytes > 0 && device_bytes <= device_memory().free / 2 && host_bytes <= room) {
+      return {Place::kBeside, bytes};
+    }
+    return {bytes <= room ? Place::kHost : Place::kNone, bytes};
   }
 
-  void wait() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !busy; });
-    if (fault) std::rethrow_exception(std::exchange(fault, nullptr));
-  }
-
-  std::size_t copied_bytes() const {
-    std::size_t bytes = 0;
-    for (const Tensor& tensor : memory) bytes += tensor.bytes();
-    return bytes;
-  }
-
-  void copy_from(const CheckpointContents& contents) {
+  void copy_from(const CheckpointContents& contents, Place place) {
     snapshot = contents;
-    std::vector<std::vector<NamedTensor>*> lists;
-    for (CheckpointShard& shard : snapshot.shards) lists.push_back(&shard.tensors);
-    for (CheckpointTable& table : snapshot.tables) lists.push_back(&table.tensors);
     std::size_t index = 0;
-    for (std::vector<NamedTensor>* tensors : lists) {
-      for (NamedTensor& tensor : *tensors) {
-        if (index == memory.size()) memory.emplace_back();
-        Tensor& copy = memory[index++];
-        if (copy.data() == nullptr || copy.dtype() != tensor.dtype ||
-            copy.shape() != tensor.shape) {
-          copy = Tensor(tensor.dtype, tensor.shape);
-        }
-        if (options.copy) {
-          options.copy(copy.data(), tensor.data, copy.bytes());
-        } else {
-          TGR_CHECK(tensor.device == Device::kCpu, "tensor '", tensor.name, "' is on ",
-                    name_of(tensor.device), "; give the checkpoint writer that device's copy");
-          if (copy.bytes() > 0) std::memcpy(copy.data(), tensor.data, copy.bytes());
-        }
-        tensor.data = copy.data();
-        tensor.device = Device::kCpu;
+    for (NamedTensor* tensor : tensors_of(snapshot)) {
+      if (index == memory.size()) memory.emplace_back();
+      Tensor& copy = memory[index++];
+      const bool on_device = tensor->device == Device::kCuda;
+      const Device device = on_device && place == Place::kBeside ? Device::kCuda : Device::kCpu;
+      if (copy.data() == nullptr || copy.device() != device || copy.dtype() != tensor->dtype ||
+          copy.shape() != tensor->shape) {
+        copy = Tensor(tensor->dtype, tensor->shape, device);
       }
+      if (on_device) {
+        copy_bytes(*options.device, copy.data(), tensor->data, copy.bytes());
+      } else if (copy.bytes() > 0) {
+        std::memcpy(copy.data(), tensor->data, copy.bytes());
+      }
+      tensor->data = copy.data();
+      tensor->device = device;
+    }
+    if (options.device != nullptr) synchronize(*options.device);
+  }
+
+  void release_device_memory() {
+    for (Tensor& copy : memory) {
+      if (copy.device() == Device::kCuda) copy = Tensor();
     }
   }
 };
@@ -345,44 +356,46 @@ CheckpointWriter::CheckpointWriter(std::string folder, CheckpointWriterOptions o
   worker_->folder = std::move(folder);
   worker_->options = std::move(options);
   if (worker_->leads()) prepare_folder(worker_->folder);
-  if (worker_->options.background) {
-    worker_->thread = std::thread([worker = worker_.get()] { worker->loop(); });
-  }
+  if (worker_->options.background) worker_->background = std::make_unique<BackgroundWorker>();
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  if (!worker_->thread.joinable()) return;
-  {
-    const std::scoped_lock lock(worker_->mutex);
-    worker_->stopping = true;
-  }
-  worker_->changed.notify_all();
-  worker_->thread.join();
-  if (!worker_->fault) return;
   try {
-    std::rethrow_exception(worker_->fault);
+    wait();
   } catch (const std::exception& error) {
     log::error("{}", error.what());
   }
 }
 
 void CheckpointWriter::save(const CheckpointContents& contents) {
-  worker_->wait();
+  wait();
   TGR_CHECK(contents.step >= 0, "a checkpoint of step ", contents.step, " cannot be saved");
   check_shards(contents.shards);
-  if (!worker_->options.background ||
-      bytes_of(contents) > worker_->copied_bytes() / 2 + available_host_memory() / 2) {
-    worker_->write(contents);  // piece by piece, while training waits
+  const Clock::time_point start = Clock::now();
+  const auto [place, bytes] = worker_->place_for(contents);
+  if (place == Worker::Place::kNone) {
+    if (worker_->options.device != nullptr) synchronize(*worker_->options.device);
+    worker_->write(contents);
+    tell(contents.step, bytes, seconds_since(start), seconds_since(start));
     return;
   }
-  worker_->copy_from(contents);
-  {
-    const std::scoped_lock lock(worker_->mutex);
-    worker_->busy = true;
-  }
-  worker_->changed.notify_all();
+  worker_->copy_from(contents, place);
+  worker_->background->start(
+      [worker = worker_.get(), start, bytes = bytes, waited = seconds_since(start)] {
+        if (worker->options.device != nullptr) bind_thread(*worker->options.device);
+        try {
+          worker->write(worker->snapshot);
+        } catch (...) {
+          worker->release_device_memory();
+          throw;
+        }
+        worker->release_device_memory();
+        if (worker->leads()) tell(worker->snapshot.step, bytes, waited, seconds_since(start));
+      });
 }
 
-void CheckpointWriter::wait() { worker_->wait(); }
+void CheckpointWriter::wait() {
+  if (worker_->background != nullptr) worker_->background->join();
+}
 
 }  // namespace turbogr

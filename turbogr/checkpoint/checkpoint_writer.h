@@ -1,6 +1,8 @@
-// Writes checkpoints while training goes on: save copies the tensors and returns; a thread does the
-// rest. What is too large for a copy in half of the host's free memory is written piece by piece
-// while save waits. A fault of the disk reaches the next save, wait or close.
+// Writes checkpoints while training goes on: save copies the tensors and returns; threads do the
+// rest. A GPU's tensors are copied beside themselves where half of its free memory has room, which
+// takes milliseconds; all others to the host. What is too large for half of the host's free memory
+// is written piece by piece while save waits. A fault of the disk reaches the next save, wait or
+// close.
 //
 //   CheckpointWriter writer("runs/demo/checkpoints", {.keep_last = 2});
 //   writer.save({.step = 300, .shards = {{"model", tensors}}, .state = state, .config = text});
@@ -15,6 +17,7 @@
 #include <string>
 
 #include "turbogr/checkpoint/checkpoint.h"
+#include "turbogr/core/context.h"
 #include "turbogr/dist/communicator.h"
 
 namespace turbogr {
@@ -25,9 +28,8 @@ struct CheckpointWriterOptions {
   bool background = true;      // false: save returns when all is on the disk
   // Asked before anything in the folder is touched; throws when it is not the writer's any more.
   std::function<void()> check_folder;
-  // From where the tensors live to host memory; a device brings its own. Empty: memcpy, and a
-  // tensor that is not on the CPU is refused.
-  TensorCopy copy;
+  // Of the tensors on a GPU, if there are any.
+  const Context* device = nullptr;
   // The ranks that write a checkpoint together, each its parts of the tables; rank 0 all else. For
   // the writers alone: their threads talk over it. Null: one rank.
   dist::Communicator* ranks = nullptr;

@@ -27,12 +27,4 @@ void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
   synchronize(ctx);
 }
 
-std::function<void(void* to, const void* from, std::size_t bytes)> copy_of(const Context& ctx) {
-  if (ctx.device() == Device::kCpu) return {};
-  return [&ctx](void* to, const void* from, std::size_t bytes) {
-    copy_bytes(ctx, to, from, bytes);
-    synchronize(ctx);
-  };
-}
-
 }  // namespace turbogr::train

@@ -1,8 +1,6 @@
-// Checkpoints and tensors that may live on a GPU: files are read and written through host memory.
+// Checkpoints and tensors that may live on a GPU: files are read through host memory.
 #pragma once
 
-#include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,8 +15,5 @@ namespace turbogr::train {
 void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
                   const std::vector<NamedTensor>& tensors,
                   const std::vector<std::string>& shards = {});
-
-// How a CheckpointWriter gets at the context's memory; empty on a CPU.
-std::function<void(void* to, const void* from, std::size_t bytes)> copy_of(const Context& ctx);
 
 }  // namespace turbogr::train

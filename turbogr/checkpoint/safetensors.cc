@@ -4,12 +4,16 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "turbogr/core/crc32c.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/output_file.h"
+#include "turbogr/core/tensor.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -111,98 +115,115 @@ std::string header_text(const std::vector<TensorEntry>& entries,
   return text;
 }
 
+// Where each tensor goes in a file.
+std::vector<TensorEntry> layout_of(const std::string& path,
+                                   const std::vector<NamedTensor>& tensors) {
+  std::vector<TensorEntry> entries;
+  std::set<std::string> names;
+  for (const NamedTensor& tensor : tensors) {
+    TGR_CHECK(tensor.name != kMetadataName && names.insert(tensor.name).second, "cannot write '",
+              path, "': the tensor name '", tensor.name, "' is taken; names must differ");
+    const std::optional<std::uint64_t> bytes = bytes_of(tensor.dtype, tensor.shape);
+    TGR_CHECK(bytes.has_value(), "cannot write '", path, "': tensor '", tensor.name,
+              "' has the impossible shape ", shape_text(tensor.shape));
+    entries.push_back({tensor.name, tensor.dtype, tensor.shape, 0, *bytes});
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return size_of(a.dtype) > size_of(b.dtype);
+  });
+  std::uint64_t end = 0;
+  for (TensorEntry& entry : entries) {
+    entry.begin = end;
+    end += entry.bytes;
+  }
+  return entries;
+}
+
+// A stretch of a tensor, the unit of work: it stays in the cache between the checksum and the
+// write.
+constexpr std::uint64_t kPieceBytes = 4 << 20;
+struct Piece {
+  const NamedTensor* tensor;
+  std::uint64_t at;      // in the tensor
+  std::uint64_t offset;  // in the file
+  std::uint64_t bytes;
+  std::uint32_t sum = 0;
+};
+
+std::vector<Piece> pieces_of(const std::vector<NamedTensor>& tensors,
+                             const std::vector<TensorEntry>& entries, std::uint64_t header_bytes) {
+  std::map<std::string_view, const NamedTensor*> by_name;
+  for (const NamedTensor& tensor : tensors) by_name[tensor.name] = &tensor;
+  std::vector<Piece> pieces;
+  for (const TensorEntry& entry : entries) {
+    for (std::uint64_t at = 0; at < entry.bytes; at += kPieceBytes) {
+      pieces.push_back({by_name.at(entry.name), at, header_bytes + entry.begin + at,
+                        std::min(kPieceBytes, entry.bytes - at)});
+    }
+  }
+  return pieces;
+}
+
+// A thread's own way to a GPU's memory: a stream and room for a piece.
+class Staging {
+ public:
+  explicit Staging(const Context& device)
+      : ctx_((bind_thread(device), ContextOptions{.device = device.device(), .threads = 1})),
+        room_(DType::kU8, {static_cast<std::int64_t>(kPieceBytes)}, Device::kPinned) {}
+
+  const std::byte* fetch(const std::byte* from, std::uint64_t bytes) {
+    copy_bytes(ctx_, room_.data(), from, bytes);
+    synchronize(ctx_);
+    return room_.data();
+  }
+
+ private:
+  Context ctx_;
+  Tensor room_;
+};
+
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<TensorEntry> entries,
-                                     const SafetensorsMetadata& metadata)
-    : file_(path), entries_(std::move(entries)) {
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const TensorEntry& a, const TensorEntry& b) {
-                     return size_of(a.dtype) > size_of(b.dtype);
-                   });
-  std::uint64_t end = 0;
-  for (TensorEntry& entry : entries_) {
-    TGR_CHECK(entry.name != kMetadataName && sums_.tensors.emplace(entry.name, 0).second,
-              "cannot write '", path, "': the tensor name '", entry.name,
-              "' is taken; names must differ");
-    const std::optional<std::uint64_t> bytes = bytes_of(entry.dtype, entry.shape);
-    TGR_CHECK(bytes.has_value(), "cannot write '", path, "': tensor '", entry.name,
-              "' has the impossible shape ", shape_text(entry.shape));
-    entry.begin = end;
-    entry.bytes = *bytes;
-    end += *bytes;
-  }
-  const std::string text = header_text(entries_, metadata);
-  const std::uint64_t length = text.size();
-  file_.write(&length, kLengthBytes);
-  file_.write(text);
-  sums_.header = crc32c(crc32c(0, &length, kLengthBytes), text.data(), text.size());
-}
-
-void SafetensorsWriter::append(const void* data, std::uint64_t bytes) {
-  file_.write(data, bytes);
-  const auto* next = static_cast<const std::byte*>(data);
-  while (bytes > 0) {
-    TGR_CHECK(current_ < entries_.size(), "'", file_.path(), "': ", bytes,
-              " bytes came after the last tensor was complete");
-    const TensorEntry& entry = entries_[current_];
-    const std::uint64_t piece = std::min(bytes, entry.bytes - within_);
-    current_sum_ = crc32c(current_sum_, next, piece);
-    next += piece;
-    bytes -= piece;
-    within_ += piece;
-    if (within_ == entry.bytes) {
-      sums_.tensors[entry.name] = current_sum_;
-      ++current_;
-      within_ = 0;
-      current_sum_ = 0;
-    }
-  }
-}
-
-SafetensorsSums SafetensorsWriter::finish() {
-  while (current_ < entries_.size() && entries_[current_].bytes == within_) {
-    ++current_;  // a tensor of no bytes keeps the sum 0
-    within_ = 0;
-  }
-  TGR_CHECK(current_ == entries_.size(), "'", file_.path(), "': tensor '",
-            entries_[std::min(current_, entries_.size() - 1)].name, "' is not complete");
-  file_.finish();
-  sums_.file_bytes = file_.bytes();
-  return sums_;
-}
-
 SafetensorsSums write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                                  const SafetensorsMetadata& metadata, const TensorCopy& copy) {
-  std::vector<TensorEntry> entries;
-  std::map<std::string, const NamedTensor*> by_name;
+                                  const SafetensorsMetadata& metadata,
+                                  const SafetensorsWriteOptions& options) {
   for (const NamedTensor& tensor : tensors) {
-    TGR_CHECK(tensor.device == Device::kCpu || copy, "tensor '", tensor.name, "' is on ",
-              name_of(tensor.device), "; copy it to the host before it is written");
-    entries.push_back({tensor.name, tensor.dtype, tensor.shape});
-    by_name[tensor.name] = &tensor;
+    TGR_CHECK(tensor.device != Device::kCuda || options.device != nullptr, "tensor '", tensor.name,
+              "' is on ", name_of(tensor.device), "; copy it to the host before it is written");
   }
-  SafetensorsWriter writer(path, std::move(entries), metadata);
-  // Pieces that stay in the cache between the write and the checksum.
-  constexpr std::uint64_t kPiece = 1 << 20;
-  constexpr std::uint64_t kStaged = 64 << 20;
-  std::vector<std::byte> staged;
-  for (const TensorEntry& entry : writer.entries()) {
-    const NamedTensor& tensor = *by_name.at(entry.name);
-    if (tensor.device == Device::kCpu) {
-      for (std::uint64_t at = 0; at < entry.bytes; at += kPiece) {
-        writer.append(tensor.data + at, std::min(kPiece, entry.bytes - at));
-      }
-      continue;
+  const std::vector<TensorEntry> entries = layout_of(path, tensors);
+  const std::string text = header_text(entries, metadata);
+  const std::uint64_t length = text.size();
+  OutputFile file(path);
+  file.write(&length, kLengthBytes);
+  file.write(text);
+  SafetensorsSums sums;
+  sums.header = crc32c(crc32c(0, &length, kLengthBytes), text.data(), text.size());
+
+  std::vector<Piece> pieces = pieces_of(tensors, entries, kLengthBytes + length);
+  ThreadPool pool(options.threads);
+  std::vector<std::unique_ptr<Staging>> staging(static_cast<std::size_t>(pool.size()));
+  parallel_for(pool, std::ssize(pieces), [&](std::int64_t index, int worker) {
+    Piece& piece = pieces[static_cast<std::size_t>(index)];
+    const std::byte* data = piece.tensor->data + piece.at;
+    if (piece.tensor->device == Device::kCuda) {
+      auto& own = staging[static_cast<std::size_t>(worker)];
+      if (own == nullptr) own = std::make_unique<Staging>(*options.device);
+      data = own->fetch(data, piece.bytes);
     }
-    staged.resize(std::max<std::size_t>(staged.size(), std::min(kStaged, entry.bytes)));
-    for (std::uint64_t at = 0; at < entry.bytes; at += kStaged) {
-      const std::uint64_t bytes = std::min(kStaged, entry.bytes - at);
-      copy(staged.data(), tensor.data + at, bytes);
-      writer.append(staged.data(), bytes);
-    }
+    piece.sum = crc32c(0, data, piece.bytes);
+    file.write_at(piece.offset, data, piece.bytes);
+  });
+  file.finish();
+
+  for (const TensorEntry& entry : entries) sums.tensors[entry.name] = 0;
+  sums.file_bytes = kLengthBytes + length;
+  for (const Piece& piece : pieces) {
+    std::uint32_t& sum = sums.tensors[piece.tensor->name];
+    sum = crc32c_joined(sum, piece.sum, piece.bytes);
+    sums.file_bytes += piece.bytes;
   }
-  return writer.finish();
+  return sums;
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(path) {
@@ -294,8 +315,8 @@ void SafetensorsFile::read(const NamedTensor& into) const {
 
 std::uint32_t SafetensorsFile::header_sum() const { return crc32c(0, file_.data(), header_bytes_); }
 
-std::uint32_t SafetensorsFile::sum_of(const TensorEntry& entry) const {
-  return crc32c(0, data(entry), entry.bytes);
+std::uint32_t SafetensorsFile::sum_of(ThreadPool& pool, const TensorEntry& entry) const {
+  return crc32c(pool, data(entry), entry.bytes);
 }
 
 }  // namespace turbogr

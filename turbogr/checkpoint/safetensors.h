@@ -9,16 +9,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
+#include "turbogr/core/file.h"
 #include "turbogr/core/named_tensor.h"
-#include "turbogr/core/output_file.h"
+#include "turbogr/core/thread_pool.h"
 #include "turbogr/core/view.h"
 
 namespace turbogr {
@@ -40,36 +41,16 @@ struct SafetensorsSums {
   std::map<std::string, std::uint32_t> tensors;
 };
 
-// Writes front to back; the file is on the disk when finish returns.
-class SafetensorsWriter {
- public:
-  // Names, formats and shapes of all that will come; begin and bytes are filled in here.
-  SafetensorsWriter(const std::string& path, std::vector<TensorEntry> entries,
-                    const SafetensorsMetadata& metadata = {});
-
-  // The order in which the bytes must come: wide formats first, so that each tensor is aligned.
-  const std::vector<TensorEntry>& entries() const { return entries_; }
-  // The next bytes of that order, in pieces of any size.
-  void append(const void* data, std::uint64_t bytes);
-  // Throws when bytes are missing.
-  SafetensorsSums finish();
-
- private:
-  OutputFile file_;
-  std::vector<TensorEntry> entries_;
-  SafetensorsSums sums_;
-  std::size_t current_ = 0;   // entry being written
-  std::uint64_t within_ = 0;  // bytes of it that have come
-  std::uint32_t current_sum_ = 0;
+struct SafetensorsWriteOptions {
+  int threads = 1;
+  const Context* device = nullptr;  // of the tensors on a GPU; their thread's work is done
 };
 
-// From where tensors live to host memory. Empty: memcpy, of tensors on the CPU.
-using TensorCopy = std::function<void(void* to, const void* from, std::size_t bytes)>;
-
-// With `copy` a piece at a time, so that a tensor need not fit the host's memory.
+// On the disk when it returns. A GPU's tensors come a piece at a time, so that one need not fit the
+// host's memory. Wide formats first in the file, so that each tensor is aligned.
 SafetensorsSums write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                                   const SafetensorsMetadata& metadata = {},
-                                  const TensorCopy& copy = {});
+                                  const SafetensorsWriteOptions& options = {});
 
 // A file mapped for reading. The header is checked in full when it is opened.
 class SafetensorsFile {
@@ -101,7 +82,7 @@ class SafetensorsFile {
   void read(const NamedTensor& into) const;
 
   std::uint32_t header_sum() const;
-  std::uint32_t sum_of(const TensorEntry& entry) const;
+  std::uint32_t sum_of(ThreadPool& pool, const TensorEntry& entry) const;
 
  private:
   void parse_header(std::string_view text, std::uint64_t data_bytes);

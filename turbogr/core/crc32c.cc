@@ -1,7 +1,9 @@
 #include "turbogr/core/crc32c.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #ifdef __x86_64__
 #include <nmmintrin.h>
@@ -49,6 +51,16 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_sse42(std::uint32_t crc, 
 }
 #endif
 
+// Product of two polynomials modulo CRC-32C's; bit 31 is the coefficient of 1, bit 30 of x.
+std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    if ((a >> bit & 1u) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1u) * kReversedPolynomial);
+  }
+  return product;
+}
+
 }  // namespace
 
 std::uint32_t crc32c_portable(std::uint32_t crc, const void* data, std::size_t bytes) {
@@ -71,6 +83,35 @@ std::uint32_t crc32c(std::uint32_t crc, const void* data, std::size_t bytes) {
   if (has_instruction) return crc32c_sse42(crc, data, bytes);
 #endif
   return crc32c_portable(crc, data, bytes);
+}
+
+// A byte more multiplies what came before by x^8.
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  std::uint32_t factor = 0x80000000u;  // 1
+  std::uint32_t square = 0x00800000u;  // x^8
+  for (std::uint64_t bytes = second_bytes; bytes > 0; bytes >>= 1) {
+    if ((bytes & 1u) != 0) factor = multiply(factor, square);
+    square = multiply(square, square);
+  }
+  return multiply(factor, first) ^ second;
+}
+
+std::uint32_t crc32c(ThreadPool& pool, const void* data, std::size_t bytes) {
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  const auto* begin = static_cast<const std::byte*>(data);
+  std::vector<std::uint32_t> sums((bytes + kPiece - 1) / kPiece);
+  const auto length_of = [&](std::size_t piece) {
+    return std::min(kPiece, bytes - piece * kPiece);
+  };
+  parallel_for(pool, std::ssize(sums), [&](std::int64_t index, int) {
+    const auto piece = static_cast<std::size_t>(index);
+    sums[piece] = crc32c(0, begin + piece * kPiece, length_of(piece));
+  });
+  std::uint32_t sum = 0;
+  for (std::size_t piece = 0; piece < sums.size(); ++piece) {
+    sum = crc32c_joined(sum, sums[piece], length_of(piece));
+  }
+  return sum;
 }
 
 }  // namespace turbogr

@@ -56,6 +56,17 @@ void write_all(int descriptor, std::span<const std::byte> bytes,
   }
 }
 
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t offset,
+              const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::pwrite(descriptor, bytes.data(), bytes.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_file_error("write", path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+}
+
 void read_at(int descriptor, std::span<std::byte> bytes, std::int64_t offset,
              const std::filesystem::path& path) {
   while (!bytes.empty()) {

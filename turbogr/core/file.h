@@ -28,8 +28,10 @@ class FileHandle {
   int descriptor_ = -1;
 };
 
-// Both go through the whole span, whatever the system splits; read_at throws on a short file.
+// They go through the whole span, whatever the system splits; read_at throws on a short file.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t offset,
+              const std::filesystem::path& path);
 void read_at(int descriptor, std::span<std::byte> bytes, std::int64_t offset,
              const std::filesystem::path& path);
 // Whether `path` still leads to what the descriptor has open: not so once that was renamed, removed

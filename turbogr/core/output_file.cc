@@ -23,6 +23,14 @@ void OutputFile::write(const void* data, std::size_t bytes) {
   bytes_ += bytes;
 }
 
+void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
+  TGR_ASSERT(file_.get() >= 0);
+  const auto begin = static_cast<std::int64_t>(offset);
+  turbogr::write_at(file_.get(), {static_cast<const std::byte*>(data), bytes}, begin, path_);
+  // Else the system waits until much is unwritten, and finish for all of it. Only a hint.
+  ::sync_file_range(file_.get(), begin, static_cast<std::int64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
 void OutputFile::finish() {
   TGR_ASSERT(file_.get() >= 0);
   // A pipe or a device cannot be synced.

@@ -11,17 +11,19 @@
 
 namespace turbogr {
 
-// A file being written, front to back.
+// A file being written, front to back or in pieces.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);  // made new, or emptied
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  // Any thread, in any order; the disk begins with it at once.
+  void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
   void finish();  // to the disk, then closes
 
   const std::string& path() const { return path_; }
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return bytes_; }  // written front to back
 
  private:
   std::string path_;

@@ -9,6 +9,7 @@
 #include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/data/checksum.h"
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/seen_rule.h"

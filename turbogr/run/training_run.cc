@@ -162,7 +162,7 @@ void TrainingRun<T>::make_writer() {
   CheckpointWriterOptions options = {.keep_last = config_.checkpoint.keep_last,
                                      .keep_best = config_.checkpoint.keep_best,
                                      .background = config_.checkpoint.background,
-                                     .copy = copy_of(ctx_),
+                                     .device = ctx_.device() == Device::kCuda ? &ctx_ : nullptr,
                                      .ranks = writing_ranks_.get()};
   if (leads()) options.check_folder = [this] { folder_.check_in_place(); };
   writer_ = std::make_unique<CheckpointWriter>(folder_.checkpoints(), options);
