@@ -1,5 +1,5 @@
 // `turbogr eval`: ranking quality of a checkpoint on the held-out splits of a store. Several ranks
-// share the users.
+// share the users and the items.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const int threads = train::threads_for_rank(options.threads, world);
   train::device_for_rank(config, world);
   const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
-  train::TrainedModel model(checkpoint, store, threads);
+  train::TrainedModel model(checkpoint, store, threads, world);
   std::vector<data::Split> splits;
   const bool has_validation = config.data.holdout == "validation_test";
   if (options.split == "validation" || (options.split == "all" && has_validation)) {
@@ -112,7 +112,8 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
       return model.evaluate(split, how, share);
     });
     if (options.untrained) {
-      train::TrainedModel fresh(checkpoint, store, threads, train::TrainedModel::Weights::kFresh);
+      train::TrainedModel fresh(checkpoint, store, threads, world,
+                                train::TrainedModel::Weights::kFresh);
       report("untrained", split,
              [&](const train::EvaluateOptions& how) { return fresh.evaluate(split, how, share); });
     }

@@ -17,6 +17,7 @@
 #include "turbogr/core/escape.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/data/store.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/run/history.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/trained_model.h"
@@ -44,7 +45,8 @@ void run_export(const ExportOptions& options) {
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
-  train::TrainedModel model(checkpoint, store, options.threads);
+  const std::unique_ptr<dist::Communicator> alone = dist::make_self();
+  train::TrainedModel model(checkpoint, store, options.threads, *alone);
   Tensor items = model.item_vectors();
   Tensor users;
   std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);

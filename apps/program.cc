@@ -16,7 +16,8 @@ void refuse_ranks(Command& command) {
   command.before_callback([name] {
     const int ranks = dist::launched_ranks();
     TGR_CHECK(ranks == 1, "`turbogr ", name, "` is one process, and mpirun or srun has started ",
-              ranks, " of it; start it without them (`train` and `eval` share their work)");
+              ranks,
+              " of it; start it without them (`train`, `eval` and `recommend` share their work)");
   });
 }
 
@@ -31,7 +32,7 @@ int run_program(const std::vector<std::string>& words) {
   add_train(program);
   refuse_ranks(*add_tune(program));
   add_eval(program);
-  refuse_ranks(*add_recommend(program));
+  add_recommend(program);
   refuse_ranks(*add_export(program));
   add_config(program);
   refuse_ranks(*add_report(program));

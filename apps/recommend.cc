@@ -1,4 +1,5 @@
 // `turbogr recommend`: the best k items for users of a store, or for a history given by hand.
+// Several ranks share the items.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -18,10 +19,12 @@
 #include "turbogr/core/log.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/history.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/progress.h"
+#include "turbogr/run/run_options.h"
 #include "turbogr/run/seen_rule.h"
 #include "turbogr/run/trained_model.h"
 
@@ -147,9 +150,13 @@ std::unique_ptr<Sequences> sequences_of(const RecommendOptions& options, const C
       store, users, train::eval_loader_options(config, store, split, train::kTokensAtOnce));
 }
 
-void run_recommend(const RecommendOptions& options) {
+// Several ranks share the items; rank 0 has the users and writes their lists.
+void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
+  const bool leads = world.rank() == 0;
+  if (!leads) log::set_up("error");  // rank 0 speaks for all
   check_options(options);
-  ListWriter writer(options.out);
+  std::optional<ListWriter> writer;
+  if (leads) writer.emplace(options.out);
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
@@ -176,39 +183,52 @@ void run_recommend(const RecommendOptions& options) {
     log::warn("--k {} is more than the {} items there are to recommend: all of them are ranked",
               options.k, k);
   }
-  train::TrainedModel model(checkpoint, store, options.threads);
+  train::device_for_rank(config, world);
+  // For one user or a few there is no need of room for thousands of tokens.
+  std::int64_t tokens = batch.num_tokens();
+  for (std::int64_t i = 0; sequences && i < sequences->size() && tokens < train::kTokensAtOnce;
+       ++i) {
+    tokens += sequences->tokens(i);
+  }
+  train::TrainedModel model(checkpoint, store, train::threads_for_rank(options.threads, world),
+                            world, train::TrainedModel::Weights::kTrained,
+                            std::min(tokens, train::kTokensAtOnce));
   if (!candidates.empty()) model.set_candidates(std::move(candidates));
+  const data::Batch nobody = {.offsets = {0}, .seen_offsets = {0}};
   if (!sequences) {
-    writer.write("history", batch, 0, model.recommend(batch, k, seen).front(), store, titles);
-    writer.finish();
+    const auto lists = model.recommend(leads ? batch : nobody, k, seen);
+    if (!leads) return;
+    writer->write("history", batch, 0, lists.front(), store, titles);
+    writer->finish();
     return;
   }
   const UserProgress::Speaks speaks =
-      writer.to_file() ? UserProgress::Speaks::kYes : UserProgress::Speaks::kNo;
+      leads && writer->to_file() ? UserProgress::Speaks::kYes : UserProgress::Speaks::kNo;
   UserProgress progress("recommend", sequences->size(), speaks);
   for (std::int64_t first = 0; first < sequences->size();) {
     const std::int64_t end = batch_end(*sequences, first, kListsAtOnce / k);
-    sequences->fill(first, end, batch);
-    const auto lists = model.recommend(batch, k, seen);
+    if (leads) sequences->fill(first, end, batch);
+    const auto lists = model.recommend(leads ? batch : nobody, k, seen);
     for (std::size_t i = 0; i < lists.size(); ++i) {
       const std::int64_t user = sequences->user(first + static_cast<std::int64_t>(i));
-      writer.write(store.user_ids().text(user), batch, i, lists[i], store, titles);
+      writer->write(store.user_ids().text(user), batch, i, lists[i], store, titles);
     }
     first = end;
     progress.update(first);
   }
-  writer.finish();
-  if (!writer.to_file()) return;
+  if (!leads) return;
+  writer->finish();
+  if (!writer->to_file()) return;
   log::info("{}: lists of {} users in {:.3g} s, {} a second; seen items {}", options.out,
-            grouped_text(writer.users()), progress.seconds(),
-            grouped_text(static_cast<std::int64_t>(static_cast<double>(writer.users()) /
+            grouped_text(writer->users()), progress.seconds(),
+            grouped_text(static_cast<std::int64_t>(static_cast<double>(writer->users()) /
                                                    progress.seconds())),
             seen == train::SeenItems::kDrop ? "dropped" : "kept");
 }
 
 }  // namespace
 
-Command* add_recommend(Command& app) {
+void add_recommend(Command& app) {
   auto options = std::make_shared<RecommendOptions>();
   Command* command = app.add_subcommand("recommend", "The best items for users or a history");
   command
@@ -244,10 +264,12 @@ Command* add_recommend(Command& app) {
                       "Write to this file, as CSV (.csv) or JSON lines (.jsonl)");
   command->add_option("--titles", options->titles,
                       "File with the items' titles; default: an item table of the store");
-  command->add_option("--threads", options->threads, "Threads; 0: one a core")
+  command
+      ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
-  command->callback([options] { run_recommend(*options); });
-  return command;
+  command->callback([options] {
+    dist::run_as_launched([&](dist::Communicator& world) { run_recommend(*options, world); });
+  });
 }
 
 }  // namespace turbogr::apps

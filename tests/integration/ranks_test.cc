@@ -146,7 +146,7 @@ TEST_F(Ranks, ACheckpointOfFourServesAnyNumber) {
 
 // 400 MB of rows where no process may have more than 390: trained, evaluated, saved, and resumed by
 // another number of ranks.
-TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedAndResumed) {
+TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedResumedAndRecommends) {
   const std::string big = root_ + "/big";
   ASSERT_EQ(run_program("data synth --users 3000 --items 400000 --mean-length 150 --max-length 200"
                         " --threads 1 --out " +
@@ -173,6 +173,13 @@ TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedAndResumed) {
   ASSERT_EQ(three.status, 0) << three.output;
   EXPECT_TRUE(std::filesystem::exists(root_ + "/many/checkpoints/step-000000004/"
                                               "items-00003-of-00003.safetensors"));
+  const std::string recommend = "prlimit --data=390000000 " TGR_PROGRAM
+                                " --log-level error recommend --threads 1 --user 7 --checkpoint " +
+                                root_ + "/many";
+  EXPECT_NE(test::run_command(recommend).status, 0);
+  const Outcome lists = test::mpirun(5, recommend);
+  ASSERT_EQ(lists.status, 0) << lists.output;
+  EXPECT_NE(lists.output.find("\n  10  "), std::string::npos) << lists.output;
 }
 
 // Saves and evaluations that fall between two means.
@@ -226,9 +233,33 @@ TEST_F(Ranks, ShareAnEvaluationAndSpeakOnce) {
   }
 }
 
+TEST_F(Ranks, RecommendWhatOneWould) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const std::string run = std::string("run-") + dtype;
+    ASSERT_EQ(train(1, run, std::string("--train.steps=4 --train.dtype=") + dtype).status, 0);
+    const std::string recommend = std::string(TGR_PROGRAM) +
+                                  " --log-level error recommend --threads 1 --checkpoint " + root_ +
+                                  "/" + run;
+    test::write_file(root_ + "/history", "1,10\n2,20\n");
+    // The third has fewer candidates than ranks, the last as many entries as candidates.
+    for (const char* more : {"--all --k 7", "--all --split test --seen keep", "--all --allow 3,1",
+                             "--all --untrained-items --k 1000000"}) {
+      const std::string out = root_ + "/" + dtype;
+      const std::string asked = recommend + " " + more + " --out " + out;
+      const Outcome alone = test::run_command(asked + "-alone.csv");
+      ASSERT_EQ(alone.status, 0) << alone.output;
+      const Outcome shared = test::mpirun(3, asked + "-shared.csv");
+      ASSERT_EQ(shared.status, 0) << shared.output;
+      EXPECT_EQ(shared.output, alone.output);
+      EXPECT_EQ(read_file(out + "-shared.csv"), read_file(out + "-alone.csv")) << more;
+    }
+    const std::string by_hand = recommend + " --history " + root_ + "/history";
+    EXPECT_EQ(test::mpirun(2, by_hand).output, test::run_command(by_hand).output);
+  }
+}
+
 TEST_F(Ranks, AreRefusedWhereOneProcessDoesAll) {
-  for (const char* command : {"recommend --checkpoint run --all", "report run",
-                              "export --checkpoint run", "data stats store"}) {
+  for (const char* command : {"report run", "export --checkpoint run", "data stats store"}) {
     const Outcome refused =
         test::run_command("OMPI_COMM_WORLD_SIZE=2 " TGR_PROGRAM " " + std::string(command));
     EXPECT_EQ(refused.status, 1);

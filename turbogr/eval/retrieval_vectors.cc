@@ -29,14 +29,13 @@ View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std
 
 template <class T>
 ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& table,
-                            const std::vector<std::int64_t>& candidates) {
-  const std::int64_t rows =
-      candidates.empty() ? table.rows() : static_cast<std::int64_t>(candidates.size());
+                            const std::vector<std::int64_t>* chosen) {
+  const std::int64_t rows = chosen == nullptr ? table.rows() : std::ssize(*chosen);
   const Tensor& own = table.weight_tensor();
-  if (!candidates.empty()) {
+  if (chosen != nullptr) {
     copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
     Tensor ids;
-    table.template gather<T>(ctx, on_context(ctx, candidates, ids), copied_.view<T, 2>());
+    table.template gather<T>(ctx, on_context(ctx, *chosen, ids), copied_.view<T, 2>());
     synchronize(ctx);  // the ids go
     rows_ = copied_.view<T, 2>();
   } else if (table.dtype() == dtype_of<T>()) {

@@ -20,13 +20,12 @@ namespace turbogr::train {
 View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
                                        Tensor& memory);
 
-// Rows of an item table, or of a rank's part of one, in T: all of them, or those of `candidates`
-// (indices, ascending) alone.
+// Rows of an item table, or of a rank's part of one, in T: all of them, or those of `chosen` alone.
 template <class T>
 class ItemVectors {
  public:
   ItemVectors(const Context& ctx, const embedding::ItemTable& table,
-              const std::vector<std::int64_t>& candidates = {});
+              const std::vector<std::int64_t>* chosen = nullptr);
   Rows<const T> rows() const { return rows_; }
   View<const float, 1> inverse_norms() const { return inverse_norms_.view<float, 1>(); }
 

@@ -12,15 +12,10 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/embedding/row_source.h"
+#include "turbogr/eval/group_lists.h"
 #include "turbogr/eval/retrieval_vectors.h"
 
 namespace turbogr::train {
-
-// Items that do not count for each user, end to end.
-struct Exclusions {
-  const std::vector<std::int64_t>* ids = nullptr;      // null: none
-  const std::vector<std::int64_t>* offsets = nullptr;  // [B + 1]
-};
 
 template <class T>
 class TargetRanks {
@@ -34,20 +29,10 @@ class TargetRanks {
                                            const Exclusions& excluded);
 
  private:
-  // Everybody's queries, as this rank scores them.
-  struct Queries {
-    Rows<const T> rows, target_rows;
-    View<const float, 1> inverse_norms, target_inverse_norms;
-    std::vector<std::int64_t> targets, excluded, offsets;
-  };
-  Queries gather(const Context& ctx, const UserVectors<T>& users,
-                 const std::vector<std::int64_t>& targets, const Exclusions& excluded);
-  void keep_own(Queries& queries) const;
-
   embedding::RowSource<T>& items_;
+  GroupLists<T> group_;
   ItemVectors<T> vectors_;
   TargetVectors<T> target_vectors_;
-  std::vector<std::int64_t> users_of_;  // each rank of the group
   Tensor all_rows_, all_target_rows_, all_norms_, all_target_norms_;
   Tensor target_, excluded_, offsets_, found_;
   std::vector<std::int64_t> counts_, ranks_;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,11 +14,12 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/dist/topology.h"
 #include "turbogr/embedding/local_rows.h"
+#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/eval/retrieval_vectors.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/l2_normalize.h"
-#include "turbogr/ops/rows/top_k.h"
 #include "turbogr/run/item_names.h"
 
 namespace turbogr::train {
@@ -71,21 +73,37 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   Context ctx;
   const RetrievalOptions training;
   model::Model<T> model;
-  embedding::LocalRows<T> table;
-  ItemVectors<T> items;
+  std::unique_ptr<embedding::RowSource<T>> table;
   UserVectors<T> queries;
-  std::vector<std::int64_t> candidates;  // empty: all items
-  std::vector<std::int64_t> place_of;    // among the candidates, by item; -1: none
+  std::optional<TopItems<T>> best;  // made when it is first asked for
 
   ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
-           std::int64_t tokens, int threads, Weights weights)
+           std::int64_t tokens, int threads, dist::Communicator& world, Weights weights)
       : ctx({.device = device_of(config), .threads = threads}),
         training(retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens)),
         model(ctx, training.model, {.capacity = tokens, .inference = true}),
-        table({weights_alone(training, store.num_items())}, table_device(ctx, training)),
-        items((load(checkpoint, store, weights), ctx), table.shard(0)),
-        queries(ctx, model, table, training.parts, tokens) {
+        table(make_table(config, store, world)),
+        queries(ctx, model, *table, training.parts, tokens) {
     capacity = tokens;
+    load(checkpoint, store, weights);
+  }
+
+  // Several ranks share it as one group, whatever groups it was trained by.
+  std::unique_ptr<embedding::RowSource<T>> make_table(const Config& config,
+                                                      const data::Store& store,
+                                                      dist::Communicator& world) const {
+    const std::vector<embedding::TableOptions> tables = {
+        weights_alone(training, store.num_items())};
+    const Device memory = table_device(ctx, training);
+    if (world.size() == 1) return std::make_unique<embedding::LocalRows<T>>(tables, memory);
+    embedding::RankLayout layout;
+    layout.topology = dist::make_topology(world.nodes(), world.size());
+    layout.device_rows = ctx.device() == Device::kCuda;
+    if (layout.device_rows) {
+      layout.link = dist::choose_link(world, config.dist.link, device_id()).link;
+    }
+    layout.wait.timeout_seconds = config.dist.timeout;
+    return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, memory, layout);
   }
 
   static embedding::TableOptions weights_alone(const RetrievalOptions& options,
@@ -98,7 +116,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
 
   void load(const Checkpoint& checkpoint, const data::Store& store, Weights weights) {
     const bool same_items = weights == Weights::kTrained && has_same_items(checkpoint, store);
-    if (!same_items) table.initialise(ctx);  // rows that are not read keep these
+    if (!same_items) table->initialise(ctx);  // rows that are not read keep these
     if (weights == Weights::kFresh) {
       model.initialise(ctx, training.seed);
       return;
@@ -111,12 +129,13 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     read_tensors(ctx, checkpoint, dense);
     model.refresh(ctx);
     if (same_items) {
-      read_table(ctx, checkpoint, "items", TableParts::kWeights, table.sharding(0), 0,
-                 table.shard(0));
+      read_table(ctx, checkpoint, "items", TableParts::kWeights, table->sharding(0),
+                 table->shard_index(), table->shard(0));
       return;
     }
-    const std::int64_t known =
-        read_known_rows(ctx, checkpoint, store, table.sharding(0), 0, table.shard(0));
+    std::int64_t known = read_known_rows(ctx, checkpoint, store, table->sharding(0),
+                                         table->shard_index(), table->shard(0));
+    if (table->group() != nullptr) table->group()->all_reduce({&known, 1}, dist::Reduce::kSum);
     TGR_CHECK(known > 0, "checkpoint '", checkpoint.folder(), "' knows none of the ",
               store.num_items(), " items of the store '", store.folder().string(),
               "'; use the store it was trained on, or one with the same item ids");
@@ -136,81 +155,31 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     return vectors;
   }
 
+  TopItems<T>& best_items() {
+    if (!best) best.emplace(ctx, *table);
+    return *best;
+  }
+
   void set_candidates(std::vector<std::int64_t> chosen) override {
-    const std::int64_t all = table.shard(0).rows();
+    const std::int64_t all = table->sharding(0).rows();
     const bool fine =
         !chosen.empty() && chosen.front() >= 0 && chosen.back() < all &&
         std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) == chosen.end();
     TGR_CHECK(fine, chosen.size(), " candidates of ", all,
               " items; give at least one, in ascending order and each once");
-    items = ItemVectors<T>(ctx, table.shard(0), chosen);
-    place_of.assign(static_cast<std::size_t>(all), -1);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      place_of[static_cast<std::size_t>(chosen[i])] = static_cast<std::int64_t>(i);
-    }
-    candidates = std::move(chosen);
-  }
-
-  // The seen items of each sequence as places among the candidates.
-  void seen_places(const Batch& batch, std::vector<std::int64_t>& places,
-                   std::vector<std::int64_t>& offsets) const {
-    places = batch.seen_items;
-    offsets = batch.seen_offsets;
-    if (candidates.empty()) return;
-    std::size_t kept = 0;
-    for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
-      for (auto i = static_cast<std::size_t>(batch.seen_offsets[b]);
-           i < static_cast<std::size_t>(batch.seen_offsets[b + 1]); ++i) {
-        const std::int64_t place = place_of.at(static_cast<std::size_t>(batch.seen_items[i]));
-        if (place >= 0) places[kept++] = place;
-      }
-      offsets[b + 1] = static_cast<std::int64_t>(kept);
-    }
-    places.resize(kept);
+    best.emplace(ctx, *table, chosen);
   }
 
   std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
                                                      SeenItems seen) override {
-    const std::int64_t users = batch.num_sequences();
     queries.compute(ctx, batch);
-    Tensor ids(DType::kI64, {users, k}, ctx.device()),
-        scores(DType::kF32, {users, k}, ctx.device()), count(DType::kI64, {users}, ctx.device());
-    ops::RetrievalInputs<T> inputs;
-    inputs.query = queries.rows();
-    inputs.table = items.rows();
-    inputs.query_inverse_norms = queries.inverse_norms();
-    inputs.table_inverse_norms = items.inverse_norms();
-    Tensor places_there, offsets_there;
-    std::vector<std::int64_t> places, offsets;
-    if (seen == SeenItems::kDrop) {
-      seen_places(batch, places, offsets);
-      inputs.excluded = on_context(ctx, places, places_there);
-      inputs.excluded_offsets = on_context(ctx, offsets, offsets_there);
-    }
-    ctx.workspace().reserve(
-        ops::top_k_workspace_bytes(ctx, users, training.model.width, inputs.excluded.shape[0], k));
-    ops::top_k<T>(
-        ctx, inputs,
-        {ids.view<std::int64_t, 2>(), scores.view<float, 2>(), count.view<std::int64_t, 1>()});
-    ids = to_host(ctx, ids);
-    scores = to_host(ctx, scores);
-    count = to_host(ctx, count);
-    const auto item_at = [&](std::int64_t user, std::int64_t place) {
-      const std::int64_t row = ids.view<std::int64_t, 2>()(user, place);
-      return candidates.empty() ? row : candidates[static_cast<std::size_t>(row)];
-    };
-    std::vector<std::vector<Recommendation>> lists(static_cast<std::size_t>(users));
-    for (std::int64_t user = 0; user < users; ++user) {
-      for (std::int64_t place = 0; place < count.view<std::int64_t, 1>()(user); ++place) {
-        lists[static_cast<std::size_t>(user)].push_back(
-            {item_at(user, place), scores.view<float, 2>()(user, place)});
-      }
-    }
-    return lists;
+    Exclusions excluded;
+    if (seen == SeenItems::kDrop) excluded = {&batch.seen_items, &batch.seen_offsets};
+    return best_items().compute(ctx, queries, k, excluded);
   }
 
   RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) override {
-    return train::evaluate<T>(ctx, {model, table, training.parts, capacity}, loader, options);
+    return train::evaluate<T>(ctx, {model, *table, training.parts, capacity}, loader, options);
   }
 
   Tensor in_f32(const Tensor& there) const {
@@ -226,7 +195,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   Tensor user_vectors(const Batch& batch) override { return in_f32(unit_vectors(batch)); }
 
   Tensor item_vectors() override {
-    const Rows<const T> rows = items.rows();
+    const Rows<const T> rows = best_items().vectors().rows();
     Tensor unit(dtype_of<T>(), {rows.rows, rows.cols}, ctx.device());
     Tensor inverse(DType::kF32, {rows.rows}, ctx.device());
     ops::l2_normalize<T>(ctx, rows, {}, unit.template view<T, 2>(),
@@ -236,19 +205,19 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
 };
 
 TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
-                           Weights weights)
+                           dist::Communicator& world, Weights weights, std::int64_t most_tokens)
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
   config_.train.threads = threads;
   if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
   check_run(config_, store);
-  const std::int64_t tokens = std::max(kTokensAtOnce, config_.data.max_length);
+  const std::int64_t tokens = std::max(most_tokens, config_.data.max_length);
   if (config_.train.dtype == "bf16") {
-    scorer_ =
-        std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads, weights);
+    scorer_ = std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads, world,
+                                               weights);
   } else {
-    scorer_ =
-        std::make_unique<ScorerOf<float>>(config_, checkpoint, store, tokens, threads, weights);
+    scorer_ = std::make_unique<ScorerOf<float>>(config_, checkpoint, store, tokens, threads, world,
+                                                weights);
   }
 }
 

@@ -10,8 +10,10 @@
 #include "turbogr/core/context.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/data/store.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/eval/seen_items.h"
+#include "turbogr/eval/top_items.h"
 #include "turbogr/run/config.h"
 #include "turbogr/run/run_options.h"
 
@@ -27,23 +29,20 @@ Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
 // The store named, or the one the run was trained on when `given` is empty.
 data::Store open_store(const Config& config, const std::string& given);
 
-// What a TrainedModel plans memory for: batches hold as many users as this, or as one of the
-// longest history.
+// What a TrainedModel plans memory for, unless told that fewer will come: batches hold as many
+// users as this, or as one of the longest history.
 inline constexpr std::int64_t kTokensAtOnce = 16384;
-
-struct Recommendation {
-  std::int64_t item;  // index in the store
-  float score;        // cosine, -1 to 1
-};
 
 class TrainedModel {
  public:
   enum class Weights { kTrained, kFresh };  // fresh: as a run starts, to compare with
 
   // Reads the weights; items are matched to the store's by id. `threads` 0: one a core. Runs on the
-  // device it was trained on, or on the CPU where there is no such device.
+  // device it was trained on, or on the CPU where there is no such device. Several ranks share the
+  // items, each reading its part: then all calls are collective. The world outlives it.
   TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
-               Weights weights = Weights::kTrained);
+               dist::Communicator& world, Weights weights = Weights::kTrained,
+               std::int64_t most_tokens = kTokensAtOnce);
   ~TrainedModel();
 
   const Config& config() const { return config_; }
@@ -51,13 +50,14 @@ class TrainedModel {
   // From now on only these items are recommended: indices of the store, ascending, at least one.
   void set_candidates(std::vector<std::int64_t> items);
   // The k best candidates for each sequence of the batch, best first; batch.seen_items as the rule
-  // has them. Scores are those of evaluate, to the bit.
+  // has them. Scores are those of evaluate, to the bit. A rank may come with an empty batch.
   std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k,
                                                      SeenItems seen);
   // Over a rank's share of the users of a split, every item of the store a candidate.
   RankingMetrics evaluate(data::Split split, const EvaluateOptions& options,
                           const Share& share = {});
-  // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items.
+  // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items of
+  // this rank.
   Tensor user_vectors(const data::Batch& batch);
   Tensor item_vectors();
 
