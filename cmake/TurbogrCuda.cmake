@@ -23,12 +23,28 @@ set(TGR_CUDA_RUNTIME CUDA::cudart_static)
 set(TGR_CUDA_LIBRARIES turbogr_hopper CUDA::cublasLt)
 set(TGR_CUDA_LAYER cuda)
 
+# nvcc makes a source's whole path part of the names of its kernels; the path in the project will do, and two
+# builds in two folders then give the same bytes.
+include(CheckCompilerFlag)
+check_compiler_flag(CUDA "-Xcudafe --orig_src_file_name=x,--orig_src_path_name=x" TGR_NVCC_TAKES_NAMES)
+function(tgr_name_kernels_by_project_path)
+  if(NOT TGR_NVCC_TAKES_NAMES)
+    return()
+  endif()
+  foreach(source ${ARGN})
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+                 "SHELL:-Xcudafe --orig_src_file_name=${name},--orig_src_path_name=${name} --frandom-seed=${name}")
+  endforeach()
+endfunction()
+
 # The layer cuda is headers; the part of ops that is compiled for Hopper alone is a library of its own.
 function(tgr_add_hopper_kernels)
   add_library(turbogr_cuda INTERFACE)
   target_link_libraries(turbogr_cuda INTERFACE turbogr_options turbogr_core)
 
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/ops/attention/hopper/*.cu)
+  tgr_name_kernels_by_project_path(${sources})
   add_library(turbogr_hopper STATIC ${sources})
   # wgmma and setmaxnreg exist in the 90a target only.
   set_target_properties(turbogr_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)

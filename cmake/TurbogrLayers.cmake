@@ -29,6 +29,7 @@ function(tgr_add_layer name)
   else()
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/turbogr/${name}/*.cu)
     list(FILTER cuda_sources EXCLUDE REGEX "/hopper/")  # turbogr_hopper has them
+    tgr_name_kernels_by_project_path(${cuda_sources})
     list(APPEND sources ${cuda_sources})
   endif()
   if(name STREQUAL core)
