@@ -22,6 +22,7 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/popularity.h"
 #include "turbogr/run/progress.h"
+#include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/run/seen_rule.h"
 #include "turbogr/run/trained_model.h"
@@ -60,7 +61,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
   const train::Share share = {world.rank(), world.size()};
-  const int threads = train::threads_for_rank(options.threads, world);
+  const int threads = train::threads_for_rank(options.threads, train::rank_cores(world));
   train::device_for_rank(config, world);
   const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
   train::TrainedModel model(checkpoint, store, threads, world);

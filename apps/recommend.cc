@@ -24,6 +24,7 @@
 #include "turbogr/run/history.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/progress.h"
+#include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/run/seen_rule.h"
 #include "turbogr/run/trained_model.h"
@@ -190,9 +191,9 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
        ++i) {
     tokens += sequences->tokens(i);
   }
-  train::TrainedModel model(checkpoint, store, train::threads_for_rank(options.threads, world),
-                            world, train::TrainedModel::Weights::kTrained,
-                            std::min(tokens, train::kTokensAtOnce));
+  train::TrainedModel model(
+      checkpoint, store, train::threads_for_rank(options.threads, train::rank_cores(world)), world,
+      train::TrainedModel::Weights::kTrained, std::min(tokens, train::kTokensAtOnce));
   if (!candidates.empty()) model.set_candidates(std::move(candidates));
   const data::Batch nobody = {.offsets = {0}, .seen_offsets = {0}};
   if (!sequences) {

@@ -26,7 +26,7 @@ set(TGR_CUDA_LAYER cuda)
 # nvcc makes a source's whole path part of the names of its kernels; the path in the project will do, and two
 # builds in two folders then give the same bytes.
 include(CheckCompilerFlag)
-check_compiler_flag(CUDA "-Xcudafe --orig_src_file_name=x,--orig_src_path_name=x" TGR_NVCC_TAKES_NAMES)
+check_compiler_flag(CUDA "-Xcudafe=--orig_src_file_name=x,--orig_src_path_name=x" TGR_NVCC_TAKES_NAMES)
 function(tgr_name_kernels_by_project_path)
   if(NOT TGR_NVCC_TAKES_NAMES)
     return()
@@ -34,7 +34,7 @@ function(tgr_name_kernels_by_project_path)
   foreach(source ${ARGN})
     file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
-                 "SHELL:-Xcudafe --orig_src_file_name=${name},--orig_src_path_name=${name} --frandom-seed=${name}")
+                 -Xcudafe=--orig_src_file_name=${name},--orig_src_path_name=${name} --frandom-seed=${name})
   endforeach()
 endfunction()
 

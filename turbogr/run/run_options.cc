@@ -69,15 +69,6 @@ Device device_for_rank(const Config& config, const dist::Communicator& world) {
   return device;
 }
 
-int threads_for_rank(std::int64_t asked, const dist::Communicator& world) {
-  if (asked > 0) return static_cast<int>(asked);
-  const std::vector<int>& nodes = world.nodes();
-  const auto here =
-      std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
-  return std::max(1,
-                  static_cast<int>(std::thread::hardware_concurrency()) / static_cast<int>(here));
-}
-
 std::int64_t num_signals(const data::Store& store) {
   return static_cast<std::int64_t>(store.manifest().signals.size());
 }

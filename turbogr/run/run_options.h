@@ -16,8 +16,6 @@ namespace turbogr::train {
 Device device_of(const Config& config);
 // The same; ranks of a machine take its GPUs in turn.
 Device device_for_rank(const Config& config, const dist::Communicator& world);
-// `asked` 0: the machine's cores divided by its ranks.
-int threads_for_rank(std::int64_t asked, const dist::Communicator& world);
 
 std::int64_t num_signals(const data::Store& store);  // kinds of action
 model::ModelOptions model_options(const Config& config, std::int64_t num_signals);

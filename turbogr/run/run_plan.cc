@@ -65,6 +65,8 @@ void TrainingRun<T>::print_ranks() const {
       dist::uneven_machines(dist::play_nodes(nodes_, static_cast<int>(config_.dist.ranks_per_node)),
                             static_cast<int>(config_.dist.group));
   if (!remark.empty()) log::warn("{}", remark);
+  const std::string unused = unused_cores(cores_);
+  if (!unused.empty() && !config_.run.dry_run) log::warn("{}", unused);
   if (!config_.run.dry_run && ctx_.device() == Device::kCuda) {
     print_result("link     between GPUs {} ({})\n",
                  link_.link == dist::DeviceLink::kNccl ? "by NCCL" : "staged through host memory",

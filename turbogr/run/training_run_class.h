@@ -26,6 +26,7 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/metrics.h"
 #include "turbogr/run/progress.h"
+#include "turbogr/run/rank_cores.h"
 #include "turbogr/run/roof.h"
 #include "turbogr/run/run_folder.h"
 #include "turbogr/run/run_options.h"
@@ -160,6 +161,7 @@ class TrainingRun {
   const RunControl control_;
   const Share share_;
   const std::vector<int> nodes_;
+  const RankCores cores_;
   const std::int64_t start_ns_ = Trace::now_ns();
   std::unique_ptr<Trace> trace_;
   data::Store store_;
