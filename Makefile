@@ -5,7 +5,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 # Packages carry the commit's time, not the clock's: two builds of one commit are the same.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null)
 
-.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test asan tsan bench \
+.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test asan tsan fuzz bench \
         format format-check layers lint install package cuda-package bare clean help
 
 all: build
@@ -67,6 +67,12 @@ tsan: test-deps ## the same under the thread sanitizer
 	@cmake --build --preset tsan -j $(JOBS) --target $(SANITIZED)
 	@ctest --preset tsan -j $(JOBS) -L 'unit|gradcheck|property'
 
+FUZZ_TARGETS = $(basename $(notdir $(wildcard tests/fuzz/*.cc)))
+fuzz: dev-deps ## feed each reader made-up bytes for FUZZ_TIME (10s), under the same two sanitizers
+	@set -e; for target in $(FUZZ_TARGETS); do echo "fuzz $$target"; \
+	  tools/fuzz $$target $(or $(FUZZ_TIME),10s) > build-fuzz.log 2>&1 || { tail -50 build-fuzz.log; exit 1; }; \
+	  grep -E 'number_of_executed' build-fuzz.log; rm -f build-fuzz.log; done
+
 bench: configure ## measure every operator against its padded rival
 	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr-bench
 	@build/turbogr bench ops
@@ -106,4 +112,4 @@ bare: dev-deps ## prove `make demo` and the packages on a bare Debian 12 root (n
 	@tools/bare_machine package
 
 clean: ## remove every build folder
-	@rm -rf build build-asan build-tsan build-cuda
+	@rm -rf build build-asan build-tsan build-cuda build-fuzz

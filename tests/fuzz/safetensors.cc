@@ -8,6 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turbogr;
+  static ThreadPool pool(1);
   const FileHandle memory(::memfd_create("fuzz", 0));
   write_all(memory.get(), std::as_bytes(std::span(data, size)), "fuzz");
   const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
@@ -18,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::expect(file.find(entry.name) != nullptr, "an entry is found by its name");
       fuzz::expect(entry.begin <= size && entry.bytes <= size - entry.begin,
                    "a tensor lies within its file");
-      file.sum_of(entry);  // reads every byte
+      file.sum_of(pool, entry);  // reads every byte
     }
     fuzz::errors_are_fine([&] { file.view<float, 2>("w"); });
   });

@@ -38,7 +38,7 @@ std::string some_of(const std::vector<std::string>& all) {
 // changed meanwhile is looked at again, so many times at most.
 constexpr int kAttempts = 20;
 
-constexpr int kVerifyThreads = 8;  // as many as memory can feed
+constexpr std::uint64_t kVerifyThreads = 8;  // as many as memory can feed; one for 64 MB
 
 // Another number for another folder of the same name.
 std::uint64_t identity_of(const std::string& path) {
@@ -168,8 +168,14 @@ void Checkpoint::check_sum(ThreadPool& pool, const Shard& shard, const TensorEnt
 }
 
 void Checkpoint::verify(int rank, int ranks) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  ThreadPool pool(std::clamp(cores / ranks, 1, kVerifyThreads));
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : shards_) bytes += shard.file.file_bytes();
+  for (const auto& [name, table] : tables_) {
+    for (const Shard& shard : table.parts) bytes += shard.file.file_bytes();
+  }
+  const int cores = static_cast<int>(std::thread::hardware_concurrency()) / ranks;
+  const auto useful = static_cast<int>(std::min<std::uint64_t>(bytes >> 26, kVerifyThreads));
+  ThreadPool pool(std::clamp(useful, 1, std::max(cores, 1)));
   int next = 0;
   const auto look_at = [&](const Shard& shard) {
     if (next++ % ranks != rank) return;
