@@ -73,7 +73,7 @@ fuzz: dev-deps ## feed each reader made-up bytes for FUZZ_TIME (10s), under the 
 	  tools/fuzz $$target $(or $(FUZZ_TIME),10s) > build-fuzz.log 2>&1 || { tail -50 build-fuzz.log; exit 1; }; \
 	  grep -E 'number_of_executed' build-fuzz.log; rm -f build-fuzz.log; done
 
-bench: configure ## measure every operator against its padded rival
+bench: configure ## measure every operator against its padded baseline
 	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr-bench
 	@build/turbogr bench ops
 

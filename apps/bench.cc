@@ -40,7 +40,7 @@ void run_bench(const std::vector<std::string>& words) {
 
 void add_bench(Command& program) {
   Command* command =
-      program.add_subcommand("bench", "Measure; every figure beside a roof and a rival");
+      program.add_subcommand("bench", "Measure; every figure beside a peak and a baseline");
   command->take_everything();
   command->callback([command] { run_bench(command->remaining()); });
 }

@@ -103,10 +103,10 @@ namespace turbogr::bench {
 
 struct Gemm::Parts {};
 
-// A rival made of plain loops would flatter us.
+// A baseline made of plain loops would flatter us.
 Gemm::Gemm(const GemmShape&, const Context&) {
   detail::throw_error(
-      "this build has no oneDNN to make the rival and the roof of; measure CPU "
+      "this build has no oneDNN to make the baseline and the peak of; measure CPU "
       "operators with the CPU build (`make build`)");
 }
 Gemm::~Gemm() = default;

@@ -1,5 +1,5 @@
-// Batched products through oneDNN with all threads of the library itself: what the padded rival and
-// the roof are made of.
+// Batched products through oneDNN with all threads of the library itself: what the padded baseline
+// and the peak are made of.
 #pragma once
 
 #include <cstdint>

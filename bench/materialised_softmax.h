@@ -1,4 +1,4 @@
-// The rival of the fused sampled softmax: the straightforward way, which looks up all negatives
+// The baseline of the fused sampled softmax: the straightforward way, which looks up all negatives
 // into an [N, R, D] tensor, keeps it for backward and makes its gradient, as tensor frameworks do.
 // It is spared what they add (a second copy for the unit rows): lengths are divided out in place.
 // Our own threads, vector loops, lookup and gradient sums, so that what differs is the tensor.

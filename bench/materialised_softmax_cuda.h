@@ -1,7 +1,7 @@
-// The rival of materialised_softmax.h on a GPU, in bf16: [N, R + 1, D] rows, looked up and divided
-// by their lengths, kept for backward, and their gradient of the same size. Rows are read and
-// written 16 bytes a thread; gradients of equal items are summed by the operators that the engine
-// uses for its lookups.
+// The baseline of materialised_softmax.h on a GPU, in bf16: [N, R + 1, D] rows, looked up and
+// divided by their lengths, kept for backward, and their gradient of the same size. Rows are read
+// and written 16 bytes a thread; gradients of equal items are summed by the operators that the
+// engine uses for its lookups.
 #pragma once
 
 #include <cstddef>

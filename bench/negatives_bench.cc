@@ -21,12 +21,12 @@ namespace turbogr::bench {
 namespace {
 
 constexpr int kLeastRuns = 3;
-// Of the largest value; the rival rounds unit rows and their gradients to its format.
+// Of the largest value; the baseline rounds unit rows and their gradients to its format.
 template <class T>
 constexpr double kAllowedError = std::is_same_v<T, bf16> ? 0.03 : 1e-4;
 
 template <class T>
-using Rival =
+using Baseline =
     std::conditional_t<std::is_same_v<T, bf16>, MaterialisedSoftmaxCuda, MaterialisedSoftmax>;
 
 // Inputs and outputs that every path has, on the context's device. On a CPU the items' rows are the
@@ -161,11 +161,12 @@ struct Buffers {
     prefetch->release(ctx);
     synchronize(ctx);
   }
-  void run_materialised(Rival<T>& rival) {
+  void run_materialised(Baseline<T>& baseline) {
     gather();
     zero_bytes(ctx, ditems.data(), ditems.bytes());
-    rival.forward_backward(ctx, inputs(false), {}, std::as_const(dloss).template view<float, 1>(),
-                           loss.view<float, 1>(), dquery.view<T, 2>(), ditems.view<float, 2>());
+    baseline.forward_backward(ctx, inputs(false), {},
+                              std::as_const(dloss).template view<float, 1>(), loss.view<float, 1>(),
+                              dquery.view<T, 2>(), ditems.view<float, 2>());
     synchronize(ctx);
   }
 };
@@ -176,12 +177,12 @@ double value_at(const Tensor& tensor, std::int64_t i) {
              : convert<double>(reinterpret_cast<const float*>(tensor.data())[i]);
 }
 
-void expect_same(const char* name, const Tensor& ours, const Tensor& rival, double allowed) {
+void expect_same(const char* name, const Tensor& ours, const Tensor& baseline, double allowed) {
   double largest = 0;
   double error = 0;
   for (std::int64_t i = 0; i < ours.size(); ++i) {
-    largest = std::max(largest, std::abs(value_at(rival, i)));
-    const double gap = std::abs(value_at(ours, i) - value_at(rival, i));
+    largest = std::max(largest, std::abs(value_at(baseline, i)));
+    const double gap = std::abs(value_at(ours, i) - value_at(baseline, i));
     if (!(gap <= error)) error = gap;  // a NaN sticks
   }
   TGR_CHECK(error <= allowed * largest, "bench negatives: ", name, " is off by ", error,
@@ -204,7 +205,7 @@ struct Results {
 };
 
 template <class T>
-std::size_t rival_bytes(const Context& ctx, const SoftmaxSize& size) {
+std::size_t baseline_bytes(const Context& ctx, const SoftmaxSize& size) {
   if constexpr (std::is_same_v<T, bf16>) {
     return MaterialisedSoftmaxCuda::bytes(ctx, size);
   } else {
@@ -223,27 +224,27 @@ std::vector<NegativesFigures> measure(const Context& ctx, const NegativesProblem
   const auto run_fused = [&] { buffers.run_fused(false); };
 
   const SoftmaxSize size = {problem.tokens, problem.negatives, problem.items, problem.width};
-  NegativesFigures rival = {
+  NegativesFigures baseline = {
       "materialised",
       {},
-      buffers.common_bytes() + buffers.negatives.bytes() + table + rival_bytes<T>(ctx, size)};
-  if (rival.peak_bytes <= problem.memory) {
-    Rival<T> softmax(ctx, size);
+      buffers.common_bytes() + buffers.negatives.bytes() + table + baseline_bytes<T>(ctx, size)};
+  if (baseline.peak_bytes <= problem.memory) {
+    Baseline<T> softmax(ctx, size);
     run_fused();
     const Results ours(buffers);
     buffers.run_materialised(softmax);
     ours.expect_like(Results(buffers), kAllowedError<T>);
-    const auto [our_time, rival_time] = time_in_turn(
+    const auto [our_time, baseline_time] = time_in_turn(
         run_fused, [&] { buffers.run_materialised(softmax); }, seconds, kLeastRuns);
     fused.timing = our_time;
-    rival.timing = rival_time;
+    baseline.timing = baseline_time;
   } else {
     fused.timing = time_in_turn(
                        run_fused, [] {}, seconds, kLeastRuns)
                        .first;
   }
   shared.timing = time_in_turn([&] { buffers.run_fused(true); }, [] {}, seconds, kLeastRuns).first;
-  std::vector<NegativesFigures> all = {fused, rival, shared};
+  std::vector<NegativesFigures> all = {fused, baseline, shared};
   if (buffers.on_gpu()) {
     NegativesFigures offload = {
         "offload", {}, buffers.fused_bytes(false) + buffers.prefetch->bytes().gpu};

@@ -1,5 +1,5 @@
 // One thing `turbogr bench ops` measures: an operator in one direction and number format, its
-// padded rival, and a check of the answer that runs before any clock does.
+// padded baseline, and a check of the answer that runs before any clock does.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The rival: HSTU and FuXi attention as a padded stack computes them. Every sequence padded to the
-// batch's longest, heads apart ([B, H, S, d]), whole S x S maps from batched oneDNN products,
+// The baseline: HSTU and FuXi attention as a padded stack computes them. Every sequence padded to
+// the batch's longest, heads apart ([B, H, S, d]), whole S x S maps from batched oneDNN products,
 // vectorised SiLU between them, scores kept for the backward pass. Same threads, same GEMM library
 // as the jagged operators; the copy into the padded layout is not counted against it.
 #pragma once

@@ -1,4 +1,4 @@
-// The elementwise passes of the padded rival, vectorised for every instruction set like the
+// The elementwise passes of the padded baseline, vectorised for every instruction set like the
 // operators' own.
 #pragma once
 

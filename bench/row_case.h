@@ -1,5 +1,5 @@
-// Operators over rows. The padded rival is the operator itself on sequences x longest rows, and the
-// answer is checked against the f64 instantiation on the first rows before anything is timed.
+// Operators over rows. The padded baseline is the operator itself on sequences x longest rows, and
+// the answer is checked against the f64 instantiation on the first rows before anything is timed.
 //
 // A Run<T> is one operator with buffers of its own:
 //

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t kIdsPerToken = 129;  // the positive and its negatives
 
-// `per_token` ids for every token, few of them popular. The rival's padding is item 0 throughout,
-// as padded batches have it.
+// `per_token` ids for every token, few of them popular. The baseline's padding is item 0
+// throughout, as padded batches have it.
 View<std::int64_t, 1> item_ids(Buffers& buffers, const Batch& batch, std::int64_t per_token) {
   const std::int64_t table_rows = batch.problem.table_rows;
   const View<std::int64_t, 1> ids =
@@ -172,8 +172,8 @@ struct SumDuplicatesRun {
   }
 };
 
-// Retrieval has no padding to save. The rival makes all scores with one product and keeps the best
-// of each row in a heap.
+// Retrieval has no padding to save. The baseline makes all scores with one product and keeps the
+// best of each row in a heap.
 template <class T>
 struct TopKRun {
   static constexpr std::int64_t kBest = 100;
@@ -186,7 +186,7 @@ struct TopKRun {
   View<Accum<T>, 2> scores;
   View<std::int64_t, 1> count;
   std::size_t scratch_bytes;
-  Tensor all_scores, rival_scores;
+  Tensor all_scores, baseline_scores;
   Gemm product;
 
   TopKRun(const Context& ctx_in, const Batch& batch)
@@ -202,7 +202,7 @@ struct TopKRun {
         count(buffers.output_vector<std::int64_t>(queries)),
         scratch_bytes(ops::top_k_workspace_bytes(ctx, queries, cols, 0, kBest)),
         all_scores(DType::kF32, {queries, items}),
-        rival_scores(DType::kF32, {queries, kBest}),
+        baseline_scores(DType::kF32, {queries, kBest}),
         product({.m = queries, .n = items, .k = cols, .transpose_b = true, .dtype = dtype_of<T>()},
                 ctx) {
     ctx.workspace().reserve(scratch_bytes);
@@ -213,13 +213,13 @@ struct TopKRun {
            static_cast<double>(cols);
   }
   std::size_t bytes() const { return buffers.bytes() + scratch_bytes; }
-  std::size_t rival_bytes() const { return buffers.bytes() + all_scores.bytes(); }
+  std::size_t baseline_bytes() const { return buffers.bytes() + all_scores.bytes(); }
 
   void run() { ops::top_k<T>(ctx, {.query = query, .table = table}, {ids, scores, count}); }
-  void run_rival() {
+  void run_baseline() {
     product.run(query.data, table.data, all_scores.data());
     const View<float, 2> all = all_scores.view<float, 2>();
-    const View<float, 2> best = rival_scores.view<float, 2>();
+    const View<float, 2> best = baseline_scores.view<float, 2>();
     parallel_for(ctx.pool(), queries, [&](std::int64_t row, int) {
       std::priority_queue<float, std::vector<float>, std::greater<>> heap;
       for (std::int64_t i = 0; i < items; ++i) {
@@ -273,9 +273,9 @@ std::vector<OpCase> top_k_cases(const Context& ctx, const OpProblem& problem) {
   one.dtype = dtype_of<T>();
   one.flops = run->flops();
   one.peak_bytes = run->bytes();
-  one.padded_bytes = run->rival_bytes();
+  one.padded_bytes = run->baseline_bytes();
   one.run = [run] { run->run(); };
-  one.run_padded = [run] { run->run_rival(); };
+  one.run_padded = [run] { run->run_baseline(); };
   one.error = [run] { return run->error(); };
   one.allowed_error = 1e-4;
   return {one};

@@ -10,7 +10,7 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/model/flops.h"
-#include "turbogr/run/roof.h"
+#include "turbogr/run/peak_rate.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/train/schedules.h"
 
@@ -153,9 +153,9 @@ StepFigures measure(const StepProblem& problem) {
     figures.memory_bytes = trainer.planned_bytes(ctx).host;
   }
   const model::Flops flops = model::step_flops(trainer.model().options(), problem.lengths);
-  train::Roof roof = train::make_roof<T>(ctx, config.train.peak_tflops);
-  roof.reached(flops.causal / figures.ms * 1e-9);
-  figures.peak_tflops = roof.tflops();
+  train::PeakRate peak_rate = train::make_peak_rate<T>(ctx, config.train.peak_tflops);
+  peak_rate.reached(flops.causal / figures.ms * 1e-9);
+  figures.peak_tflops = peak_rate.tflops();
   const double peak = figures.peak_tflops * 1e12 * figures.ms * 1e-3;
   figures.mfu_causal = flops.causal / peak;
   figures.mfu_paper = flops.paper / peak;

@@ -1,5 +1,5 @@
-// A communicator that also measures: time spent starting and waiting for its verbs, and bytes this
-// rank sent to others.
+// A communicator that also measures: time spent starting and waiting for its collectives, and bytes
+// this rank sent to others.
 #pragma once
 
 #include <chrono>

@@ -32,19 +32,20 @@ double milliseconds_of(Function&& function) {
 }
 
 // Two competitors in turn, so that a busy neighbour hurts both alike. A competitor may be empty.
-template <class Ours, class Rival>
-std::pair<Timing, Timing> time_in_turn(Ours&& ours, Rival&& rival, double seconds, int least) {
+template <class Ours, class Baseline>
+std::pair<Timing, Timing> time_in_turn(Ours&& ours, Baseline&& baseline, double seconds,
+                                       int least) {
   std::vector<double> our_ms;
-  std::vector<double> rival_ms;
+  std::vector<double> baseline_ms;
   ours();
-  rival();
+  baseline();
   double spent_ms = 0;
   while (static_cast<int>(our_ms.size()) < least || spent_ms < seconds * 1e3) {
     our_ms.push_back(milliseconds_of(ours));
-    rival_ms.push_back(milliseconds_of(rival));
-    spent_ms += our_ms.back() + rival_ms.back();
+    baseline_ms.push_back(milliseconds_of(baseline));
+    spent_ms += our_ms.back() + baseline_ms.back();
   }
-  return {summary_of(std::move(our_ms)), summary_of(std::move(rival_ms))};
+  return {summary_of(std::move(our_ms)), summary_of(std::move(baseline_ms))};
 }
 
 }  // namespace turbogr::bench

@@ -131,7 +131,7 @@ void run(const Flags& flags) {
              flags.repeats);
 
   std::vector<char> block(1 << 20);
-  print_line("read only (the roof)", bytes,
+  print_line("read only (the peak)", bytes,
              best_of(flags.repeats,
                      [&] {
                        data::Input input = data::open_input(log);

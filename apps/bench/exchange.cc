@@ -78,7 +78,7 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
       dist::make_topology(dist::play_nodes(world.nodes(), bench.ranks_per_node), bench.group);
   dist::SparseGroups groups = dist::make_sparse_groups(world, topology);
   bench::TimedCommunicator group(*groups.group), replicas(*groups.replicas);
-  const embedding::Circles circles = {&group, &replicas};
+  const embedding::TableCommunicators communicators = {&group, &replicas};
   embedding::ShardedTable table({.rows = bench.rows,
                                  .width = bench.width,
                                  .optimiser = embedding::SparseOptimiser::kAdaGrad,
@@ -98,10 +98,10 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
     rows.resize(static_cast<std::size_t>(count * bench.width));
     world.barrier();
     const std::int64_t begin_ns = Trace::now_ns();
-    table.route(ctx, circles, {ids.data(), {count}}, route);
-    table.fetch<float>(ctx, circles, route,
+    table.route(ctx, communicators, {ids.data(), {count}}, route);
+    table.fetch<float>(ctx, communicators, route,
                        Rows<float>(rows.data(), count, bench.width, bench.width));
-    table.return_gradients(ctx, circles, route,
+    table.return_gradients(ctx, communicators, route,
                            Rows<const float>(rows.data(), count, bench.width, bench.width));
     const auto step_ns = static_cast<double>(Trace::now_ns() - begin_ns);
     table.update(ctx, route, {.rate = 1e-3});

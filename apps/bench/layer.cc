@@ -32,9 +32,9 @@ struct BenchLayerOptions {
   std::string device = "cuda";
   std::string dtype;
   std::string bias = "none";
-  std::string rival = "python3";
-  std::string rival_script;
-  int rival_repeats = 11;
+  std::string baseline = "python3";
+  std::string baseline_script;
+  int baseline_repeats = 11;
   std::string json;
 };
 
@@ -54,8 +54,8 @@ bench::LayerProblem problem_of(const BenchLayerOptions& options) {
 
 // Beside the source tree that the program was built in, or that it is started from.
 std::string script_of(const BenchLayerOptions& options) {
-  if (!options.rival_script.empty()) return options.rival_script;
-  const fs::path name = fs::path("bench") / "rivals" / "layer.py";
+  if (!options.baseline_script.empty()) return options.baseline_script;
+  const fs::path name = fs::path("bench") / "baselines" / "layer.py";
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   for (const fs::path& folder : {fs::path("."), program.parent_path().parent_path()}) {
@@ -98,24 +98,24 @@ class LengthsFile {
 };
 
 // What the script says: its last line, or {"unavailable": why}. Its warnings go where ours go.
-nlohmann::json run_rival(const BenchLayerOptions& options, const bench::LayerProblem& problem) {
+nlohmann::json run_baseline(const BenchLayerOptions& options, const bench::LayerProblem& problem) {
   const auto unavailable = [](const std::string& why) {
     return nlohmann::json{{"unavailable", why}};
   };
   const std::string script = script_of(options);
   if (script.empty()) {
-    return unavailable("bench/rivals/layer.py is not here; name it with --rival-script");
+    return unavailable("bench/baselines/layer.py is not here; name it with --baseline-script");
   }
   const LengthsFile lengths(problem.lengths);
   const std::string command = fmt::format(
       "{} {} --lengths {} --heads {} --head-dim {} --width {} --device {} --dtype {} --bias {} "
       "--repeats {} --threads {}{}",
-      quoted(options.rival), quoted(script), quoted(lengths.path()), problem.heads,
+      quoted(options.baseline), quoted(script), quoted(lengths.path()), problem.heads,
       problem.head_dim, problem.width, options.device, name_of(problem.dtype), options.bias,
-      options.rival_repeats, problem.threads, problem.concat ? " --concat" : "");
+      options.baseline_repeats, problem.threads, problem.concat ? " --concat" : "");
   std::fflush(stdout);
   std::FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return unavailable("cannot start '" + options.rival + "'");
+  if (pipe == nullptr) return unavailable("cannot start '" + options.baseline + "'");
   std::string output;
   char block[4096];
   for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, pipe)) > 0;) {
@@ -123,7 +123,7 @@ nlohmann::json run_rival(const BenchLayerOptions& options, const bench::LayerPro
   }
   const int status = ::pclose(pipe);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return unavailable(fmt::format("'{} {}' failed{}", options.rival, script,
+    return unavailable(fmt::format("'{} {}' failed{}", options.baseline, script,
                                    WIFEXITED(status)
                                        ? fmt::format(" with status {}", WEXITSTATUS(status))
                                        : fmt::format(", signal {}", WTERMSIG(status))));
@@ -135,13 +135,13 @@ nlohmann::json run_rival(const BenchLayerOptions& options, const bench::LayerPro
   return said.is_object() ? said : unavailable("'" + script + "' printed no JSON object");
 }
 
-// Adds our speed over each mode's to what the rival said, and prints it.
-void print_rival(nlohmann::json& rival, double our_ms) {
-  if (rival.contains("unavailable")) {
-    fmt::print("rival not run: {}\n", rival["unavailable"].get<std::string>());
+// Adds our speed over each mode's to what the baseline said, and prints it.
+void print_baseline(nlohmann::json& baseline, double our_ms) {
+  if (baseline.contains("unavailable")) {
+    fmt::print("baseline not run: {}\n", baseline["unavailable"].get<std::string>());
     return;
   }
-  for (auto& [mode, figures] : rival.at("modes").items()) {
+  for (auto& [mode, figures] : baseline.at("modes").items()) {
     const std::string name = "padded PyTorch " + mode;
     if (figures.contains("error")) {
       fmt::print("{:<24}failed: {}\n", name, figures["error"].get<std::string>());
@@ -206,10 +206,10 @@ void run_bench_layer(const BenchLayerOptions& options) {
     if (f.section_ms[s] == 0) continue;
     fmt::print("  {:<22}{:9.3f} ms\n", name_of(static_cast<Section>(s)), f.section_ms[s]);
   }
-  if (options.rival != "none") {
-    nlohmann::json rival = run_rival(options, problem);
-    print_rival(rival, f.both.ms);
-    row["rival"] = rival;
+  if (options.baseline != "none") {
+    nlohmann::json baseline = run_baseline(options, problem);
+    print_baseline(baseline, f.both.ms);
+    row["baseline"] = baseline;
   }
   if (options.json.empty()) return;
   std::ofstream file(options.json);
@@ -261,11 +261,12 @@ void add_bench_layer(Command& bench) {
       ->capture_default_str();
   command->add_option("--seed", problem.seed, "of lengths, rows and weights")
       ->capture_default_str();
-  command->add_option("--rival", options->rival, "The Python that may have PyTorch, or none")
+  command->add_option("--baseline", options->baseline, "The Python that may have PyTorch, or none")
       ->capture_default_str();
-  command->add_option("--rival-script", options->rival_script,
-                      "default: bench/rivals/layer.py of the source tree");
-  command->add_option("--rival-repeats", options->rival_repeats, "Passes of the rival timed")
+  command->add_option("--baseline-script", options->baseline_script,
+                      "default: bench/baselines/layer.py of the source tree");
+  command
+      ->add_option("--baseline-repeats", options->baseline_repeats, "Passes of the baseline timed")
       ->check(is_positive())
       ->capture_default_str();
   command->add_option("--json", options->json, "Also write the figures to this file");

@@ -78,7 +78,7 @@ double tokens_per_second(const data::Store& store, const LoaderBench& bench, int
   return best;
 }
 
-// The roof: copying as many bytes as a batch holds from one place to another, in tokens a second.
+// The peak: copying as many bytes as a batch holds from one place to another, in tokens a second.
 double copied_tokens_per_second(const LoaderBench& bench) {
   constexpr std::int64_t kTokenBytes = 5 * 8;  // items, targets, two times, row keys
   const auto bytes = static_cast<std::size_t>(bench.tokens * kTokenBytes);
@@ -102,7 +102,7 @@ void run_loader_bench(const LoaderBench& bench) {
   fmt::print("{}: {} users, {} events, windows of {} ({}), batches of {} tokens\n", cpu_model(),
              store.num_users(), store.num_events(), bench.max_length, bench.long_history,
              bench.tokens);
-  const double roof = copied_tokens_per_second(bench);
+  const double peak = copied_tokens_per_second(bench);
   for (const int threads : {0, 1, 2}) {
     const double rate = tokens_per_second(store, bench, threads);
     const double a_core = rate / std::max(1, threads);
@@ -110,7 +110,7 @@ void run_loader_bench(const LoaderBench& bench) {
         "loader   {:<24} {:7.1f} M tokens/s   {:6.1f} M a core (wanted: 20)   {:3.0f} % of "
         "memcpy\n",
         threads == 0 ? "on the caller's thread" : fmt::format("{} in the background", threads),
-        rate / 1e6, a_core / 1e6, 100 * a_core / roof);
+        rate / 1e6, a_core / 1e6, 100 * a_core / peak);
   }
 }
 

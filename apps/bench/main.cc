@@ -8,7 +8,7 @@
 
 int main(int argc, char** argv) {
   namespace apps = turbogr::apps;
-  apps::Command bench("turbogr bench", "Measure; every figure beside a roof and a rival");
+  apps::Command bench("turbogr bench", "Measure; every figure beside a peak and a baseline");
   bench.take_common_options();
   bench.require_subcommand();
   apps::add_bench_ops(bench);

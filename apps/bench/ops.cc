@@ -1,5 +1,5 @@
-// `turbogr bench ops`: every operator, its share of a roof measured in the same run, its padded
-// rival.
+// `turbogr bench ops`: every operator, its share of a peak measured in the same run, its padded
+// baseline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "apps/command_line.h"
 #include "bench/lengths.h"
 #include "bench/op_case.h"
-#include "bench/roofs.h"
+#include "bench/peaks.h"
 #include "bench/timing.h"
 #include "turbogr/core/version.h"
 
@@ -25,7 +25,7 @@ using bench::OpCase;
 using bench::OpFamily;
 using bench::OpProblem;
 
-// Below this a run is a trial of the program, and even its roofs are measured with small matrices.
+// Below this a run is a trial of the program, and even its peaks are measured with small matrices.
 constexpr double kLeastSeconds = 0.1;
 
 struct BenchOpsOptions {
@@ -61,23 +61,23 @@ std::vector<DType> chosen_dtypes(const std::string& dtype) {
   return {dtype_from_name(dtype)};
 }
 
-struct Roofs {
+struct Peaks {
   double f32_gflops, bf16_gflops, copy_gbytes;
 };
 
-nlohmann::json measure(const OpCase& op, const OpProblem& problem, const Roofs& roofs,
+nlohmann::json measure(const OpCase& op, const OpProblem& problem, const Peaks& peaks,
                        double seconds) {
   const auto [ours, padded] = bench::time_in_turn(op.run, op.run_padded, seconds, 3);
   const double gflops = op.flops / ours.ms * 1e-6;
   const double gbytes = op.bytes / ours.ms * 1e-6;
-  const double roof = op.flops == 0              ? roofs.copy_gbytes
-                      : op.dtype == DType::kBf16 ? roofs.bf16_gflops
-                                                 : roofs.f32_gflops;
-  const double share = (op.flops == 0 ? gbytes : gflops) / roof;
+  const double peak = op.flops == 0              ? peaks.copy_gbytes
+                      : op.dtype == DType::kBf16 ? peaks.bf16_gflops
+                                                 : peaks.f32_gflops;
+  const double share = (op.flops == 0 ? gbytes : gflops) / peak;
   const std::string rate = op.flops == 0 ? fmt::format("{:8.1f} GB/s   ", gbytes)
                                          : fmt::format("{:8.1f} GFLOP/s", gflops);
   fmt::print(
-      "{:<20} {:<9} {:<5} {:>9.3f} ms  {}  {:>4.0f}% of roof  {:>6.2f}x padded  {:>5.1f}% memory\n",
+      "{:<20} {:<9} {:<5} {:>9.3f} ms  {}  {:>4.0f}% of peak  {:>6.2f}x padded  {:>5.1f}% memory\n",
       op.op, op.direction, name_of(op.dtype), ours.ms, rate, 100 * share, padded.ms / ours.ms,
       100.0 * static_cast<double>(op.peak_bytes) / static_cast<double>(op.padded_bytes));
   std::fflush(stdout);
@@ -90,7 +90,7 @@ nlohmann::json measure(const OpCase& op, const OpProblem& problem, const Roofs& 
                         {"p90_ms", ours.p90_ms},
                         {"gflops", nullptr},
                         {"gbytes_per_s", nullptr},
-                        {"roof_share", share},
+                        {"peak_share", share},
                         {"padded_ms", padded.ms},
                         {"padded_ratio", padded.ms / ours.ms},
                         {"peak_bytes", op.peak_bytes},
@@ -132,15 +132,15 @@ void run_bench_ops(const BenchOpsOptions& options) {
   problem.table_rows = std::clamp<std::int64_t>(16 * options.tokens, 1024, problem.table_rows);
 
   const Context ctx({.threads = options.threads});
-  const auto roof_size =
-      options.seconds < kLeastSeconds ? bench::RoofSize::kSmall : bench::RoofSize::kFull;
-  const Roofs roofs = {bench::gemm_roof_gflops(ctx, DType::kF32, roof_size),
-                       bench::gemm_roof_gflops(ctx, DType::kBf16, roof_size),
-                       bench::copy_roof_gbytes(ctx, roof_size)};
+  const auto peak_size =
+      options.seconds < kLeastSeconds ? bench::PeakSize::kSmall : bench::PeakSize::kFull;
+  const Peaks peaks = {bench::gemm_peak_gflops(ctx, DType::kF32, peak_size),
+                       bench::gemm_peak_gflops(ctx, DType::kBf16, peak_size),
+                       bench::copy_peak_gbytes(ctx, peak_size)};
   fmt::print("{}, {} threads, {} kernels; turbogr {} ({})\n", cpu_model(), ctx.threads(),
              name_of(ctx.simd()), version(), commit());
-  fmt::print("roofs: product f32 {:.0f} and bf16 {:.0f} GFLOP/s, copy {:.1f} GB/s\n",
-             roofs.f32_gflops, roofs.bf16_gflops, roofs.copy_gbytes);
+  fmt::print("peaks: product f32 {:.0f} and bf16 {:.0f} GFLOP/s, copy {:.1f} GB/s\n",
+             peaks.f32_gflops, peaks.bf16_gflops, peaks.copy_gbytes);
   fmt::print("lengths {}: {} sequences, {} tokens, longest {}, {} tokens when padded\n",
              options.lengths, problem.lengths.size(), problem.tokens(), problem.longest(),
              problem.padded_tokens());
@@ -152,7 +152,7 @@ void run_bench_ops(const BenchOpsOptions& options) {
         TGR_CHECK(error <= op.allowed_error, op.op, " ", op.direction, " ", name_of(dtype),
                   ": wrong answer, relative error ", error, " where ", op.allowed_error,
                   " is allowed; not timed");
-        rows.push_back(measure(op, problem, roofs, options.seconds));
+        rows.push_back(measure(op, problem, peaks, options.seconds));
         rows.back()["lengths"] = options.lengths;
         rows.back()["error"] = error;
       }
@@ -167,7 +167,7 @@ void run_bench_ops(const BenchOpsOptions& options) {
 void add_bench_ops(Command& bench) {
   auto options = std::make_shared<BenchOpsOptions>();
   Command* command =
-      bench.add_subcommand("ops", "Measure the operators against roofs and padded rivals");
+      bench.add_subcommand("ops", "Measure the operators against peaks and padded baselines");
   command->add_option("--op", options->op, "One operator, or all")->capture_default_str();
   command->add_option("--lengths", options->lengths, "kuairand, uniform:L or lognormal:MEAN:MAX")
       ->capture_default_str();

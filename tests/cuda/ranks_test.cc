@@ -1,5 +1,5 @@
-// Ranks over a GPU's memory: every verb, staged with several rank-threads on one GPU and by NCCL
-// with one rank; and training over them against training on one rank.
+// Ranks over a GPU's memory: every collective, staged with several rank-threads on one GPU and by
+// NCCL with one rank; and training over them against training on one rank.
 #include <gtest/gtest.h>
 
 #include <cmath>

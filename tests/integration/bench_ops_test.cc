@@ -28,7 +28,7 @@ TEST(BenchOps, WritesARowForEveryOperatorAndDirection) {
     directions[op].insert(row.at("direction").get<std::string>() + " " +
                           row.at("dtype").get<std::string>());
     EXPECT_EQ(row.at("tokens"), 300) << op;
-    for (const char* key : {"ms", "roof_share", "padded_ratio", "peak_bytes", "padded_bytes"}) {
+    for (const char* key : {"ms", "peak_share", "padded_ratio", "peak_bytes", "padded_bytes"}) {
       EXPECT_GT(row.at(key), 0) << op << " " << key;
     }
     // Bound by products, or by memory: one of the two is a number.

@@ -1,4 +1,4 @@
-// `turbogr bench step` on a CPU: figures against a roof that can be read.
+// `turbogr bench step` on a CPU: figures against a peak that can be read.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 namespace turbogr {
 namespace {
 
-TEST(BenchStep, PrintsMfuAndItsRoof) {
+TEST(BenchStep, PrintsMfuAndItsPeak) {
   const test::TemporaryFolder folder;
   const std::string json = (folder / "step.json").string();
   const std::string command =

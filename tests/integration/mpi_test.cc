@@ -1,4 +1,4 @@
-// Several processes under mpirun: every verb, and every way a rank can leave.
+// Several processes under mpirun: every collective, and every way a rank can leave.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ class Mpi : public testing::Test {
 
 TEST_F(Mpi, EveryVerbOnEveryGroup) {
   for (const int ranks : {1, 3, 4}) {
-    const test::Outcome outcome = test::mpirun(ranks, std::string(TGR_MPI_RANKS) + " verbs");
+    const test::Outcome outcome = test::mpirun(ranks, std::string(TGR_MPI_RANKS) + " collectives");
     EXPECT_EQ(outcome.status, 0) << outcome.output;
     EXPECT_NE(outcome.output.find(std::to_string(ranks) + " ranks agree"), std::string::npos)
         << outcome.output;

@@ -1,5 +1,5 @@
-// A rank that mpirun starts: checks every verb, or fails in the way asked for.
-//   mpi_ranks verbs | throw RANK | stall RANK | die RANK
+// A rank that mpirun starts: checks every collective, or fails in the way asked for.
+//   mpi_ranks collectives | throw RANK | stall RANK | die RANK
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +18,7 @@ using turbogr::dist::Communicator;
 
 void run_rank(Communicator& world, const std::string& mode, int guilty) {
   turbogr::test::check_verbs(world);
-  if (mode == "verbs") {
+  if (mode == "collectives") {
     turbogr::test::check_groups(world);
     if (world.rank() == 0) std::printf("%d ranks agree\n", world.size());
     return;
@@ -34,7 +34,7 @@ void run_rank(Communicator& world, const std::string& mode, int guilty) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string mode = argc > 1 ? argv[1] : "verbs";
+  const std::string mode = argc > 1 ? argv[1] : "collectives";
   const int guilty = argc > 2 ? std::atoi(argv[2]) : 0;
   turbogr::log::set_up("warning");
   // Only a stall should ever be waited for: a busy machine can hold a rank up for seconds.

@@ -102,7 +102,7 @@ TEST_F(Allocation, IsCountedOnEveryThread) {
   EXPECT_GE(seen, 10);
 }
 
-// The cases `turbogr bench ops` measures cover the operators that have a rival.
+// The cases `turbogr bench ops` measures cover the operators that have a baseline.
 TEST_F(Allocation, IsNotMadeByAWarmOperator) {
   const Context ctx({.threads = 3});
   const bench::OpProblem problem{.lengths = {70, 1, 130, 99},

@@ -1,4 +1,4 @@
-// What `turbogr bench` stands on: lengths as asked for, and a rival and operators that agree.
+// What `turbogr bench` stands on: lengths as asked for, and a baseline and operators that agree.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,8 +67,8 @@ TEST(Timing, QuotesTheMedianAndItsNeighbours) {
   EXPECT_EQ(timing.p90_ms, 10);
 }
 
-// The rival pads, keeps whole maps and sums in another order; f32 agrees to rounding, bf16 to that
-// of the maps it stores.
+// The baseline pads, keeps whole maps and sums in another order; f32 agrees to rounding, bf16 to
+// that of the maps it stores.
 TEST(PaddedAttention, AgreesWithTheJaggedOperators) {
   const Context ctx({.threads = 1});
   const std::vector<std::vector<std::int64_t>> batches = {

@@ -180,7 +180,7 @@ TEST(Communicator, DifferentVerbsAreAnErrorNotAHang) {
       world.all_reduce(values, Reduce::kSum);
     });
   });
-  EXPECT_NE(message.find("the ranks are not at the same verb"), std::string::npos) << message;
+  EXPECT_NE(message.find("the ranks are not at the same collective"), std::string::npos) << message;
 }
 
 TEST(Communicator, RefusesWhatCannotBe) {

@@ -121,11 +121,11 @@ TEST(Report, SaysByWhichRuleSeenItemsWereCounted) {
 }
 
 TEST(Report, SaysWhatMfuIsAShareOf) {
-  const auto roof = [](const std::string& config, double logged, double later = 0) {
+  const auto peak = [](const std::string& config, double logged, double later = 0) {
     const TemporaryFolder folder;
     JsonLines log(folder / "metrics.jsonl", std::nullopt);
     MetricRecord record{.step = 1, .values = {{"loss", 2.0}, {"mfu_causal", 0.3}}};
-    if (logged > 0) record.values.emplace_back("roof_tflops", logged);
+    if (logged > 0) record.values.emplace_back("peak_tflops", logged);
     record.values.emplace_back("skipped_steps", 2.0);
     log.write(record);
     record.step = 2;
@@ -137,7 +137,7 @@ TEST(Report, SaysWhatMfuIsAShareOf) {
     std::string text;
     const json data = data_of(report_page(folder.path()));
     for (const json& tile : data["tiles"]) {
-      if (tile["label"] == "MFU roof") {
+      if (tile["label"] == "MFU peak") {
         text = tile["value"].get<std::string>() + ", " + tile["note"].get<std::string>();
       }
     }
@@ -145,12 +145,12 @@ TEST(Report, SaysWhatMfuIsAShareOf) {
     EXPECT_EQ(data["tiles"].back()["value"], "2");
     return text;
   };
-  EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 989), "989 TFLOP/s, set by train.peak_tflops");
-  EXPECT_EQ(roof("[train]\npeak_tflops = 989.0\n", 0), "989 TFLOP/s, set by train.peak_tflops");
-  EXPECT_EQ(roof("", 0.1874), "0.187 TFLOP/s, measured at the run's start: the best large product");
-  EXPECT_EQ(roof("", 0.1, 0.2),
+  EXPECT_EQ(peak("[train]\npeak_tflops = 989.0\n", 989), "989 TFLOP/s, set by train.peak_tflops");
+  EXPECT_EQ(peak("[train]\npeak_tflops = 989.0\n", 0), "989 TFLOP/s, set by train.peak_tflops");
+  EXPECT_EQ(peak("", 0.1874), "0.187 TFLOP/s, measured at the run's start: the best large product");
+  EXPECT_EQ(peak("", 0.1, 0.2),
             "0.1 to 0.2 TFLOP/s, measured several times: the best large product");
-  EXPECT_EQ(roof("", 0), "");
+  EXPECT_EQ(peak("", 0), "");
 }
 
 TEST(Report, NeedsNoNetwork) {

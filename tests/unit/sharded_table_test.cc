@@ -92,7 +92,7 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
     const Context ctx({.threads = 1});
     dist::SparseGroups groups =
         dist::make_sparse_groups(world, dist::make_topology(world.nodes(), layout.group_size));
-    const Circles circles = {groups.group.get(), groups.replicas.get()};
+    const TableCommunicators communicators = {groups.group.get(), groups.replicas.get()};
     ShardedTable table(options, groups.group->rank(), groups.group->size());
     table.initialise(ctx);
     ItemTable reference(rows, kWidth, options.optimiser);
@@ -105,16 +105,16 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
     for (int step = 0; step < 8; ++step) {
       const std::vector<std::int64_t> ids = ids_of(world.rank(), step, rows);
       const auto count = static_cast<std::int64_t>(ids.size());
-      table.route(ctx, circles, {ids.data(), {count}}, route);
+      table.route(ctx, communicators, {ids.data(), {count}}, route);
       fetched.assign(static_cast<std::size_t>(count * kWidth), NAN);
       const Rows<float> out(fetched.data(), count, kWidth, kWidth);
       if (early && step > 0) {
-        table.fetch<float>(ctx, circles, route, out);
-        table.plan_refresh(ctx, circles, route, previous.touched, refresh);
+        table.fetch<float>(ctx, communicators, route, out);
+        table.plan_refresh(ctx, communicators, route, previous.touched, refresh);
         table.update(ctx, previous, update);
-        table.fetch_changed<float>(ctx, circles, refresh, route, out);
+        table.fetch_changed<float>(ctx, communicators, refresh, route, out);
       } else {
-        table.fetch<float>(ctx, circles, route, out);
+        table.fetch<float>(ctx, communicators, route, out);
       }
       for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t c = 0; c < kWidth; ++c) {
@@ -131,7 +131,7 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
           gradient.push_back(gradient_of(world.rank(), step, id, c));
         }
       }
-      table.return_gradients(ctx, circles, route,
+      table.return_gradients(ctx, communicators, route,
                              Rows<const float>(gradient.data(), count, kWidth, kWidth));
       update.step = static_cast<double>(step + 1);
       if (!early) table.update(ctx, route, update);
@@ -142,10 +142,10 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
 
     const auto check_part = [&](Tensor& part, Tensor& wanted, const char* name) {
       if (wanted.size() == 0) return;
-      for (int root = -1; root < circles.group->size(); ++root) {
+      for (int root = -1; root < communicators.group->size(); ++root) {
         Tensor whole(DType::kF32, wanted.shape());
-        table.gather_whole(circles, part, root, whole);
-        if (root >= 0 && root != circles.group->rank()) continue;
+        table.gather_whole(communicators, part, root, whole);
+        if (root >= 0 && root != communicators.group->rank()) continue;
         TGR_CHECK(std::memcmp(whole.data(), wanted.data(), wanted.bytes()) == 0, layout.name(),
                   ": ", name, " differ");
       }
@@ -239,9 +239,9 @@ TEST(ShardedTable, RowsAndGradientsMayTravelInHalfTheBytes) {
     Route route;
     const std::vector<std::int64_t> ids = {8, 2};
     std::vector<bf16> rows(2 * kWidth);
-    const Circles circles = {&world, nullptr};
-    table.route(ctx, circles, {ids.data(), {2}}, route);
-    table.fetch<bf16>(ctx, circles, route, Rows<bf16>(rows.data(), 2, kWidth, kWidth));
+    const TableCommunicators communicators = {&world, nullptr};
+    table.route(ctx, communicators, {ids.data(), {2}}, route);
+    table.fetch<bf16>(ctx, communicators, route, Rows<bf16>(rows.data(), 2, kWidth, kWidth));
     EXPECT_EQ(rows[0].bits, bf16(table.own().weights()(8, 0)).bits);
     EXPECT_EQ(rows[kWidth].bits, bf16(table.own().weights()(2, 0)).bits);
     EXPECT_GT(route.bytes(), 0u);
@@ -255,7 +255,7 @@ TEST(ShardedTable, AveragedReplicasMeetAndAdaGradIsCorrected) {
     const Context ctx({.threads = 1});
     dist::SparseGroups groups =
         dist::make_sparse_groups(world, dist::make_topology(world.nodes(), 1));
-    const Circles circles = {groups.group.get(), groups.replicas.get()};
+    const TableCommunicators communicators = {groups.group.get(), groups.replicas.get()};
     ShardedTable table({.rows = 3,
                         .width = kWidth,
                         .optimiser = SparseOptimiser::kAdaGrad,
@@ -267,13 +267,14 @@ TEST(ShardedTable, AveragedReplicasMeetAndAdaGradIsCorrected) {
     const float size = world.rank() == 0 ? 2.0f : 6.0f;
     const std::vector<float> gradient(kWidth, size);
     Route route;
-    table.route(ctx, circles, {ids.data(), {1}}, route);
-    table.return_gradients(ctx, circles, route,
+    table.route(ctx, communicators, {ids.data(), {1}}, route);
+    table.return_gradients(ctx, communicators, route,
                            Rows<const float>(gradient.data(), 1, kWidth, kWidth));
-    table.update(ctx, route, {.rate = 0.5, .epsilon = epsilon}, nullptr, circles.num_replicas());
+    table.update(ctx, route, {.rate = 0.5, .epsilon = epsilon}, nullptr,
+                 communicators.num_replicas());
     const auto step_of = [&](double g) { return 0.5 * g / std::sqrt(g * g / 2 + epsilon); };
     EXPECT_NEAR(table.own().weights()(1, 2), before - step_of(size), 1e-6);
-    table.average(ctx, circles);
+    table.average(ctx, communicators);
     EXPECT_NEAR(table.own().weights()(1, 2), before - (step_of(2) + step_of(6)) / 2, 1e-6);
     EXPECT_NEAR((table.own().second_moment().view<float, 1>()(1)), (4.0 + 36.0) / 2, 1e-5);
   });
@@ -286,7 +287,7 @@ TEST(ShardedTable, ADynamicTableGrowsAndStartsRowsByIdAlone) {
   for (const int ranks : {1, 3}) {
     dist::run_threads(ranks, [&](dist::Communicator& world) {
       const Context ctx({.threads = 1});
-      const Circles circles = {&world, nullptr};
+      const TableCommunicators communicators = {&world, nullptr};
       ShardedTable table({.width = kWidth, .dynamic = true, .seed = 4}, world.rank(), world.size());
       table.initialise(ctx);
       Route route;
@@ -301,9 +302,9 @@ TEST(ShardedTable, ADynamicTableGrowsAndStartsRowsByIdAlone) {
         ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
         const auto count = static_cast<std::int64_t>(ids.size());
         std::vector<float> rows(static_cast<std::size_t>(count * kWidth));
-        table.route(ctx, circles, {ids.data(), {count}}, route);
+        table.route(ctx, communicators, {ids.data(), {count}}, route);
         const Rows<float> out(rows.data(), count, kWidth, kWidth);
-        table.fetch<float>(ctx, circles, route, out);
+        table.fetch<float>(ctx, communicators, route, out);
         {
           const std::lock_guard lock(mutex);
           for (std::int64_t i = 0; i < count; ++i) {
@@ -316,7 +317,7 @@ TEST(ShardedTable, ADynamicTableGrowsAndStartsRowsByIdAlone) {
         }
         // Together they always give 3/4.
         const std::vector<float> gradient(rows.size(), 0.75f / static_cast<float>(ranks));
-        table.return_gradients(ctx, circles, route,
+        table.return_gradients(ctx, communicators, route,
                                Rows<const float>(gradient.data(), count, kWidth, kWidth));
         table.update(ctx, route, {.rate = 0.125, .step = static_cast<double>(step + 1)});
       }
@@ -371,28 +372,29 @@ TEST(DynamicTable, KeepsRowsAndMomentsWhileItGrows) {
 TEST(ShardedTable, SaysWhatIsWrong) {
   const Context ctx({.threads = 1});
   const std::unique_ptr<dist::Communicator> self = dist::make_self();
-  const Circles circles = {self.get(), nullptr};
+  const TableCommunicators communicators = {self.get(), nullptr};
   ShardedTable table({.rows = 4, .width = kWidth}, 0, 1);
   Route route;
   const std::vector<std::int64_t> ids = {1, 4};
   EXPECT_NE(message_of([&] {
-              table.route(ctx, circles, {ids.data(), {2}}, route);
+              table.route(ctx, communicators, {ids.data(), {2}}, route);
             }).find("id 4 at position 1; the table has 4 rows"),
             std::string::npos);
-  table.route(ctx, circles, {ids.data(), {1}}, route);
+  table.route(ctx, communicators, {ids.data(), {1}}, route);
   std::vector<float> rows(3 * kWidth);
   EXPECT_NE(message_of([&] {
-              table.fetch<float>(ctx, circles, route, Rows<float>(rows.data(), 3, kWidth, kWidth));
+              table.fetch<float>(ctx, communicators, route,
+                                 Rows<float>(rows.data(), 3, kWidth, kWidth));
             }).find("rows wanted in [3, 5]; they are [1, 5]"),
             std::string::npos);
   EXPECT_NE(message_of([&] {
-              table.return_gradients(ctx, circles, route,
+              table.return_gradients(ctx, communicators, route,
                                      Rows<const float>(rows.data(), 1, 3, kWidth));
             }).find("gradients are [1, 3]"),
             std::string::npos);
   ShardedTable half({.rows = 4, .width = kWidth}, 1, 2);
   EXPECT_NE(message_of([&] {
-              half.route(ctx, circles, {ids.data(), {1}}, route);
+              half.route(ctx, communicators, {ids.data(), {1}}, route);
             }).find("shard here is 1 of 2"),
             std::string::npos);
   EXPECT_NE(message_of([] { ShardedTable({.row_wire = DType::kI64}, 0, 1); }).find("travel as i64"),
@@ -409,7 +411,7 @@ TEST(ShardedTable, SaysWhatIsWrong) {
             std::string::npos);
   ShardedTable dynamic({.width = kWidth, .dynamic = true}, 0, 1);
   EXPECT_NE(message_of([&] {
-              dynamic.gather_whole(circles, dynamic.own().weight_tensor(), -1, small);
+              dynamic.gather_whole(communicators, dynamic.own().weight_tensor(), -1, small);
             }).find("no whole"),
             std::string::npos);
 }

@@ -13,7 +13,7 @@
 namespace turbogr::dist {
 namespace {
 
-// A group of one: every verb is a copy at most, and done when it returns.
+// A group of one: every collective is a copy at most, and done when it returns.
 class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::string name) : name_(std::move(name)) {}

@@ -1,14 +1,14 @@
-// Ranks that work together. A Communicator is one rank's end of a group: collective verbs, each
-// also started without waiting (a Pending is waited for later), sub-groups by split, and abort,
-// which frees the others from a collective this rank will never reach. One process is a group of
-// one.
+// Ranks that work together. A Communicator is one rank's end of a group: collectives,
+// each also started without waiting (a Pending is waited for later), sub-groups by split, and
+// abort, which frees the others from a collective this rank will never reach. One process is a
+// group of one.
 //
 //   Pending sums = group.start_all_reduce(gradients, Reduce::kSum);
 //   ...compute...
 //   sums.wait();
 //
-// All ranks of a group start the same verbs in the same order. What has been started runs at the
-// same time as what was started before it; memory handed over rests until the wait. Sums add in
+// All ranks of a group start the same collectives in the same order. What has been started runs at
+// the same time as what was started before it; memory handed over rests until the wait. Sums add in
 // rank order on every rank: the same bits everywhere and every time.
 #pragma once
 
@@ -51,8 +51,8 @@ struct ReceiveParts {
   std::span<const std::int64_t> counts;
 };
 
-// A verb under way. Waiting throws when a rank has failed or does not come. One that goes out of
-// scope is waited for, or given up when an exception is on its way: the memory may go then.
+// A collective under way. Waiting throws when a rank has failed or does not come. One that goes out
+// of scope is waited for, or given up when an exception is on its way: the memory may go then.
 class Pending {
  public:
   class State {

@@ -1,6 +1,7 @@
-// Ranks over the memory of their contexts' devices. The verbs are those of communicator.h, in the
-// order of the context's stream: a verb begins when all that was queued there before it is done,
-// and what is queued there after the wait sees its result. The host need not wait for a GPU.
+// Ranks over the memory of their contexts' devices. The collectives are those of communicator.h, in
+// the order of the context's stream: a collective begins when all that was queued there before it
+// is done, and what is queued there after the wait sees its result. The host need not wait for a
+// GPU.
 //
 //   const auto ranks = make_staged(world.split(0, world.rank(), "gradients"), ctx);
 //   Pending sums = ranks->start_all_reduce({gradient, count}, Reduce::kSum);
@@ -26,8 +27,8 @@ namespace turbogr::dist {
 std::unique_ptr<Communicator> make_staged(std::unique_ptr<Communicator> host, const Context& ctx);
 
 // NCCL: from GPU to GPU; every rank has one of its own. `host` introduces the ranks to each other.
-// A verb that does not end within options.timeout_seconds ends all ranks, by host's abort. Throws
-// where there is no NCCL.
+// A collective that does not end within options.timeout_seconds ends all ranks, by host's abort.
+// Throws where there is no NCCL.
 std::unique_ptr<Communicator> make_nccl(std::unique_ptr<Communicator> host, const Context& ctx,
                                         const WaitOptions& options = {});
 

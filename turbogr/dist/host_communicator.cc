@@ -42,17 +42,17 @@ void reduce_into(DType dtype, void* sums, const void* values, std::int64_t count
   }
 }
 
-void check_values(const Values& values, const char* verb) {
+void check_values(const Values& values, const char* collective) {
   TGR_CHECK(
       values.dtype == DType::kF32 || values.dtype == DType::kF64 || values.dtype == DType::kI64,
-      verb, ": cannot reduce ", name_of(values.dtype), "; use f32, f64 or i64");
-  TGR_CHECK(values.count >= 0, verb, ": ", values.count, " values");
+      collective, ": cannot reduce ", name_of(values.dtype), "; use f32, f64 or i64");
+  TGR_CHECK(values.count >= 0, collective, ": ", values.count, " values");
 }
 
-void check_counts(std::span<const std::int64_t> counts, int size, const char* verb) {
-  TGR_CHECK(static_cast<int>(counts.size()) == size, verb, ": ", counts.size(), " counts for ",
-            size, " ranks");
-  for (const std::int64_t count : counts) TGR_CHECK(count >= 0, verb, ": a count of ", count);
+void check_counts(std::span<const std::int64_t> counts, int size, const char* collective) {
+  TGR_CHECK(static_cast<int>(counts.size()) == size, collective, ": ", counts.size(),
+            " counts for ", size, " ranks");
+  for (const std::int64_t count : counts) TGR_CHECK(count >= 0, collective, ": a count of ", count);
 }
 
 std::byte* bytes_at(void* data, std::int64_t offset) {
@@ -89,7 +89,7 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Engine> engine, std::vector<i
   }
 }
 
-Pending HostCommunicator::start(const char* verb, std::vector<Phase> phases) {
+Pending HostCommunicator::start(const char* collective, std::vector<Phase> phases) {
   for (Phase& phase : phases) {
     for (Phase::Send& send : phase.sends) send.peer = members_[static_cast<std::size_t>(send.peer)];
     for (Phase::Receive& receive : phase.receives) {
@@ -97,7 +97,7 @@ Pending HostCommunicator::start(const char* verb, std::vector<Phase> phases) {
     }
   }
   Operation operation;
-  operation.what = std::string(verb) + " " + std::to_string(started_) + " of " + name_;
+  operation.what = std::string(collective) + " " + std::to_string(started_) + " of " + name_;
   const std::int64_t turn = started_++ * Engine::kMaxPhases;
   operation.first_tag =
       (group_ << kOperationBits) | static_cast<int>(turn & ((1 << kOperationBits) - 1));

@@ -1,5 +1,5 @@
-// The verbs over messages between hosts' memories: all-to-all and its relatives in one exchange;
-// reductions in an exchange of parts, a sum in rank order, and an exchange of sums.
+// The collectives over messages between hosts' memories: all-to-all and its relatives in one
+// exchange; reductions in an exchange of parts, a sum in rank order, and an exchange of sums.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class HostCommunicator : public Communicator {
   };
   HostCommunicator(std::shared_ptr<Engine> engine, std::vector<int> members, int group,
                    std::string name);
-  Pending start(const char* verb, std::vector<Phase> phases);
+  Pending start(const char* collective, std::vector<Phase> phases);
   Cut cut_of(std::int64_t count, int rank) const;
   // Receives every rank's version of own elements into scratch, then adds them up into `sums`.
   std::vector<Phase> gather_in_rounds(const void* own, std::byte* all,

@@ -1,6 +1,6 @@
 // From GPU to GPU. The library is opened when first asked for, so that the program starts on
-// machines that have none. Verbs run on a stream of the communicator's own, between two events of
-// the context's: what is computed meanwhile goes on beside them.
+// machines that have none. Collectives run on a stream of the communicator's own, between two
+// events of the context's: what is computed meanwhile goes on beside them.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -75,7 +75,7 @@ void check_nccl(ncclResult_t code, ncclComm_t communicator, const char* what) {
                       "; NCCL_DEBUG=INFO tells more");
 }
 
-ncclDataType_t type_of(const Values& values, const char* verb) {
+ncclDataType_t type_of(const Values& values, const char* collective) {
   switch (values.dtype) {
     case DType::kF32:
       return ncclFloat32;
@@ -84,20 +84,21 @@ ncclDataType_t type_of(const Values& values, const char* verb) {
     case DType::kI64:
       return ncclInt64;
     default:
-      detail::throw_error(verb, ": cannot reduce ", name_of(values.dtype), "; use f32, f64 or i64");
+      detail::throw_error(collective, ": cannot reduce ", name_of(values.dtype),
+                          "; use f32, f64 or i64");
   }
 }
 
 ncclRedOp_t operation_of(Reduce reduce) { return reduce == Reduce::kSum ? ncclSum : ncclMax; }
 
-std::size_t count_of(const Values& values, const char* verb) {
-  TGR_CHECK(values.count >= 0, verb, ": ", values.count, " values");
+std::size_t count_of(const Values& values, const char* collective) {
+  TGR_CHECK(values.count >= 0, collective, ": ", values.count, " values");
   return static_cast<std::size_t>(values.count);
 }
 
 cudaStream_t stream_of(const Context& ctx) { return static_cast<cudaStream_t>(ctx.stream()); }
 
-// An event of CUDA's own: copies of a pointer to it travel with a verb.
+// An event of CUDA's own: copies of a pointer to it travel with a collective.
 struct Mark {
   cudaEvent_t event = nullptr;
   Mark() { TGR_CUDA_CALL(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); }
@@ -114,7 +115,7 @@ struct Mark {
   }
 };
 
-// Looks every now and then whether verbs end: a host that waits for a stream cannot.
+// Looks every now and then whether collectives end: a host that waits for a stream cannot.
 class Watch {
  public:
   Watch(const Context& ctx, Communicator& host, ncclComm_t communicator, const WaitOptions& options)
@@ -134,11 +135,11 @@ class Watch {
 
   void add(std::string what, std::shared_ptr<Mark> end) {
     const std::lock_guard lock(mutex_);
-    verbs_.push_back({std::move(what), std::move(end), Clock::now(), false});
+    collectives_.push_back({std::move(what), std::move(end), Clock::now(), false});
   }
 
  private:
-  struct Verb {
+  struct Collective {
     std::string what;
     std::shared_ptr<Mark> end;
     Clock::time_point begin;
@@ -160,18 +161,18 @@ class Watch {
 
   void look() {
     // They end in the order of their stream.
-    while (!verbs_.empty() && verbs_.front().end->passed()) verbs_.pop_front();
-    if (verbs_.empty()) return;
+    while (!collectives_.empty() && collectives_.front().end->passed()) collectives_.pop_front();
+    if (collectives_.empty()) return;
     ncclResult_t state = ncclSuccess;
     Library::get().CommGetAsyncError(communicator_, &state);
-    check_nccl(state, communicator_, verbs_.front().what.c_str());
-    Verb& verb = verbs_.front();
-    const double seconds = std::chrono::duration<double>(Clock::now() - verb.begin).count();
-    if (!verb.warned && seconds > options_.warn_seconds) {
-      verb.warned = true;
-      log::warn("rank {}: {} has not ended for {:.0f} s", host_.rank(), verb.what, seconds);
+    check_nccl(state, communicator_, collectives_.front().what.c_str());
+    Collective& collective = collectives_.front();
+    const double seconds = std::chrono::duration<double>(Clock::now() - collective.begin).count();
+    if (!collective.warned && seconds > options_.warn_seconds) {
+      collective.warned = true;
+      log::warn("rank {}: {} has not ended for {:.0f} s", host_.rank(), collective.what, seconds);
     }
-    TGR_CHECK(seconds <= options_.timeout_seconds, verb.what, " has not ended for ",
+    TGR_CHECK(seconds <= options_.timeout_seconds, collective.what, " has not ended for ",
               options_.timeout_seconds,
               " s: a rank is missing or stuck; look at the others' last lines, or raise "
               "dist.timeout");
@@ -182,7 +183,7 @@ class Watch {
   const WaitOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Verb> verbs_;
+  std::list<Collective> collectives_;
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -220,7 +221,7 @@ class NcclCommunicator : public Communicator {
   }
   ~NcclCommunicator() override {
     watch_.reset();
-    // Destroying waits for verbs that others may never reach.
+    // Destroying waits for collectives that others may never reach.
     if (std::uncaught_exceptions() > 0) {
       nccl_.CommAbort(communicator_);
     } else {
@@ -319,29 +320,33 @@ class NcclCommunicator : public Communicator {
   void abort(const std::string& why) noexcept override { host_->abort(why); }
 
  private:
-  void check(ncclResult_t code, const char* verb) const { check_nccl(code, communicator_, verb); }
-  void check_counts(std::span<const std::int64_t> counts, const char* verb) const {
-    TGR_CHECK(static_cast<int>(counts.size()) == size(), verb, ": ", counts.size(), " counts for ",
-              size(), " ranks");
-    for (const std::int64_t count : counts) TGR_CHECK(count >= 0, verb, ": a count of ", count);
+  void check(ncclResult_t code, const char* collective) const {
+    check_nccl(code, communicator_, collective);
+  }
+  void check_counts(std::span<const std::int64_t> counts, const char* collective) const {
+    TGR_CHECK(static_cast<int>(counts.size()) == size(), collective, ": ", counts.size(),
+              " counts for ", size(), " ranks");
+    for (const std::int64_t count : counts)
+      TGR_CHECK(count >= 0, collective, ": a count of ", count);
   }
 
-  template <class Verb>
-  Pending start(const char* verb, Verb&& queue) {
+  template <class Collective>
+  Pending start(const char* collective, Collective&& queue) {
     const Mark begin;
     begin.record(stream_of(ctx_));
     TGR_CUDA_CALL(cudaStreamWaitEvent(stream_, begin.event, 0));
-    check(queue(), verb);
+    check(queue(), collective);
     const auto end = std::make_shared<Mark>();
     end->record(stream_);
-    watch_->add(std::string(verb) + " " + std::to_string(started_++) + " of " + name() + " by NCCL",
-                end);
+    watch_->add(
+        std::string(collective) + " " + std::to_string(started_++) + " of " + name() + " by NCCL",
+        end);
     return Pending(std::make_shared<NcclState>(ctx_, end));
   }
   template <class Parts>
-  Pending start_group(const char* verb, Parts&& parts) {
-    return start(verb, [&] {
-      check(nccl_.GroupStart(), verb);
+  Pending start_group(const char* collective, Parts&& parts) {
+    return start(collective, [&] {
+      check(nccl_.GroupStart(), collective);
       parts();
       return nccl_.GroupEnd();
     });

@@ -1,5 +1,6 @@
 // Device memory over a host communicator: copied to pinned memory in the stream's order, exchanged
-// there by a thread that does one verb after the other, and copied back when it is waited for.
+// there by a thread that does one collective after the other, and copied back when it is waited
+// for.
 #include <algorithm>
 #include <bit>
 #include <condition_variable>
@@ -61,11 +62,11 @@ class Stages {
   std::vector<std::unique_ptr<Stage>> free_;
 };
 
-// One verb: what was sent is in `in`, what comes is put into `out` (which may be the same).
+// One collective: what was sent is in `in`, what comes is put into `out` (which may be the same).
 struct Job {
   std::unique_ptr<Stage> in, out;
   Event ready;
-  std::function<void(Communicator& host, std::byte* in, std::byte* out)> verb;
+  std::function<void(Communicator& host, std::byte* in, std::byte* out)> collective;
   void* to = nullptr;
   std::size_t to_bytes = 0;
   bool finished = false;
@@ -91,7 +92,7 @@ struct Shared {
       lock.unlock();
       try {
         job->ready.wait();
-        job->verb(*host, job->in_data(), job->out_data());
+        job->collective(*host, job->in_data(), job->out_data());
       } catch (...) {
         job->error = std::current_exception();
       }
@@ -232,10 +233,11 @@ class StagedCommunicator : public Communicator {
   static std::vector<std::int64_t> copy_of(std::span<const std::int64_t> counts) {
     return {counts.begin(), counts.end()};
   }
-  void check_counts(std::span<const std::int64_t> counts, const char* verb) const {
-    TGR_CHECK(static_cast<int>(counts.size()) == size(), verb, ": ", counts.size(), " counts for ",
-              size(), " ranks");
-    for (const std::int64_t count : counts) TGR_CHECK(count >= 0, verb, ": a count of ", count);
+  void check_counts(std::span<const std::int64_t> counts, const char* collective) const {
+    TGR_CHECK(static_cast<int>(counts.size()) == size(), collective, ": ", counts.size(),
+              " counts for ", size(), " ranks");
+    for (const std::int64_t count : counts)
+      TGR_CHECK(count >= 0, collective, ": a count of ", count);
   }
   Communicator& host() const { return *shared_->host; }
 
@@ -244,16 +246,16 @@ class StagedCommunicator : public Communicator {
     return {};
   }
 
-  template <class Verb>
+  template <class Collective>
   Pending start(const void* from, std::size_t from_bytes, void* to, std::size_t to_bytes,
-                bool in_place, Verb verb) {
+                bool in_place, Collective collective) {
     const Context& ctx = shared_->ctx;
     auto job = std::make_shared<Job>(ctx);
     job->in = shared_->stages.take(in_place ? std::max(from_bytes, to_bytes) : from_bytes);
     if (!in_place) job->out = shared_->stages.take(to_bytes);
     copy_bytes(ctx, job->in_data(), from, from_bytes);
     job->ready.record(ctx);
-    job->verb = std::move(verb);
+    job->collective = std::move(collective);
     job->to = to;
     job->to_bytes = to_bytes;
     {

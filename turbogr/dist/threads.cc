@@ -52,7 +52,7 @@ class Mailbox {
     if (source.bytes != target.bytes) {
       fail_locked("rank " + std::to_string(place.from) + " sent " + std::to_string(source.bytes) +
                   " bytes where rank " + std::to_string(place.to) + " wants " +
-                  std::to_string(target.bytes) + ": the ranks are not at the same verb");
+                  std::to_string(target.bytes) + ": the ranks are not at the same collective");
       return;
     }
     if (source.bytes > 0) std::memcpy(target.data, source.data, source.bytes);

@@ -29,8 +29,8 @@ std::string uneven_machines(const std::vector<int>& nodes, int group_size);
 // Plays machines of `ranks_per_node` ranks each, whatever the machines are; 0: keeps `nodes`.
 std::vector<int> play_nodes(const std::vector<int>& nodes, int ranks_per_node);
 
-// A rank's two circles: its group, which shares the shards, and its replicas, the ranks that hold
-// the same shard in the other groups (ordered by group).
+// A rank's two communicators: its group, which shares the shards, and its replicas, the ranks that
+// hold the same shard in the other groups (ordered by group).
 struct SparseGroups {
   Topology topology;
   std::unique_ptr<Communicator> group;

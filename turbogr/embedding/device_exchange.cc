@@ -95,8 +95,9 @@ void DeviceExchange::unpack(const Context& ctx, DType wire, View<const std::int6
 }
 
 template <class T>
-void DeviceExchange::fetch(const Context& ctx, const ShardedTable& table, const Circles& circles,
-                           const Route& route, Rows<T> out) {
+void DeviceExchange::fetch(const Context& ctx, const ShardedTable& table,
+                           const TableCommunicators& communicators, const Route& route,
+                           Rows<T> out) {
   const ShardedOptions& options = table.options();
   TGR_CHECK(out.rows == route.num_ids && out.cols == options.width, "rows wanted in [", out.rows,
             ", ", out.cols, "]; they are [", route.num_ids, ", ", options.width, "]");
@@ -113,15 +114,15 @@ void DeviceExchange::fetch(const Context& ctx, const ShardedTable& table, const 
     fit<Wire>(ctx, receiving_, 2 * route.num_ids, options.width);
   });
   const auto row_bytes = options.width * static_cast<std::int64_t>(size_of(options.row_wire));
-  circles.group->all_to_all({sending_.data(), times(route.asked_by, row_bytes)},
-                            {receiving_.data(), times(route.asked_of, row_bytes)});
+  communicators.group->all_to_all({sending_.data(), times(route.asked_by, row_bytes)},
+                                  {receiving_.data(), times(route.asked_of, row_bytes)});
   unpack<T>(ctx, options.row_wire, sent_places, route.num_ids, out);
 }
 
 // What changed arrives behind what was fetched before, and all is unpacked again.
 template <class T>
 void DeviceExchange::fetch_changed(const Context& ctx, const ShardedTable& table,
-                                   const Circles& circles, const Refresh& refresh,
+                                   const TableCommunicators& communicators, const Refresh& refresh,
                                    const Route& route, Rows<T> out) {
   const ShardedOptions& options = table.options();
   std::vector<std::int64_t> requests(refresh.requests.size());
@@ -143,14 +144,14 @@ void DeviceExchange::fetch_changed(const Context& ctx, const ShardedTable& table
     table.own().gather<Wire>(ctx, sent_requests, sending);
   });
   const auto row_bytes = options.width * static_cast<std::int64_t>(size_of(options.row_wire));
-  circles.group->all_to_all(
+  communicators.group->all_to_all(
       {sending_.data(), times(refresh.give, row_bytes)},
       {receiving_.data() + route.num_ids * row_bytes, times(refresh.take, row_bytes)});
   unpack<T>(ctx, options.row_wire, sent_places, route.num_ids + std::ssize(refresh.positions), out);
 }
 
 void DeviceExchange::return_gradients(const Context& ctx, const ShardedTable& table,
-                                      const Circles& circles, const Route& route,
+                                      const TableCommunicators& communicators, const Route& route,
                                       Rows<const float> gradient) {
   const ShardedOptions& options = table.options();
   TGR_CHECK(gradient.rows == route.num_gradients && gradient.cols == options.width,
@@ -160,7 +161,7 @@ void DeviceExchange::return_gradients(const Context& ctx, const ShardedTable& ta
   const auto row_bytes = width * static_cast<std::int64_t>(size_of(options.gradient_wire));
   const auto requests = std::ssize(route.requests);
   const auto own_count = std::ssize(route.rows);
-  const bool joined = circles.num_replicas() > 1 && options.replicas == ReplicaMode::kExact;
+  const bool joined = communicators.num_replicas() > 1 && options.replicas == ReplicaMode::kExact;
   send_groups(ctx, route, joined);
   with_wire(options.gradient_wire, [&](auto format) {
     using Wire = decltype(format);
@@ -174,8 +175,8 @@ void DeviceExchange::return_gradients(const Context& ctx, const ShardedTable& ta
     const Rows<Wire> sending = fit<Wire>(ctx, sending_, route.num_ids, width);
     ops::gather_rows<float, Wire, std::int32_t>(ctx, gradient, order_, sending);
     fit<Wire>(ctx, receiving_, requests, width);
-    circles.group->all_to_all({sending_.data(), times(route.asked_of, row_bytes)},
-                              {receiving_.data(), times(route.asked_by, row_bytes)});
+    communicators.group->all_to_all({sending_.data(), times(route.asked_of, row_bytes)},
+                                    {receiving_.data(), times(route.asked_by, row_bytes)});
     const Rows<float> sums = fit<float>(ctx, sums_, own_count, width);
     sum_up(requests, groups_, sums);
     gradients_ = sums;
@@ -191,7 +192,8 @@ void DeviceExchange::return_gradients(const Context& ctx, const ShardedTable& ta
       own = rounded.data;
     }
     fit<Wire>(ctx, receiving_, all, width);
-    circles.replicas->all_gather(own, {receiving_.data(), times(route.replica_counts, row_bytes)});
+    communicators.replicas->all_gather(own,
+                                       {receiving_.data(), times(route.replica_counts, row_bytes)});
     const Rows<float> joined_sums = fit<float>(ctx, joined_sums_, std::ssize(route.touched), width);
     sum_up(all, joined_groups_, joined_sums);
     gradients_ = joined_sums;
@@ -212,11 +214,12 @@ PlannedBytes DeviceExchange::bytes() const {
   return bytes;
 }
 
-#define TGR_INSTANTIATE(T)                                                                    \
-  template void DeviceExchange::fetch<T>(const Context&, const ShardedTable&, const Circles&, \
-                                         const Route&, Rows<T>);                              \
-  template void DeviceExchange::fetch_changed<T>(                                             \
-      const Context&, const ShardedTable&, const Circles&, const Refresh&, const Route&, Rows<T>);
+#define TGR_INSTANTIATE(T)                                                                  \
+  template void DeviceExchange::fetch<T>(const Context&, const ShardedTable&,               \
+                                         const TableCommunicators&, const Route&, Rows<T>); \
+  template void DeviceExchange::fetch_changed<T>(const Context&, const ShardedTable&,       \
+                                                 const TableCommunicators&, const Refresh&, \
+                                                 const Route&, Rows<T>);
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE

@@ -3,10 +3,10 @@
 // by the host (ShardedTable::route); the lists are sent ahead, and nothing here waits for the
 // device.
 //
-//   table.route(ctx.host(), host_circles, ids, route);
-//   exchange.fetch<T>(ctx, table, device_circles, route, rows);
+//   table.route(ctx.host(), host_communicators, ids, route);
+//   exchange.fetch<T>(ctx, table, device_communicators, route, rows);
 //   ...
-//   exchange.return_gradients(ctx, table, device_circles, route, gradient);
+//   exchange.return_gradients(ctx, table, device_communicators, route, gradient);
 //   exchange.update(ctx, table, settings, scale, num_replicas);
 //
 // One for each route on its way.
@@ -30,13 +30,15 @@ class DeviceExchange {
  public:
   // As ShardedTable's. Rows travel as f32 or bf16.
   template <class T>
-  void fetch(const Context& ctx, const ShardedTable& table, const Circles& circles,
+  void fetch(const Context& ctx, const ShardedTable& table, const TableCommunicators& communicators,
              const Route& route, Rows<T> out);
   template <class T>
-  void fetch_changed(const Context& ctx, const ShardedTable& table, const Circles& circles,
-                     const Refresh& refresh, const Route& route, Rows<T> out);
-  void return_gradients(const Context& ctx, const ShardedTable& table, const Circles& circles,
-                        const Route& route, Rows<const float> gradient);
+  void fetch_changed(const Context& ctx, const ShardedTable& table,
+                     const TableCommunicators& communicators, const Refresh& refresh,
+                     const Route& route, Rows<T> out);
+  void return_gradients(const Context& ctx, const ShardedTable& table,
+                        const TableCommunicators& communicators, const Route& route,
+                        Rows<const float> gradient);
   void update(const Context& ctx, ShardedTable& table, const AdamWSettings& settings,
               const ops::StepScale* scale, int num_replicas);
 

@@ -18,12 +18,12 @@ std::pair<std::int64_t, std::int64_t> ShardedTable::piece_columns(std::int64_t p
 
 // Each stage of a piece runs while the pieces before it are on their way: between the ranks of a
 // group and, where there are replicas, between those.
-void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, Route& route,
-                                    Rows<const float> gradient) {
+void ShardedTable::return_gradients(const Context& ctx, const TableCommunicators& communicators,
+                                    Route& route, Rows<const float> gradient) {
   TGR_CHECK(gradient.rows == route.num_gradients && gradient.cols == options_.width,
             "gradients are [", gradient.rows, ", ", gradient.cols, "]; wanted [",
             route.num_gradients, ", ", options_.width, "]");
-  const bool joined = circles.num_replicas() > 1 && options_.replicas == ReplicaMode::kExact;
+  const bool joined = communicators.num_replicas() > 1 && options_.replicas == ReplicaMode::kExact;
   const auto element = static_cast<std::int64_t>(size_of(options_.gradient_wire));
   const auto requests = static_cast<std::int64_t>(route.requests.size());
   route.sending.resize(static_cast<std::size_t>(route.num_ids * options_.width * element));
@@ -39,7 +39,7 @@ void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, 
     std::byte* const sending = route.sending.data() + route.num_ids * begin * element;
     pack_gradients(ctx, route, gradient.columns(begin, end - begin), sending);
     const std::int64_t row_bytes = (end - begin) * element;
-    to_owners.push_back(circles.group->start_all_to_all(
+    to_owners.push_back(communicators.group->start_all_to_all(
         {sending, times(route.asked_of, row_bytes)},
         {route.receiving.data() + requests * begin * element, times(route.asked_by, row_bytes)}));
   }
@@ -51,7 +51,7 @@ void ShardedTable::return_gradients(const Context& ctx, const Circles& circles, 
     if (!joined) {
       sum_group(ctx, route, arrived, gradient_columns(route, begin, end));
     } else {
-      to_replicas.push_back(start_replicas(ctx, circles, route, arrived, begin));
+      to_replicas.push_back(start_replicas(ctx, communicators, route, arrived, begin));
     }
   }
   for (std::int64_t piece = 0; joined && piece < options_.pieces; ++piece) {
@@ -110,15 +110,16 @@ void ShardedTable::sum_group(const Context& ctx, const Route& route, Rows<const 
 
 // Replicas exchange sums of rows already deduplicated, which they add in the order of groups. A
 // replica's own stand where the others' arrive.
-dist::Pending ShardedTable::start_replicas(const Context& ctx, const Circles& circles, Route& route,
+dist::Pending ShardedTable::start_replicas(const Context& ctx,
+                                           const TableCommunicators& communicators, Route& route,
                                            Rows<const float> arrived, std::int64_t begin) const {
   const auto element = static_cast<std::int64_t>(size_of(options_.gradient_wire));
   const auto own_rows = static_cast<std::int64_t>(route.rows.size());
   const std::int64_t row_bytes = arrived.cols * element;
   std::byte* const all = route.replica_sums.data() + sum_of(route.replica_counts) * begin * element;
-  const std::int64_t before =
-      std::accumulate(route.replica_counts.begin(),
-                      route.replica_counts.begin() + circles.replicas->rank(), std::int64_t{0});
+  const std::int64_t before = std::accumulate(
+      route.replica_counts.begin(), route.replica_counts.begin() + communicators.replicas->rank(),
+      std::int64_t{0});
   std::byte* const own = all + before * row_bytes;
   if (options_.gradient_wire == DType::kF32) {
     sum_group(ctx, route, arrived,
@@ -131,7 +132,8 @@ dist::Pending ShardedTable::start_replicas(const Context& ctx, const Circles& ci
       to_wire(options_.gradient_wire, sums.row(i), arrived.cols, own + i * row_bytes);
     }
   }
-  return circles.replicas->start_all_gather(own, {all, times(route.replica_counts, row_bytes)});
+  return communicators.replicas->start_all_gather(own,
+                                                  {all, times(route.replica_counts, row_bytes)});
 }
 
 }  // namespace turbogr::embedding

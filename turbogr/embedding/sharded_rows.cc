@@ -127,7 +127,7 @@ void ShardedRows<T>::prepare(const Context& ctx, Lane lane, const StepIds& ids, 
     }
   }
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    tables_[t].route(ctx.host(), ends(lane).circles(), ids.tables[t].ids(),
+    tables_[t].route(ctx.host(), ends(lane).communicators(), ids.tables[t].ids(),
                      request.tables[t].route);
   }
 }
@@ -169,10 +169,10 @@ void ShardedRows<T>::fetch(const Context& ctx, Lane lane, RowRequest& given,
     TableRequest& table = request.tables[t];
     into(ctx, table, out[t], [&]<class Out>(Rows<Out> rows) {
       if (layout_.device_rows) {
-        table.exchange.template fetch<Out>(ctx, tables_[t], ends(lane).device_circles(),
+        table.exchange.template fetch<Out>(ctx, tables_[t], ends(lane).device_communicators(),
                                            table.route, rows);
       } else {
-        tables_[t].template fetch<Out>(ctx, ends(lane).circles(), table.route, rows);
+        tables_[t].template fetch<Out>(ctx, ends(lane).communicators(), table.route, rows);
       }
     });
   }
@@ -195,11 +195,12 @@ void ShardedRows<T>::return_gradients(const Context& ctx, Lane lane, RowRequest&
     View<const float, 1> sums;
     if (layout_.device_rows) {
       DeviceExchange& exchange = table.exchange_of(part);
-      exchange.return_gradients(ctx, tables_[t], ends(lane).device_circles(), route, gradients[t]);
+      exchange.return_gradients(ctx, tables_[t], ends(lane).device_communicators(), route,
+                                gradients[t]);
       const Rows<const float> rows = exchange.gradients();
       sums = {rows.data, {rows.rows * rows.cols}};
     } else {
-      tables_[t].return_gradients(ctx, ends(lane).circles(), route, gradients[t]);
+      tables_[t].return_gradients(ctx, ends(lane).communicators(), route, gradients[t]);
       sums = {route.gradients.data(), {std::ssize(route.gradients)}};
     }
     ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, sums.shape[0]));
@@ -212,7 +213,7 @@ template <class T>
 void ShardedRows<T>::update(const Context& ctx, Lane lane, RowRequest& given, Part part,
                             std::span<const AdamWSettings> settings, const ops::StepScale* scale) {
   auto& request = static_cast<Request&>(given);
-  const int replicas = ends(lane).circles().num_replicas();
+  const int replicas = ends(lane).communicators().num_replicas();
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     TableRequest& table = request.tables[t];
     AdamWSettings own = settings[t];
@@ -233,13 +234,14 @@ void ShardedRows<T>::plan_refresh(const Context& ctx, Lane lane, RowRequest& nex
                                   RowRequest& current_request, bool split) {
   auto& next = static_cast<Request&>(next_request);
   auto& current = static_cast<Request&>(current_request);
-  const Circles circles = ends(lane).circles();
+  const TableCommunicators communicators = ends(lane).communicators();
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     TableRequest& later = next.tables[t];
     TableRequest& now = current.tables[t];
-    tables_[t].plan_refresh(ctx.host(), circles, later.route, now.route.touched, later.refresh);
+    tables_[t].plan_refresh(ctx.host(), communicators, later.route, now.route.touched,
+                            later.refresh);
     if (split) {
-      tables_[t].split(ctx.host(), circles, now.route, later.route.touched, now.next_reads,
+      tables_[t].split(ctx.host(), communicators, now.route, later.route.touched, now.next_reads,
                        now.rest);
     }
   }
@@ -253,10 +255,10 @@ void ShardedRows<T>::refresh(const Context& ctx, Lane lane, RowRequest& given,
     TableRequest& table = request.tables[t];
     into(ctx, table, out[t], [&]<class Out>(Rows<Out> rows) {
       if (layout_.device_rows) {
-        table.exchange.template fetch_changed<Out>(ctx, tables_[t], ends(lane).device_circles(),
-                                                   table.refresh, table.route, rows);
+        table.exchange.template fetch_changed<Out>(
+            ctx, tables_[t], ends(lane).device_communicators(), table.refresh, table.route, rows);
       } else {
-        tables_[t].template fetch_changed<Out>(ctx, ends(lane).circles(), table.refresh,
+        tables_[t].template fetch_changed<Out>(ctx, ends(lane).communicators(), table.refresh,
                                                table.route, rows);
       }
     });
@@ -267,7 +269,7 @@ void ShardedRows<T>::refresh(const Context& ctx, Lane lane, RowRequest& given,
 template <class T>
 void ShardedRows<T>::average_replicas(const Context& ctx) {
   if (!std::exchange(replicas_differ_, false)) return;
-  for (ShardedTable& table : tables_) table.average(ctx, ends(Lane::kThis).circles());
+  for (ShardedTable& table : tables_) table.average(ctx, ends(Lane::kThis).communicators());
 }
 
 template <class T>
@@ -293,16 +295,17 @@ void ShardedRows<T>::gather(const Context& ctx, std::size_t table, View<const st
                                                 {positions.data(), {count}},
                                                 {inverse.data(), {count}}});
   ShardedTable& from = tables_[table];
-  from.route(host, ends(Lane::kThis).circles(), {unique.data(), {distinct}}, gathering_.route);
+  from.route(host, ends(Lane::kThis).communicators(), {unique.data(), {distinct}},
+             gathering_.route);
   if (gathered_.size() < distinct * out.cols) {
     gathered_ = Tensor(dtype_of<T>(), {distinct, out.cols}, ctx.device());
   }
   const Rows<T> rows(reinterpret_cast<T*>(gathered_.data()), distinct, out.cols, out.cols);
   if (layout_.device_rows) {
-    gathering_.exchange.template fetch<T>(ctx, from, ends(Lane::kThis).device_circles(),
+    gathering_.exchange.template fetch<T>(ctx, from, ends(Lane::kThis).device_communicators(),
                                           gathering_.route, rows);
   } else {
-    from.template fetch<T>(ctx, ends(Lane::kThis).circles(), gathering_.route, rows);
+    from.template fetch<T>(ctx, ends(Lane::kThis).communicators(), gathering_.route, rows);
   }
   gather_feed_.begin(ctx, Feed::room<std::int32_t>(inverse.size()));
   const View<const std::int32_t, 1> places =

@@ -95,8 +95,10 @@ class ShardedRows final : public RowSource<T> {
   struct Ends {
     dist::SparseGroups groups;
     std::unique_ptr<dist::Communicator> device_group, device_replicas;  // where rows move by device
-    Circles circles() const { return {groups.group.get(), groups.replicas.get()}; }
-    Circles device_circles() const { return {device_group.get(), device_replicas.get()}; }
+    TableCommunicators communicators() const { return {groups.group.get(), groups.replicas.get()}; }
+    TableCommunicators device_communicators() const {
+      return {device_group.get(), device_replicas.get()};
+    }
   };
   Ends make_ends(const Context& ctx, dist::Communicator& world) const;
   const Ends& ends(Lane lane) const { return ends_[static_cast<std::size_t>(lane)]; }

@@ -102,9 +102,9 @@ void ShardedTable::own_rows(const Context& ctx, std::vector<std::int64_t>& ids) 
   for (std::int64_t& id : ids) id = sharding_.row_of(id);
 }
 
-void ShardedTable::route(const Context& ctx, const Circles& circles,
+void ShardedTable::route(const Context& ctx, const TableCommunicators& communicators,
                          View<const std::int64_t, 1> ids, Route& route) {
-  dist::Communicator& group = *circles.group;
+  dist::Communicator& group = *communicators.group;
   TGR_CHECK(group.size() == sharding_.shards() && group.rank() == shard_, "rank ", group.rank(),
             " of ", group.size(), " asks a table whose shard here is ", shard_, " of ",
             sharding_.shards());
@@ -130,12 +130,13 @@ void ShardedTable::route(const Context& ctx, const Circles& circles,
   own_rows(ctx, route.requests);
   group_equal(ctx, route.requests, route.rows, route.group_offsets, route.group_requests,
               route.inverse);
-  join_replicas(ctx, circles, route);
+  join_replicas(ctx, communicators, route);
 }
 
 // Every replica learns which rows the others touch.
-void ShardedTable::join_replicas(const Context& ctx, const Circles& circles, Route& route) const {
-  if (circles.num_replicas() == 1 || options_.replicas == ReplicaMode::kAverage) {
+void ShardedTable::join_replicas(const Context& ctx, const TableCommunicators& communicators,
+                                 Route& route) const {
+  if (communicators.num_replicas() == 1 || options_.replicas == ReplicaMode::kAverage) {
     route.touched = route.rows;
     route.replica_counts.assign(1, static_cast<std::int64_t>(route.rows.size()));
     return;
@@ -143,7 +144,7 @@ void ShardedTable::join_replicas(const Context& ctx, const Circles& circles, Rou
   TGR_CHECK(!dynamic_,
             "exact replicas of a dynamic table: rows are numbered as they arrive, so "
             "replicas cannot name them to each other; use one group or mode average");
-  dist::Communicator& replicas = *circles.replicas;
+  dist::Communicator& replicas = *communicators.replicas;
   route.replica_counts = replicas.all_gather_value(static_cast<std::int64_t>(route.rows.size()));
   // A shard's rows have numbers of four bytes.
   route.own_numbers.assign(route.rows.begin(), route.rows.end());
@@ -170,13 +171,14 @@ void ShardedTable::pack(const Context& ctx, Route& route) const {
 }
 
 template <class T>
-void ShardedTable::exchange(const Context& ctx, const Circles& circles, Route& route, Rows<T> out) {
+void ShardedTable::exchange(const Context& ctx, const TableCommunicators& communicators,
+                            Route& route, Rows<T> out) {
   TGR_CHECK(out.rows == route.num_ids && out.cols == options_.width, "rows wanted in [", out.rows,
             ", ", out.cols, "]; they are [", route.num_ids, ", ", options_.width, "]");
   const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
   route.receiving.resize(static_cast<std::size_t>(route.num_ids * row_bytes));
-  circles.group->all_to_all({route.sending.data(), times(route.asked_by, row_bytes)},
-                            {route.receiving.data(), times(route.asked_of, row_bytes)});
+  communicators.group->all_to_all({route.sending.data(), times(route.asked_by, row_bytes)},
+                                  {route.receiving.data(), times(route.asked_of, row_bytes)});
   parallel_ranges(ctx.pool(), route.num_ids, kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t k = begin; k < end; ++k) {
@@ -186,8 +188,9 @@ void ShardedTable::exchange(const Context& ctx, const Circles& circles, Route& r
                   });
 }
 
-void ShardedTable::plan_refresh(const Context&, const Circles& circles, const Route& route,
-                                std::span<const std::int64_t> changed, Refresh& refresh) const {
+void ShardedTable::plan_refresh(const Context&, const TableCommunicators& communicators,
+                                const Route& route, std::span<const std::int64_t> changed,
+                                Refresh& refresh) const {
   // The position of a request inside the block of the rank it came from names it to that rank.
   refresh.give.assign(route.asked_by.size(), 0);
   refresh.requests.clear();
@@ -201,8 +204,8 @@ void ShardedTable::plan_refresh(const Context&, const Circles& circles, const Ro
       refresh.sending_positions.push_back(static_cast<std::int32_t>(k));
     }
   }
-  exchange_counts(*circles.group, refresh.give, refresh.take);
-  exchange_values(*circles.group, refresh.sending_positions, refresh.give, refresh.positions,
+  exchange_counts(*communicators.group, refresh.give, refresh.take);
+  exchange_values(*communicators.group, refresh.sending_positions, refresh.give, refresh.positions,
                   refresh.take);
   std::size_t next = 0;
   std::int64_t block = 0;
@@ -216,8 +219,8 @@ void ShardedTable::plan_refresh(const Context&, const Circles& circles, const Ro
 }
 
 template <class T>
-void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
-                                 Route& route, Rows<T> out) {
+void ShardedTable::fetch_changed(const Context& ctx, const TableCommunicators& communicators,
+                                 const Refresh& refresh, Route& route, Rows<T> out) {
   const auto row_bytes = options_.width * static_cast<std::int64_t>(size_of(options_.row_wire));
   route.sending.resize(refresh.requests.size() * static_cast<std::size_t>(row_bytes));
   route.receiving.resize(refresh.positions.size() * static_cast<std::size_t>(row_bytes));
@@ -229,8 +232,8 @@ void ShardedTable::fetch_changed(const Context& ctx, const Circles& circles, con
                       row_to_wire(route.requests[request], route.sending.data() + i * row_bytes);
                     }
                   });
-  circles.group->all_to_all({route.sending.data(), times(refresh.give, row_bytes)},
-                            {route.receiving.data(), times(refresh.take, row_bytes)});
+  communicators.group->all_to_all({route.sending.data(), times(refresh.give, row_bytes)},
+                                  {route.receiving.data(), times(refresh.take, row_bytes)});
   parallel_ranges(ctx.pool(), static_cast<std::int64_t>(refresh.positions.size()), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) {
@@ -274,10 +277,10 @@ void ShardedTable::update(const Context& ctx, View<const std::int64_t, 1> touche
   own().update(ctx, touched, gradients, own_settings, scale);
 }
 
-void ShardedTable::average(const Context& ctx, const Circles& circles) {
-  if (circles.num_replicas() == 1) return;
+void ShardedTable::average(const Context& ctx, const TableCommunicators& communicators) {
+  if (communicators.num_replicas() == 1) return;
   TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
-  const auto share = 1.0f / static_cast<float>(circles.num_replicas());
+  const auto share = 1.0f / static_cast<float>(communicators.num_replicas());
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
     if (tensor->size() == 0) continue;           // not of this optimiser
     TGR_ASSERT(tensor->dtype() == DType::kF32);  // sharded_rows.cc has refused others
@@ -285,7 +288,7 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
     Tensor staged;
     if (!on_host) staged = to_host(ctx, *tensor);
     auto* values = reinterpret_cast<float*>(on_host ? tensor->data() : staged.data());
-    circles.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
+    communicators.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
     parallel_ranges(ctx.host().pool(), tensor->size(), 1 << 15,
                     [&](std::int64_t begin, std::int64_t end, int) {
                       for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
@@ -294,10 +297,10 @@ void ShardedTable::average(const Context& ctx, const Circles& circles) {
   }
 }
 
-void ShardedTable::gather_whole(const Circles& circles, const Tensor& part, int root,
-                                Tensor& whole) const {
+void ShardedTable::gather_whole(const TableCommunicators& communicators, const Tensor& part,
+                                int root, Tensor& whole) const {
   TGR_CHECK(!dynamic_, "a dynamic table has no whole of a fixed size");
-  dist::Communicator& group = *circles.group;
+  dist::Communicator& group = *communicators.group;
   const std::int64_t width = part.shape().size() == 2 ? part.shape()[1] : 1;
   const auto row_bytes = width * static_cast<std::int64_t>(sizeof(float));
   const bool receives = root < 0 || root == group.rank();
@@ -338,11 +341,13 @@ void ShardedTable::take_part(const Tensor& whole, Tensor& part) const {
   }
 }
 
-template void ShardedTable::exchange<float>(const Context&, const Circles&, Route&, Rows<float>);
-template void ShardedTable::exchange<bf16>(const Context&, const Circles&, Route&, Rows<bf16>);
-template void ShardedTable::fetch_changed<float>(const Context&, const Circles&, const Refresh&,
-                                                 Route&, Rows<float>);
-template void ShardedTable::fetch_changed<bf16>(const Context&, const Circles&, const Refresh&,
-                                                Route&, Rows<bf16>);
+template void ShardedTable::exchange<float>(const Context&, const TableCommunicators&, Route&,
+                                            Rows<float>);
+template void ShardedTable::exchange<bf16>(const Context&, const TableCommunicators&, Route&,
+                                           Rows<bf16>);
+template void ShardedTable::fetch_changed<float>(const Context&, const TableCommunicators&,
+                                                 const Refresh&, Route&, Rows<float>);
+template void ShardedTable::fetch_changed<bf16>(const Context&, const TableCommunicators&,
+                                                const Refresh&, Route&, Rows<bf16>);
 
 }  // namespace turbogr::embedding

@@ -3,14 +3,14 @@
 // summed there in rank order, and each owner updates its own rows: the same result as one table on
 // one rank, up to the order of sums.
 //
-//   table.route(ctx, circles, ids, route);           // ids: distinct
-//   table.fetch<float>(ctx, circles, route, rows);   // rows(i) is the row of ids(i)
+//   table.route(ctx, communicators, ids, route);           // ids: distinct
+//   table.fetch<float>(ctx, communicators, route, rows);   // rows(i) is the row of ids(i)
 //   ...
-//   table.return_gradients(ctx, circles, route, gradient);
+//   table.return_gradients(ctx, communicators, route, gradient);
 //   table.update(ctx, route, settings);
 //
 // Every call but update is collective over the group. Calls that may run at the same time are given
-// circles of their own.
+// communicators of their own.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@
 namespace turbogr::embedding {
 
 // `group` shares the shards; `replicas` hold the same shard in other groups (null or of one: none).
-struct Circles {
+struct TableCommunicators {
   dist::Communicator* group = nullptr;
   dist::Communicator* replicas = nullptr;
 
@@ -74,34 +74,36 @@ class ShardedTable {
   const Sharding& sharding() const { return sharding_; }
   std::size_t bytes() const { return own().bytes(); }
 
-  void route(const Context& ctx, const Circles& circles, View<const std::int64_t, 1> ids,
-             Route& route);
+  void route(const Context& ctx, const TableCommunicators& communicators,
+             View<const std::int64_t, 1> ids, Route& route);
 
   // out(i) = row of ids(i). `pack` reads the table and may be called earlier than `exchange`.
   template <class T>
-  void fetch(const Context& ctx, const Circles& circles, Route& route, Rows<T> out) {
+  void fetch(const Context& ctx, const TableCommunicators& communicators, Route& route,
+             Rows<T> out) {
     pack(ctx, route);
-    exchange<T>(ctx, circles, route, out);
+    exchange<T>(ctx, communicators, route, out);
   }
   void pack(const Context& ctx, Route& route) const;
   template <class T>
-  void exchange(const Context& ctx, const Circles& circles, Route& route, Rows<T> out);
+  void exchange(const Context& ctx, const TableCommunicators& communicators, Route& route,
+                Rows<T> out);
 
   // Which rows of `route` a step that touched `changed` (ascending own rows) will have changed.
-  void plan_refresh(const Context& ctx, const Circles& circles, const Route& route,
+  void plan_refresh(const Context& ctx, const TableCommunicators& communicators, const Route& route,
                     std::span<const std::int64_t> changed, Refresh& refresh) const;
   // Overwrites those rows of out with what they are now.
   template <class T>
-  void fetch_changed(const Context& ctx, const Circles& circles, const Refresh& refresh,
-                     Route& route, Rows<T> out);
+  void fetch_changed(const Context& ctx, const TableCommunicators& communicators,
+                     const Refresh& refresh, Route& route, Rows<T> out);
 
   // Cuts `route` in two by its rows: those among `chosen` (ascending own rows, the same on all
   // replicas) and the others. Gradients of either part may return, and update, on their own.
-  void split(const Context& ctx, const Circles& circles, const Route& route,
+  void split(const Context& ctx, const TableCommunicators& communicators, const Route& route,
              std::span<const std::int64_t> chosen, Route& among, Route& others) const;
 
   // Sums `gradient` [num_ids, D] of all ranks (exact: of all groups) into route.gradients.
-  void return_gradients(const Context& ctx, const Circles& circles, Route& route,
+  void return_gradients(const Context& ctx, const TableCommunicators& communicators, Route& route,
                         Rows<const float> gradient);
   // Applies route.gradients to route.touched, as ItemTable::update does. `num_replicas` corrects
   // AdaGrad in average mode.
@@ -111,12 +113,13 @@ class ShardedTable {
   void update(const Context& ctx, View<const std::int64_t, 1> touched, Rows<const float> gradients,
               const AdamWSettings& settings, const ops::StepScale* scale, int num_replicas);
   // Average mode: weights and optimiser state become their means over the replicas.
-  void average(const Context& ctx, const Circles& circles);
+  void average(const Context& ctx, const TableCommunicators& communicators);
 
   // The whole table, or part of its optimiser's state, from the group's shards: into [rows, width]
   // (or [rows]) of rank `root` of the group, or of every rank (-1). And back, from a whole one that
   // every rank has. Not for dynamic tables.
-  void gather_whole(const Circles& circles, const Tensor& part, int root, Tensor& whole) const;
+  void gather_whole(const TableCommunicators& communicators, const Tensor& part, int root,
+                    Tensor& whole) const;
   void take_part(const Tensor& whole, Tensor& part) const;
 
   ItemTable& own() { return dynamic_ ? dynamic_->table() : *dense_; }
@@ -127,7 +130,8 @@ class ShardedTable {
   int owner_of(std::int64_t id) const;
   void row_to_wire(std::int64_t row, std::byte* to) const;
   void own_rows(const Context& ctx, std::vector<std::int64_t>& ids);
-  void join_replicas(const Context& ctx, const Circles& circles, Route& route) const;
+  void join_replicas(const Context& ctx, const TableCommunicators& communicators,
+                     Route& route) const;
 
   std::pair<std::int64_t, std::int64_t> piece_columns(std::int64_t piece) const;
   Rows<float> gradient_columns(Route& route, std::int64_t begin, std::int64_t end) const;
@@ -137,8 +141,8 @@ class ShardedTable {
                               std::int64_t columns, Route& route) const;
   void sum_group(const Context& ctx, const Route& route, Rows<const float> arrived,
                  Rows<float> sums) const;
-  dist::Pending start_replicas(const Context& ctx, const Circles& circles, Route& route,
-                               Rows<const float> arrived, std::int64_t begin) const;
+  dist::Pending start_replicas(const Context& ctx, const TableCommunicators& communicators,
+                               Route& route, Rows<const float> arrived, std::int64_t begin) const;
 
   ShardedOptions options_;
   Sharding sharding_;

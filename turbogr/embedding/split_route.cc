@@ -56,8 +56,9 @@ void split_replicas(const Context& ctx, const Route& route, std::span<const std:
 
 }  // namespace
 
-void ShardedTable::split(const Context& ctx, const Circles& circles, const Route& route,
-                         std::span<const std::int64_t> chosen, Route& among, Route& others) const {
+void ShardedTable::split(const Context& ctx, const TableCommunicators& communicators,
+                         const Route& route, std::span<const std::int64_t> chosen, Route& among,
+                         Route& others) const {
   // As the owner: requests of chosen rows. Their places in the block of the rank that asked tell it
   // which they are.
   std::vector<std::uint8_t> chosen_rows, chosen_requests(route.requests.size());
@@ -92,8 +93,8 @@ void ShardedTable::split(const Context& ctx, const Circles& circles, const Route
   split_replicas(ctx, route, chosen, among, others);
 
   // As the one that asked.
-  exchange_counts(*circles.group, among.asked_by, among.asked_of);
-  exchange_values(*circles.group, places, among.asked_by, chosen_places, among.asked_of);
+  exchange_counts(*communicators.group, among.asked_by, among.asked_of);
+  exchange_values(*communicators.group, places, among.asked_by, chosen_places, among.asked_of);
   std::size_t next = 0;
   at = 0;
   for (std::size_t peer = 0; peer < route.asked_of.size(); ++peer) {

@@ -197,7 +197,7 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(train, deterministic, anything(),
               "cuda: the same bits from every run, at a price; a CPU's always are"),
       TGR_KEY(train, peak_tflops, not_negative(),
-              "what MFU is measured against; 0: a GPU's published peak, or a roof measured at "
+              "what MFU is measured against; 0: a GPU's published peak, or a peak measured at "
               "start, and again when steps get above it"),
       TGR_KEY(train, max_bad_steps, at_least(1),
               "steps in a row with a non-finite loss or gradient before training stops"),

@@ -171,10 +171,12 @@ std::optional<double> median(const Curves& curves, const std::string& name) {
   return *middle;
 }
 
-// What MFU is a share of, and where that figure came from. Runs of older programs did not log it.
-std::optional<std::pair<std::string, std::string>> roof_of(const Curves& curves,
+// What MFU is a share of, and where that figure came from. Runs of older programs log it by another
+// name, or not at all.
+std::optional<std::pair<std::string, std::string>> peak_of(const Curves& curves,
                                                            const std::optional<Config>& config) {
-  const auto logged = curves.train.find("roof_tflops");
+  auto logged = curves.train.find("peak_tflops");
+  if (logged == curves.train.end()) logged = curves.train.find("roof_tflops");
   const bool given = config && config->train.peak_tflops > 0;
   if (logged == curves.train.end() && !given) return std::nullopt;
   double least = given ? config->train.peak_tflops : 0, most = least;
@@ -231,7 +233,7 @@ ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config)
     const auto paper = median(curves, "mfu_paper");
     add("MFU, causal", fmt::format("{:.1f}%", 100.0 * *mfu),
         paper ? fmt::format("median; paper convention {:.1f}%", 100.0 * *paper) : "median");
-    if (const auto roof = roof_of(curves, config)) add("MFU roof", roof->first, roof->second);
+    if (const auto peak = peak_of(curves, config)) add("MFU peak", peak->first, peak->second);
   }
   const auto skipped = curves.train.find("skipped_steps");
   if (skipped != curves.train.end() && skipped->second.back().value > 0) {

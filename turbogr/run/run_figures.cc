@@ -34,14 +34,14 @@ double TrainingRun<T>::epochs_done() const {
 template <class T>
 void TrainingRun<T>::log_window(const StepResult& result) {
   const double seconds = std::max(window_.seconds, 1e-9);
-  const double was = roof_.tflops();
-  if (leads() && roof_.reached(window_.flops.causal / seconds * 1e-12)) {
+  const double was = peak_rate_.tflops();
+  if (leads() && peak_rate_.reached(window_.flops.causal / seconds * 1e-12)) {
     log::warn(
-        "steps do more than the {:.3g} TFLOP/s that were measured as the roof of MFU: the machine "
-        "was busy then; the roof is {:.3g} from here on (train.peak_tflops sets one)",
-        was, roof_.tflops());
+        "steps do more than the {:.3g} TFLOP/s that were measured as the peak of MFU: the machine "
+        "was busy then; the peak is {:.3g} from here on (train.peak_tflops sets one)",
+        was, peak_rate_.tflops());
   }
-  const double peak = roof_.tflops() * 1e12 * seconds;
+  const double peak = peak_rate_.tflops() * 1e12 * seconds;
   MetricRecord record;
   record.step = result.step;
   record.epoch = epochs_done();
@@ -54,7 +54,7 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"tokens_per_s", rate},
                    {"mfu_causal", window_.flops.causal / peak},
                    {"mfu_paper", window_.flops.paper / peak},
-                   {"roof_tflops", roof_.tflops()},
+                   {"peak_tflops", peak_rate_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
   if (trainer_->options().ranks.sharded()) {
     const StageTimes times = trainer_->times() - window_.stages;

@@ -119,7 +119,7 @@ RunEnd TrainingRun<T>::run() {
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
   make_writer();
-  roof_ = make_roof<T>(ctx_, config_.train.peak_tflops);
+  peak_rate_ = make_peak_rate<T>(ctx_, config_.train.peak_tflops);
   const RunEnd end = train();
   if (config_.run.trace) write_trace();
   return end;

@@ -25,9 +25,9 @@
 #include "turbogr/run/early_stopping.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/metrics.h"
+#include "turbogr/run/peak_rate.h"
 #include "turbogr/run/progress.h"
 #include "turbogr/run/rank_cores.h"
-#include "turbogr/run/roof.h"
 #include "turbogr/run/run_folder.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/run/training_run.h"
@@ -183,7 +183,7 @@ class TrainingRun {
   std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
   ItemNames names_;
   Progress* progress_ = nullptr;
-  Roof roof_;
+  PeakRate peak_rate_;
   Window window_;
   StepResult last_;
   std::int64_t epoch_ = 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One epoch of HSTU on a sequence store: turbogr against a padded PyTorch step of the same recipe.
 
-    python3 bench/rivals/train_hstu.py --store stores/ml-1m --config configs/ml1m-hstu.toml --program build/turbogr
+    python3 bench/baselines/train_hstu.py --store stores/ml-1m --config configs/ml1m-hstu.toml --program build/turbogr
 
 Same machine, same number of threads, one after the other in this run. Each side trains the same tokens: windows of
 the last S events before the held-out one, sampled softmax with R own negatives a token, AdamW. PyTorch pads a batch to
@@ -138,14 +138,14 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.2)
     a = parser.parse_args()
     first, first_loss = our_rate(a, a.threads)
-    seconds, tokens, rival_loss = padded_epoch(a, a.threads)
+    seconds, tokens, baseline_loss = padded_epoch(a, a.threads)
     second, _ = our_rate(a, a.threads)
     ours = (first + second) / 2
-    rival = tokens / seconds
+    baseline = tokens / seconds
     print(f"tokens an epoch   {tokens:,}")
-    print(f"padded PyTorch    {rival:,.0f} tokens/s   last loss {rival_loss:.3f}")
+    print(f"padded PyTorch    {baseline:,.0f} tokens/s   last loss {baseline_loss:.3f}")
     print(f"turbogr           {ours:,.0f} tokens/s   mean loss {first_loss:.3f}   ({first:,.0f} and {second:,.0f})")
-    print(f"ratio             {ours / rival:.2f}x on {a.threads} threads")
+    print(f"ratio             {ours / baseline:.2f}x on {a.threads} threads")
 
 
 if __name__ == "__main__":

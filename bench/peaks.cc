@@ -1,4 +1,4 @@
-#include "bench/roofs.h"
+#include "bench/peaks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,8 +27,8 @@ Tensor random_matrix(std::int64_t size, std::uint64_t seed) {
 
 }  // namespace
 
-double gemm_roof_gflops(const Context& ctx, DType dtype, RoofSize roof_size) {
-  const std::int64_t size = roof_size == RoofSize::kFull ? 2048 : 256;
+double gemm_peak_gflops(const Context& ctx, DType dtype, PeakSize peak_size) {
+  const std::int64_t size = peak_size == PeakSize::kFull ? 2048 : 256;
   const bool half = dtype == DType::kBf16;
   const Tensor a = half ? random_matrix<bf16>(size, 1) : random_matrix<float>(size, 1);
   const Tensor b = half ? random_matrix<bf16>(size, 2) : random_matrix<float>(size, 2);
@@ -42,8 +42,8 @@ double gemm_roof_gflops(const Context& ctx, DType dtype, RoofSize roof_size) {
   return best;
 }
 
-double copy_roof_gbytes(const Context& ctx, RoofSize roof_size) {
-  const std::int64_t bytes = std::int64_t{roof_size == RoofSize::kFull ? 256 : 8} << 20;
+double copy_peak_gbytes(const Context& ctx, PeakSize peak_size) {
+  const std::int64_t bytes = std::int64_t{peak_size == PeakSize::kFull ? 256 : 8} << 20;
   constexpr std::int64_t kPiece = std::int64_t{4} << 20;
   Tensor from(DType::kU8, {bytes});
   Tensor to(DType::kU8, {bytes});

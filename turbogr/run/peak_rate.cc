@@ -1,4 +1,4 @@
-#include "turbogr/run/roof.h"
+#include "turbogr/run/peak_rate.h"
 
 #include <algorithm>
 #include <string>
@@ -64,7 +64,7 @@ double measured_tflops(const Context& ctx) {
 
 }  // namespace
 
-bool Roof::reached(double tflops) {
+bool PeakRate::reached(double tflops) {
   if (!again_ || tflops <= tflops_) return false;
   tflops_ = tflops;
   try {
@@ -76,16 +76,16 @@ bool Roof::reached(double tflops) {
 }
 
 template <class T>
-Roof make_roof(const Context& ctx, double given) {
-  if (given > 0) return Roof(given);
+PeakRate make_peak_rate(const Context& ctx, double given) {
+  if (given > 0) return PeakRate(given);
   if (std::is_same_v<T, bf16> && ctx.device() == Device::kCuda) {
     const double published = published_tflops(device_name());
-    if (published > 0) return Roof(published);
+    if (published > 0) return PeakRate(published);
   }
-  return Roof(measured_tflops<T>(ctx), [&ctx] { return measured_tflops<T>(ctx); });
+  return PeakRate(measured_tflops<T>(ctx), [&ctx] { return measured_tflops<T>(ctx); });
 }
 
-template Roof make_roof<float>(const Context& ctx, double given);
-template Roof make_roof<bf16>(const Context& ctx, double given);
+template PeakRate make_peak_rate<float>(const Context& ctx, double given);
+template PeakRate make_peak_rate<bf16>(const Context& ctx, double given);
 
 }  // namespace turbogr::train

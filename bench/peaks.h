@@ -7,12 +7,12 @@
 
 namespace turbogr::bench {
 
-// Small: enough to see that the program works, too small to be a roof.
-enum class RoofSize : std::uint8_t { kFull, kSmall };
+// Small: enough to see that the program works, too small to be a peak.
+enum class PeakSize : std::uint8_t { kFull, kSmall };
 
 // GFLOP/s of a 2048 x 2048 x 2048 product (small: 256) with all of the context's threads.
-double gemm_roof_gflops(const Context& ctx, DType dtype, RoofSize size = RoofSize::kFull);
+double gemm_peak_gflops(const Context& ctx, DType dtype, PeakSize size = PeakSize::kFull);
 // GB/s of a copy far larger than the caches (small: 8 MB); bytes read plus bytes written.
-double copy_roof_gbytes(const Context& ctx, RoofSize size = RoofSize::kFull);
+double copy_peak_gbytes(const Context& ctx, PeakSize size = PeakSize::kFull);
 
 }  // namespace turbogr::bench

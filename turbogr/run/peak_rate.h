@@ -8,17 +8,17 @@
 
 namespace turbogr::train {
 
-// TFLOP/s. A machine that is busy while a roof is measured has a better one than was found: steps
+// TFLOP/s. A machine that is busy while a peak is measured has a better one than was found: steps
 // that get above it prove it. Then it is measured again, and never stays below what was reached.
-class Roof {
+class PeakRate {
  public:
-  Roof() = default;
-  // Without `again` a roof is what it is: a published peak, or the user's word.
-  explicit Roof(double tflops, std::function<double()> again = {})
+  PeakRate() = default;
+  // Without `again` it is what it is: a published figure, or the user's word.
+  explicit PeakRate(double tflops, std::function<double()> again = {})
       : tflops_(tflops), again_(std::move(again)) {}
 
   double tflops() const { return tflops_; }
-  // Steps have reached so much. True when the roof had to rise.
+  // Steps have reached so much. True when the peak had to rise.
   bool reached(double tflops);
 
  private:
@@ -27,8 +27,8 @@ class Roof {
 };
 
 // `given` where it is above 0; else a GPU's published dense bf16 peak where it is known, else the
-// best of many large products in T on the context's device. The context outlives the roof.
+// best of many large products in T on the context's device. The context outlives the peak.
 template <class T>
-Roof make_roof(const Context& ctx, double given);
+PeakRate make_peak_rate(const Context& ctx, double given);
 
 }  // namespace turbogr::train

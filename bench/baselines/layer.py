@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One HSTU layer in PyTorch, forward and backward, padded to the longest sequence: eager and torch.compile.
 
-    python3 bench/rivals/layer.py --lengths lengths.txt --heads 8 --head-dim 128 --width 1024 --device cuda
+    python3 bench/baselines/layer.py --lengths lengths.txt --heads 8 --head-dim 128 --width 1024 --device cuda
 
 The layer that `turbogr bench layer` times, which runs this script and prints both. Weights, activations and gradients
 are in --dtype, the bias tables in f32. Prints one JSON object as its last line: {"modes": {"eager": {"ms": ...}, "compile": {...}}, ...},
@@ -69,7 +69,7 @@ def relative_error(got, wanted):
     return float((got - wanted).norm() / wanted.norm().clamp(min=1e-30))
 
 
-class Rival:
+class Baseline:
     def __init__(self, a, lengths):
         self.device, self.lengths = torch.device(a.device), lengths
         self.dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[a.dtype]
@@ -192,16 +192,16 @@ def main():
     torch.manual_seed(1)
     with open(a.lengths) as file:
         lengths = [int(line) for line in file.read().split()]
-    rival = Rival(a, lengths)
-    wanted = rival.in_float32()
+    baseline = Baseline(a, lengths)
+    wanted = baseline.in_float32()
     if a.device == "cuda":
         torch.cuda.empty_cache()
-    runs = {"eager": lambda: rival.layer, "compile": lambda: torch.compile(rival.layer, dynamic=False)}
+    runs = {"eager": lambda: baseline.layer, "compile": lambda: torch.compile(baseline.layer, dynamic=False)}
     modes = {}
     for mode in a.modes.split(","):
-        modes[mode] = rival.measure(runs[mode](), wanted, a.repeats, 5e-2 if a.dtype == "bf16" else 1e-3)
-        rival.layer.zero_grad(set_to_none=True)
-        for x, _ in rival.sets:
+        modes[mode] = baseline.measure(runs[mode](), wanted, a.repeats, 5e-2 if a.dtype == "bf16" else 1e-3)
+        baseline.layer.zero_grad(set_to_none=True)
+        for x, _ in baseline.sets:
             x.grad = None
         if a.device == "cuda":
             torch.cuda.empty_cache()
