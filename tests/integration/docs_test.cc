@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
 
 namespace turbogr {
 namespace {
@@ -82,6 +83,67 @@ TEST(Docs, NameOnlyCommandsAndOptionsThatExist) {
   }
   EXPECT_GE(seen, 3);
 }
+
+// What the pages take for granted: a log of one's own, lists of ids, the demo's store, the sources.
+class DocsCommands : public ::testing::Test {
+ protected:
+  test::TemporaryFolder folder_;
+  std::string root_ = folder_.path().string();
+
+  void SetUp() override {
+    fs::create_symlink(fs::path(TGR_PROGRAM).parent_path(), root_ + "/build");
+    fs::create_symlink(fs::path(TGR_SOURCE_DIR) / "configs", root_ + "/configs");
+    std::string log = "userId,movieId,timestamp\n";
+    const std::vector<int> movies = {17, 99, 1203, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    for (int user = 30; user < 60; ++user) {
+      for (int event = 0; event < 8; ++event) {
+        log += fmt::format("{},{},{}\n", user, movies[(user * 5 + event) % movies.size()],
+                           1'000'000 + 1000 * event + user);
+      }
+    }
+    test::write_file(folder_ / "ratings.csv", log);
+    test::write_file(folder_ / "ids.txt", "31\n42\n");
+    test::write_file(folder_ / "sold_out.txt", "99\n");
+    test::write_file(folder_ / "clicks.txt", "4\n5\n");
+    const auto demo = test::run_program(
+        "data synth --users 60 --items 80 --mean-length 12 --max-length 20 --threads 1 --out " +
+        root_ + "/demo/store");
+    ASSERT_EQ(demo.status, 0) << demo.output;
+  }
+
+  // As it stands, but for what tests have no time for, and what root and few cores ask of mpirun.
+  static std::string as_run_here(std::string command) {
+    command = std::regex_replace(command, std::regex("^mpirun"),
+                                 "mpirun --oversubscribe --allow-run-as-root");
+    command = std::regex_replace(command, std::regex("--trials 20"), "--trials 2");
+    command = std::regex_replace(command, std::regex("--users [12]000"), "--users 40");
+    if (std::regex_search(command, std::regex("turbogr (train|tune) "))) {
+      command += " --train.peak_tflops=1 --train.epochs=2";
+    }
+    return command;
+  }
+
+  void run_all(const std::string& page) {
+    int ran = 0;
+    for (const std::string& command : commands_of(text_of(fs::path(TGR_SOURCE_DIR) / page))) {
+      if (command.find("build/turbogr ") == std::string::npos) continue;  // make, apt-get, cmake
+      const test::Outcome outcome =
+          test::run_command("cd " + root_ + " && " + as_run_here(command));
+      EXPECT_EQ(outcome.status, 0) << page << ": " << command << "\n" << outcome.output;
+      ++ran;
+    }
+    EXPECT_GE(ran, 2) << page;
+  }
+};
+
+TEST_F(DocsCommands, OfTheReadmeAndTheEvaluationPageRun) {
+  run_all("README.md");
+  run_all("docs/evaluation.md");
+}
+
+TEST_F(DocsCommands, OfTheTuningPageRun) { run_all("docs/tuning.md"); }
+TEST_F(DocsCommands, OfTheSyntheticPageRun) { run_all("docs/synthetic_data.md"); }
+TEST_F(DocsCommands, OfTheDistributedPageRun) { run_all("docs/distributed.md"); }
 
 TEST(Docs, LinkOnlyToWhatIsThere) {
   const std::regex link("\\]\\(([^)#: ]+)(#[^)]*)?\\)");
