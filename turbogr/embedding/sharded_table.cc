@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -294,50 +293,6 @@ void ShardedTable::average(const Context& ctx, const TableCommunicators& communi
                       for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
                     });
     if (!on_host) copy_tensor(ctx, *tensor, staged);
-  }
-}
-
-void ShardedTable::gather_whole(const TableCommunicators& communicators, const Tensor& part,
-                                int root, Tensor& whole) const {
-  TGR_CHECK(!dynamic_, "a dynamic table has no whole of a fixed size");
-  dist::Communicator& group = *communicators.group;
-  const std::int64_t width = part.shape().size() == 2 ? part.shape()[1] : 1;
-  const auto row_bytes = width * static_cast<std::int64_t>(sizeof(float));
-  const bool receives = root < 0 || root == group.rank();
-  TGR_CHECK(!receives || whole.size() == sharding_.rows() * width, "a whole of ", whole.size(),
-            " elements for ", sharding_.rows(), " rows of ", width);
-  std::vector<std::int64_t> in;
-  in.reserve(static_cast<std::size_t>(group.size()));
-  for (int peer = 0; peer < group.size(); ++peer) {
-    in.push_back(receives ? sharding_.rows_of(peer) * row_bytes : 0);
-  }
-  std::vector<std::byte> received(static_cast<std::size_t>(sum_of(in)));
-  if (root < 0) {
-    group.all_gather(part.data(), {received.data(), in});
-  } else {
-    std::vector<std::int64_t> out(in.size(), 0);
-    out[static_cast<std::size_t>(root)] = static_cast<std::int64_t>(part.bytes());
-    group.all_to_all({part.data(), out}, {received.data(), in});
-  }
-  if (!receives) return;
-  const std::byte* next = received.data();
-  for (int shard = 0; shard < group.size(); ++shard) {
-    for (std::int64_t row = 0; row < sharding_.rows_of(shard); ++row, next += row_bytes) {
-      std::memcpy(whole.data() + sharding_.id_of(shard, row) * row_bytes, next,
-                  static_cast<std::size_t>(row_bytes));
-    }
-  }
-}
-
-void ShardedTable::take_part(const Tensor& whole, Tensor& part) const {
-  const std::int64_t width = part.shape().size() == 2 ? part.shape()[1] : 1;
-  const auto row_bytes = width * static_cast<std::int64_t>(sizeof(float));
-  TGR_CHECK(whole.size() == sharding_.rows() * width, "a whole of ", whole.size(), " elements for ",
-            sharding_.rows(), " rows of ", width);
-  for (std::int64_t row = 0; row < sharding_.rows_of(shard_); ++row) {
-    std::memcpy(part.data() + row * row_bytes,
-                whole.data() + sharding_.id_of(shard_, row) * row_bytes,
-                static_cast<std::size_t>(row_bytes));
   }
 }
 

@@ -115,13 +115,6 @@ class ShardedTable {
   // Average mode: weights and optimiser state become their means over the replicas.
   void average(const Context& ctx, const TableCommunicators& communicators);
 
-  // The whole table, or part of its optimiser's state, from the group's shards: into [rows, width]
-  // (or [rows]) of rank `root` of the group, or of every rank (-1). And back, from a whole one that
-  // every rank has. Not for dynamic tables.
-  void gather_whole(const TableCommunicators& communicators, const Tensor& part, int root,
-                    Tensor& whole) const;
-  void take_part(const Tensor& whole, Tensor& part) const;
-
   ItemTable& own() { return dynamic_ ? dynamic_->table() : *dense_; }
   const ItemTable& own() const { return dynamic_ ? dynamic_->table() : *dense_; }
   DynamicTable* dynamic() { return dynamic_.get(); }
