@@ -13,11 +13,14 @@ using test::NormCase;
 using test::NormInputs;
 using test::NormResults;
 
-class NormGradient : public ::testing::TestWithParam<std::tuple<NormKind, bool, bool, bool, bool>> {
-};
+enum class Middle { kNone, kNorm, kInput };  // of three parts side by side
+
+class NormGradient
+    : public ::testing::TestWithParam<std::tuple<NormKind, bool, bool, Middle, bool>> {};
 
 TEST_P(NormGradient, MatchesCentralDifferences) {
-  const auto [kind, affine, gated, concat, silu_gate] = GetParam();
+  const auto [kind, affine, gated, middle, silu_gate] = GetParam();
+  const bool concat = middle != Middle::kNone;
   if ((concat || silu_gate) && !gated) GTEST_SKIP() << "these are the gate's";
   const NormCase c = {.rows = 4,
                       .cols = 6,
@@ -26,7 +29,8 @@ TEST_P(NormGradient, MatchesCentralDifferences) {
                       .gated = gated,
                       .concat = concat,
                       .silu_gate = silu_gate,
-                      .dropout = {.rate = gated ? 0.4 : 0.0, .seed = 3, .site = 2}};
+                      .dropout = {.rate = gated ? 0.4 : 0.0, .seed = 3, .site = 2},
+                      .concat_input = middle == Middle::kInput};
   NormInputs<double> in(c);
   Context ctx({.threads = 2});
   const auto loss = [&] { return test::dot(test::run_norm<double>(ctx, c, in).y, in.dy); };
@@ -46,7 +50,9 @@ TEST_P(NormGradient, MatchesCentralDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, NormGradient,
                          ::testing::Combine(::testing::Values(NormKind::kLayer, NormKind::kRms),
-                                            ::testing::Bool(), ::testing::Bool(), ::testing::Bool(),
+                                            ::testing::Bool(), ::testing::Bool(),
+                                            ::testing::Values(Middle::kNone, Middle::kNorm,
+                                                              Middle::kInput),
                                             ::testing::Bool()));
 
 }  // namespace

@@ -21,6 +21,7 @@ struct NormCase {
   bool concat = false;
   bool silu_gate = false;
   ops::DropoutOptions dropout;
+  bool concat_input = false;
 
   std::int64_t out_cols() const { return concat ? 3 * cols : cols; }
 };
@@ -104,6 +105,7 @@ NormResults plain_norm(const NormCase& c, const NormInputs<T>& in) {
     out.mean.template view<A, 1>()(r) = mean;
     out.rstd.template view<A, 1>()(r) = rstd;
     std::vector<A> slope(static_cast<std::size_t>(c.cols));
+    std::vector<A> past(slope.size());  // what reaches x past the norm
     A mean_slope = 0, along = 0;
     for (std::int64_t i = 0; i < c.cols; ++i) {
       const A hat = (x(i) - mean) * rstd;
@@ -119,11 +121,12 @@ NormResults plain_norm(const NormCase& c, const NormInputs<T>& in) {
         const A middle = convert<A>(dy(r, c.cols + i)) * factor(c.cols + i);
         const A both = convert<A>(dy(r, 2 * c.cols + i)) * factor(2 * c.cols + i);
         y(r, i) = convert<T>(u(i) * factor(i));
-        y(r, c.cols + i) = convert<T>(a * factor(c.cols + i));
+        y(r, c.cols + i) = convert<T>((c.concat_input ? x(i) : a) * factor(c.cols + i));
         y(r, 2 * c.cols + i) = convert<T>(u(i) * a * factor(2 * c.cols + i));
         out.dgate.template view<T, 2>()(r, i) =
             convert<T>((d * factor(i) + both * a) * gate_slope(i));
-        d = middle + both * u(i);
+        d = (c.concat_input ? A(0) : middle) + both * u(i);
+        if (c.concat_input) past[static_cast<std::size_t>(i)] = middle;
       }
       out.dweight.template view<A, 1>()(i) += d * hat;
       out.dbias.template view<A, 1>()(i) += d;
@@ -135,7 +138,8 @@ NormResults plain_norm(const NormCase& c, const NormInputs<T>& in) {
     for (std::int64_t i = 0; i < c.cols; ++i) {
       const A hat = (x(i) - mean) * rstd;
       out.dx.template view<T, 2>()(r, i) =
-          convert<T>(rstd * (slope[static_cast<std::size_t>(i)] - mean_slope - hat * along));
+          convert<T>(rstd * (slope[static_cast<std::size_t>(i)] - mean_slope - hat * along) +
+                     past[static_cast<std::size_t>(i)]);
     }
   }
   return out;
@@ -170,7 +174,8 @@ NormResults run_norm(Context& ctx, const NormCase& c, const NormInputs<T>& in) {
   const auto dweight = out.dweight.template view<A, 1>(), dbias = out.dbias.template view<A, 1>();
   ctx.workspace().reserve(ops::gated_norm_workspace_bytes<T>(ctx, c.cols));
   if (c.gated) {
-    const ops::GatedNormOptions<T> options = {norm, c.concat, c.silu_gate, c.dropout};
+    const ops::GatedNormOptions<T> options = {norm, c.concat, c.silu_gate, c.dropout,
+                                              c.concat_input};
     ops::gated_norm<T>(ctx, x.rows(), gate.rows(), options, y.rows(), saved);
     ops::gated_norm_backward<T>(ctx, x.rows(), gate.rows(), dy.rows(), options, read,
                                 {dx.rows(), dgate.rows(), dweight, dbias});

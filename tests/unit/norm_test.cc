@@ -85,6 +85,20 @@ TYPED_TEST(NormOf, GatesAndDropsAtEveryWidthAndInstructionSet) {
   }
 }
 
+TYPED_TEST(NormOf, PutsTheInputItselfInTheMiddle) {
+  for (const std::int64_t cols : {1, 7, 50, 129}) {
+    this->check({.rows = 5,
+                 .cols = cols,
+                 .kind = NormKind::kLayer,
+                 .affine = cols != 7,
+                 .gated = true,
+                 .concat = true,
+                 .silu_gate = cols != 50,
+                 .dropout = {.rate = cols == 1 ? 0.0 : 0.3, .seed = 8, .site = 5},
+                 .concat_input = true});
+  }
+}
+
 TEST(Norm, KeepsSmallAndConstantRowsFinite) {
   Context ctx({.threads = 1});
   const NormCase c = {.rows = 2, .cols = 40, .kind = NormKind::kLayer};
@@ -227,6 +241,8 @@ TEST(Norm, SaysWhatIsWrong) {
   };
   EXPECT_EQ(gated(wrong, {}, x), "gated_norm: gate is [2, 5]; wanted [2, 4]");
   EXPECT_EQ(gated(x, {.concat = true}, wrong), "gated_norm: y is [2, 5]; wanted [2, 12]");
+  EXPECT_EQ(gated(x, {.concat_input = true}, wrong),
+            "gated_norm: concat_input without concat; it says what concat puts in the middle");
   EXPECT_EQ(gated(x, {.dropout = {.rate = 1}}, x),
             "gated_norm: dropout rate is 1; it must be at least 0 and below 1");
   const auto gated_back = [&](Tensor& dy, const GatedNormGradients<float>& gradients) {

@@ -1,7 +1,8 @@
 // The gate after attention in one pass: y = dropout(gate * norm(x)), or with `concat` y =
-// dropout([gate | norm(x) | gate * norm(x)]), three times as wide. With `silu_gate` the gate is
-// given before its SiLU, which both passes make on their way. The backward pass makes norm and mask
-// again from x, gate and the saved statistics; nothing else is kept.
+// dropout([gate | norm(x) | gate * norm(x)]), three times as wide; with `concat_input` too, x
+// itself stands in the middle. With `silu_gate` the gate is given before its SiLU, which both
+// passes make on their way. The backward pass makes norm and mask again from x, gate and the saved
+// statistics; nothing else is kept.
 //
 //   gated_norm<float>(ctx, x, gate, {.dropout = {.rate = 0.2, .seed = 1, .site = 7}}, y, saved);
 #pragma once
@@ -22,6 +23,7 @@ struct GatedNormOptions {
   bool concat = false;
   bool silu_gate = false;  // silu(gate) gates, and dgate goes through it
   DropoutOptions dropout;
+  bool concat_input = false;  // with concat, on a CPU: x in the middle, not norm(x)
 };
 
 // x, gate [N, D]; y [N, D], or [N, 3 D] with concat.

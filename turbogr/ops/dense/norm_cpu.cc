@@ -94,7 +94,7 @@ NormRow norm_row(const GatedNormOptions<T>& options, NormOutput output, std::int
   row.eps = static_cast<float>(options.norm.eps);
   row.weight = options.norm.weight.data;
   row.bias = options.norm.bias.data;
-  if (output != NormOutput::kPlain) {
+  if (has_gate(output)) {
     const DropoutRow draw = dropout_row(options.dropout, r);
     row.seed = draw.seed;
     row.row_key = draw.row_key;
@@ -131,7 +131,7 @@ void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> d
                    const GatedNormGradients<T>& gradients) {
   add_residual_sums(cpu, residual);
   const auto backward = norm_table(cpu.simd).of<T>().backward[static_cast<int>(output)];
-  const bool gated = output != NormOutput::kPlain;
+  const bool gated = has_gate(output);
   WorkspaceScope scope(cpu.workspace);
   const auto factors = scope.take<float, 2>({cpu.pool.size(), factor_count(x.cols)});
   const auto slopes = scope.take<float, 2>({cpu.pool.size(), x.cols});
@@ -176,12 +176,17 @@ void norm<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
           y(r, c) = a;
           continue;
         }
+        if (output == NormOutput::kSwish) {
+          y(r, c) = x(r, c) / (1 + std::exp(-a));
+          continue;
+        }
         const double u = gate_at(options, gate(r, c)).value;
         if (output == NormOutput::kGated) {
           y(r, c) = u * a * drop.factor(c);
         } else {
           y(r, c) = u * drop.factor(c);
-          y(r, cols + c) = a * drop.factor(cols + c);
+          y(r, cols + c) =
+              (output == NormOutput::kConcatInput ? x(r, c) : a) * drop.factor(cols + c);
           y(r, 2 * cols + c) = u * a * drop.factor(2 * cols + c);
         }
       }
@@ -190,7 +195,7 @@ void norm<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
 }
 
 // With hat = (x - mean) rstd, a = hat w + b and d = dL/da: dx = rstd (d w - mean(d w) - hat mean(d
-// w hat)), without the middle term for RMSNorm.
+// w hat)), without the middle term for RMSNorm, and what reaches x past the norm.
 template <>
 void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
                            Rows<const double> dy, const NormResidual<double>& residual,
@@ -202,6 +207,7 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
   const bool layer = options.norm.kind == NormKind::kLayer;
   WorkspaceScope scope(cpu.workspace);
   const auto slopes = scope.take<double, 2>({cpu.pool.size(), cols});
+  const auto pasts = scope.take<double, 2>({cpu.pool.size(), cols});
   rows_with_sums<double>(
       cpu, x.rows, cols, scope, gradients,
       [&](std::int64_t r, double* dweight, double* dbias, int worker) {
@@ -216,7 +222,12 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
           const double b = options.norm.bias.data == nullptr ? 0.0 : options.norm.bias(c);
           const double a = hat * w + b;
           double d = dy(r, c);
-          if (output != NormOutput::kPlain) {
+          double past = residual.rows.data == nullptr ? 0.0 : residual.rows(r, c);
+          if (output == NormOutput::kSwish) {
+            const double s = 1 / (1 + std::exp(-a));
+            past += d * s;
+            d *= x(r, c) * s * (1 - s);
+          } else if (has_gate(output)) {
             const Gate u = gate_at(options, gate(r, c));
             if (output == NormOutput::kGated) {
               const double dropped = dy(r, c) * drop.factor(c);
@@ -225,9 +236,13 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
             } else {
               const double both = dy(r, 2 * cols + c) * drop.factor(2 * cols + c);
               gradients.dgate(r, c) = (dy(r, c) * drop.factor(c) + both * a) * u.slope;
-              d = dy(r, cols + c) * drop.factor(cols + c) + both * u.value;
+              const double middle = dy(r, cols + c) * drop.factor(cols + c);
+              const bool input = output == NormOutput::kConcatInput;
+              d = (input ? 0.0 : middle) + both * u.value;
+              if (input) past += middle;
             }
           }
+          pasts(worker, c) = past;
           if (dweight != nullptr) dweight[c] += d * hat;
           if (dbias != nullptr) dbias[c] += d;
           slopes(worker, c) = d * w;
@@ -236,8 +251,8 @@ void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gat
         }
         for (std::int64_t c = 0; c < cols; ++c) {
           const double hat = (x(r, c) - mean) * rstd;
-          gradients.dx(r, c) = rstd * (slopes(worker, c) - mean_slope - hat * mean_along) +
-                               (residual.rows.data == nullptr ? 0.0 : residual.rows(r, c));
+          gradients.dx(r, c) =
+              rstd * (slopes(worker, c) - mean_slope - hat * mean_along) + pasts(worker, c);
         }
       });
 }
@@ -246,7 +261,7 @@ template <class T>
 std::size_t norm_workspace_bytes(Cpu cpu, std::int64_t cols) {
   const std::int64_t threads = cpu.pool.size();
   return workspace_bytes_of<float>(threads * factor_count(cols)) +
-         workspace_bytes_of<Accum<T>>(threads * cols) + ParameterSums<Accum<T>>::bytes(cols);
+         2 * workspace_bytes_of<Accum<T>>(threads * cols) + ParameterSums<Accum<T>>::bytes(cols);
 }
 
 #define TGR_INSTANTIATE(T)                                                                         \

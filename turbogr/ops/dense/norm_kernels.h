@@ -1,4 +1,5 @@
-// What a device fills in for norm.h and gated_norm.h: one norm, with three ways to go on.
+// What a device fills in for norm.h, gated_norm.h and swish_norm.h: one norm, with five ways to go
+// on.
 #pragma once
 
 #include "turbogr/ops/dense/gated_norm.h"
@@ -6,9 +7,19 @@
 
 namespace turbogr::ops::kernels {
 
-enum class NormOutput : std::uint8_t { kPlain, kGated, kConcat };
+enum class NormOutput : std::uint8_t {
+  kPlain,
+  kGated,
+  kConcat,       // [gate | norm(x) | gate * norm(x)]
+  kConcatInput,  // [gate | x | gate * norm(x)]; a CPU's
+  kSwish         // x * sigmoid(norm(x)); a CPU's
+};
 
-// Plain has neither gate nor dropout.
+inline bool has_gate(NormOutput output) {
+  return output != NormOutput::kPlain && output != NormOutput::kSwish;
+}
+
+// Only those with a gate have dropout.
 template <class T>
 void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
           NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);

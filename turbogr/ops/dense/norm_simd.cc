@@ -8,7 +8,9 @@
 namespace turbogr::TGR_SIMD {
 namespace {
 
-enum Output { kPlain, kGated, kConcat };
+enum Output { kPlain, kGated, kConcat, kConcatInput, kSwish };  // as NormOutput
+
+constexpr bool three_parts(int output) { return output == kConcat || output == kConcatInput; }
 
 void draw_factors(const NormRow& row, std::int64_t width) {
   constexpr std::int64_t kChunk = 8 * kLanes;
@@ -61,11 +63,13 @@ template <int kOutput, class T>
 void forward(NormRow& row, const T* x, const T* gate, T* y) {
   set_statistics(row, x);
   const std::int64_t cols = row.cols;
-  if (row.threshold != 0) draw_factors(row, kOutput == kConcat ? 3 * cols : cols);
+  if (row.threshold != 0) draw_factors(row, three_parts(kOutput) ? 3 * cols : cols);
   over_row(cols, [&](auto lanes, std::int64_t c) {
     const Floats value = normed(row, lanes, x, c).value;
     if constexpr (kOutput == kPlain) {
       lanes.store(y + c, value);
+    } else if constexpr (kOutput == kSwish) {
+      lanes.store(y + c, lanes.load(x + c) * sigmoid(value));
     } else {
       Floats u = lanes.load(gate + c);
       if (row.silu_gate) u = silu(u);
@@ -73,7 +77,8 @@ void forward(NormRow& row, const T* x, const T* gate, T* y) {
         lanes.store(y + c, dropped(row, lanes, c, u * value));
       } else {
         lanes.store(y + c, dropped(row, lanes, c, u));
-        lanes.store(y + cols + c, dropped(row, lanes, cols + c, value));
+        const Floats middle = kOutput == kConcatInput ? lanes.load(x + c) : value;
+        lanes.store(y + cols + c, dropped(row, lanes, cols + c, middle));
         lanes.store(y + 2 * cols + c, dropped(row, lanes, 2 * cols + c, u * value));
       }
     }
@@ -84,7 +89,7 @@ template <int kOutput, class T>
 void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const T* residual, T* dx,
               T* dgate) {
   const std::int64_t cols = row.cols;
-  if (row.threshold != 0) draw_factors(row, kOutput == kConcat ? 3 * cols : cols);
+  if (row.threshold != 0) draw_factors(row, three_parts(kOutput) ? 3 * cols : cols);
   Floats total = splat(0.0f);
   Floats along = splat(0.0f);
   over_row(cols, [&](auto lanes, std::int64_t c) {
@@ -92,6 +97,9 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const 
     Floats d;  // the gradient of the norm's value
     if constexpr (kOutput == kPlain) {
       d = lanes.load(dy + c);
+    } else if constexpr (kOutput == kSwish) {
+      const Floats s = sigmoid(at.value);
+      d = lanes.load(dy + c) * lanes.load(x + c) * s * (1.0f - s);
     } else {
       Floats u = lanes.load(gate + c);
       Floats slope = splat(1.0f);
@@ -106,10 +114,13 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const 
         d = dropped_dy * u;
       } else {
         const Floats du = dropped(row, lanes, c, lanes.load(dy + c));
-        const Floats da = dropped(row, lanes, cols + c, lanes.load(dy + cols + c));
         const Floats both = dropped(row, lanes, 2 * cols + c, lanes.load(dy + 2 * cols + c));
         lanes.store(dgate + c, (du + both * at.value) * slope);
-        d = da + both * u;
+        if constexpr (kOutput == kConcat) {
+          d = dropped(row, lanes, cols + c, lanes.load(dy + cols + c)) + both * u;
+        } else {
+          d = both * u;
+        }
       }
     }
     if (row.dweight != nullptr) {
@@ -129,14 +140,22 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const 
     if (row.layer) hat -= row.mean;
     hat *= row.rstd;
     Floats d = (lanes.load(row.slope + c) - mean_slope - hat * mean_along) * row.rstd;
+    // What reaches x past the norm.
+    if constexpr (kOutput == kSwish) {
+      d += lanes.load(dy + c) * sigmoid(normed(row, lanes, x, c).value);
+    } else if constexpr (kOutput == kConcatInput) {
+      d += dropped(row, lanes, cols + c, lanes.load(dy + cols + c));
+    }
     if (residual != nullptr) d += lanes.load(residual + c);
     lanes.store(dx + c, d);
   });
 }
 
 template <class T>
-constexpr NormLoops<T> kLoops = {{forward<kPlain, T>, forward<kGated, T>, forward<kConcat, T>},
-                                 {backward<kPlain, T>, backward<kGated, T>, backward<kConcat, T>}};
+constexpr NormLoops<T> kLoops = {{forward<kPlain, T>, forward<kGated, T>, forward<kConcat, T>,
+                                  forward<kConcatInput, T>, forward<kSwish, T>},
+                                 {backward<kPlain, T>, backward<kGated, T>, backward<kConcat, T>,
+                                  backward<kConcatInput, T>, backward<kSwish, T>}};
 
 constexpr NormTable kTable = {kLoops<float>, kLoops<bf16>};
 

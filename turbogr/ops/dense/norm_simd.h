@@ -33,8 +33,8 @@ struct NormLoops {
   // A residual that is not null is added to dx.
   using Backward = void (*)(const NormRow&, const T* x, const T* gate, const T* dy,
                             const T* residual, T* dx, T* dgate);
-  Forward forward[3];  // by NormOutput
-  Backward backward[3];
+  Forward forward[5];  // by NormOutput
+  Backward backward[5];
 };
 
 struct NormTable {
