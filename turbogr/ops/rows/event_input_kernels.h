@@ -1,0 +1,17 @@
+// What a device fills in for event_input.h.
+#pragma once
+
+#include "turbogr/ops/rows/event_input.h"
+
+namespace turbogr::ops::kernels {
+
+template <class T>
+void event_input(Cpu cpu, const EventSequences& sequences, const EventTokens<const T>& tokens,
+                 const EventTables<const Accum<T>>& tables, const EventInputOptions& options,
+                 Rows<T> x);
+template <class T>
+void event_input_backward(Cpu cpu, const EventSequences& sequences, Rows<const T> dx,
+                          const EventInputOptions& options, const EventTokens<T>& dtokens,
+                          const EventTables<Accum<T>>& dtables);
+
+}  // namespace turbogr::ops::kernels
