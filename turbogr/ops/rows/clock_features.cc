@@ -1,0 +1,20 @@
+#include "turbogr/ops/rows/clock_features.h"
+
+#include "turbogr/ops/checks.h"
+#include "turbogr/ops/rows/clock_features_kernels.h"
+
+namespace turbogr::ops {
+
+template <class T>
+void clock_features(const Context& ctx, View<const std::int64_t, 1> times, Rows<T> features) {
+  const char* op = "clock_features";
+  check_vector(op, "times", times, times.shape[0]);
+  check_rows(op, "features", features, times.shape[0], kClockFeatures);
+  on_cpu(ctx, op, [&](Cpu cpu) { kernels::clock_features<T>(cpu, times, features); });
+}
+
+template void clock_features<double>(const Context&, View<const std::int64_t, 1>, Rows<double>);
+template void clock_features<float>(const Context&, View<const std::int64_t, 1>, Rows<float>);
+template void clock_features<bf16>(const Context&, View<const std::int64_t, 1>, Rows<bf16>);
+
+}  // namespace turbogr::ops
