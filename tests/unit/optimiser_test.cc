@@ -210,6 +210,25 @@ TEST_P(RowOptimiser, ChangesTouchedRowsByTheFormulaAndNoOthers) {
   }
 }
 
+// With an epsilon as large as the gradients the two forms are far apart.
+TEST(RowAdaGrad, EpsilonStandsInsideTheRootOrOutside) {
+  const Context ctx({.threads = 1});
+  const std::vector<std::int64_t> ids = {2};
+  const std::vector<float> gradient = {3, -1};
+  for (const bool outside : {false, true}) {
+    ItemTable table(4, 2, SparseOptimiser::kAdaGrad);
+    for (int step = 1; step <= 2; ++step) {
+      table.update(ctx, {ids.data(), {1}}, Rows<const float>(gradient.data(), 1, 2, 2),
+                   {.rate = 0.1, .epsilon = 4, .epsilon_outside = outside});
+    }
+    const auto divisor = [&](double v) { return outside ? std::sqrt(v) + 4 : std::sqrt(v + 4); };
+    const double size = 0.1 / divisor(5) + 0.1 / divisor(10);
+    EXPECT_NEAR(table.weights()(2, 0), -3 * size, 1e-7);
+    EXPECT_NEAR(table.weights()(2, 1), size, 1e-7);
+    EXPECT_EQ(table.weights()(1, 0), 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RowOptimiser,
                          ::testing::Values(SparseOptimiser::kAdamW, SparseOptimiser::kAdaGrad,
                                            SparseOptimiser::kSgd));

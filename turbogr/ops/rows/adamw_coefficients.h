@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "turbogr/core/host_device.h"
 #include "turbogr/ops/rows/update_simd.h"
 
 namespace turbogr {
@@ -16,7 +17,16 @@ struct AdamWSettings {
   double decay = 0;
   double step = 1;            // counted from 1: corrects the moments' start at zero
   double gradient_scale = 1;  // applied to the gradient on the way in
+  // AdaGrad divides by sqrt(v) + epsilon, as ranking models are published, and not by sqrt(v +
+  // epsilon).
+  bool epsilon_outside = false;
 };
+
+// What AdaGrad divides a row's step by; v is its accumulator.
+TGR_HD inline double adagrad_divisor(float v, double epsilon, bool epsilon_outside) {
+  const auto wide = static_cast<double>(v);
+  return epsilon_outside ? std::sqrt(wide) + epsilon : std::sqrt(wide + epsilon);
+}
 
 inline AdamWCoefficients adamw_coefficients(const AdamWSettings& s) {
   return {.beta1 = static_cast<float>(s.beta1),

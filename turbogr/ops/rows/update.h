@@ -105,7 +105,8 @@ void adamw(const Context& ctx, const UpdateSlices& slices, const AdamWSettings& 
 
 enum class RowOptimiser : std::uint8_t {
   kAdamW,    // moments of the rows named, decoupled decay
-  kAdaGrad,  // v += mean(g^2) a row, w = w (1 - rate decay) - rate g / sqrt(v + epsilon)
+  kAdaGrad,  // v += mean(g^2) a row, w = w (1 - rate decay) - rate g / sqrt(v + epsilon); see
+             // AdamWSettings::epsilon_outside
   kSgd       // w = w (1 - rate decay) - rate g
 };
 

@@ -143,7 +143,7 @@ void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
             float& second = rows.second_moment(id, 0);
             second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
                                          static_cast<double>(width));
-            size /= std::sqrt(second + settings.epsilon);
+            size /= adagrad_divisor(second, settings.epsilon, settings.epsilon_outside);
           }
           with_weights(rows, id, width, number, [&](std::int64_t c, std::int64_t n, float* w) {
             if (optimiser == RowOptimiser::kAdamW) {

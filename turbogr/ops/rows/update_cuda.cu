@@ -142,6 +142,7 @@ struct RowStep {
   AdamWCoefficients adamw;
   double factor, rate, epsilon;  // of AdaGrad and SGD
   float keep;
+  bool epsilon_outside;
 };
 
 // w = w keep - g stride, or as it is; by a warp.
@@ -209,7 +210,7 @@ __device__ void update_row(RowOptimiser optimiser, const TableRows& table, const
     __syncwarp();
     const float second = before + mean;
     if (threadIdx.x == 0) table.second_moment.data[id] = second;
-    size /= sqrt(second + step.epsilon);
+    size /= adagrad_divisor(second, step.epsilon, step.epsilon_outside);
   }
   descend(g, width, step.keep, static_cast<float>(size), true, w, copy);
 }
@@ -257,7 +258,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
     __syncwarp();
     const float second = before + mean;
     if (threadIdx.x == 0) table.second_moment.data[id] = second;
-    size /= sqrt(second + step.epsilon);
+    size /= adagrad_divisor(second, step.epsilon, step.epsilon_outside);
   }
   const auto stride = static_cast<float>(size);
   const std::uint64_t key = table.keys.of(id);
@@ -294,8 +295,12 @@ void sum_parts(cudaStream_t stream, View<const double, 1> parts, double* sum) {
 }
 
 RowStep row_step(const AdamWSettings& settings) {
-  return {adamw_coefficients(settings), settings.gradient_scale, settings.rate, settings.epsilon,
-          static_cast<float>(1 - settings.rate * settings.decay)};
+  return {adamw_coefficients(settings),
+          settings.gradient_scale,
+          settings.rate,
+          settings.epsilon,
+          static_cast<float>(1 - settings.rate * settings.decay),
+          settings.epsilon_outside};
 }
 
 }  // namespace
