@@ -97,6 +97,14 @@ std::vector<Case> cases() {
   concat.concat = true;
   concat.bias = BiasKind::kNone;
   all.push_back({"hstu_concat", concat});
+  ModelOptions ranking = concat;
+  ranking.concat_input = true;
+  ranking.projection_bias = true;
+  ranking.output_bias = false;
+  ranking.xavier_projection = true;
+  ranking.affine_norms = true;
+  ranking.silu_on_all = false;
+  all.push_back({"hstu_ranking", ranking});
   return all;
 }
 

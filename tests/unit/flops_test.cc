@@ -55,6 +55,7 @@ TEST(ModelOptions, SaysWhatIsWrong) {
   EXPECT_NE(message({.layers = 0}).find("0 layers"), std::string::npos);
   EXPECT_NE(message({.dropout = 1.0}).find("below 1"), std::string::npos);
   EXPECT_NE(message({.norm_length = 0}).find("above 0"), std::string::npos);
+  EXPECT_NE(message({.concat_input = true}).find("set concat too"), std::string::npos);
   EXPECT_NE(message({.kind = ModelKind::kFuxi, .concat = true}).find("leave it out"),
             std::string::npos);
   EXPECT_NE(test::message_of([] { model_kind_from_name("sasrec"); }).find("hstu or fuxi"),

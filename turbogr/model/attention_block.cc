@@ -88,17 +88,25 @@ template <class T>
 AttentionBlock<T>::AttentionBlock(const ModelOptions& o, int layer, ParameterSet<T>& parameters)
     : options_(o),
       layer_(layer),
-      projection_(parameters, {.name = layer_name(layer, "projection"),
-                               .shape = {o.width, o.projection_width()},
-                               .init = Init::kNormal,
-                               .scale = 0.02,
-                               .decay = true}),
+      projection_(
+          parameters,
+          {.name = layer_name(layer, "projection"),
+           .shape = {o.width, o.projection_width()},
+           .init = o.xavier_projection ? Init::kUniform : Init::kNormal,
+           .scale = o.xavier_projection ? xavier_bound(o.width, o.projection_width()) : 0.02,
+           .decay = true}),
       output_(parameters, {.name = layer_name(layer, "output"),
                            .shape = {o.mixed_width(), o.width},
                            .init = Init::kUniform,
                            .scale = xavier_bound(o.mixed_width(), o.width),
                            .decay = true}) {
-  output_bias_ = parameters.add({.name = layer_name(layer, "output_bias"), .shape = {o.width}});
+  if (o.projection_bias) {
+    projection_bias_ = parameters.add(
+        {.name = layer_name(layer, "projection_bias"), .shape = {o.projection_width()}});
+  }
+  if (o.output_bias) {
+    output_bias_ = parameters.add({.name = layer_name(layer, "output_bias"), .shape = {o.width}});
+  }
   // FuXi's maps exist whatever the bias option: an unused one stays out of the model.
   if (o.position_bias()) {
     position_ = parameters.add({.name = layer_name(layer, "position"),
@@ -136,9 +144,8 @@ ops::NormOptions<T> AttentionBlock<T>::norm_options(const ParameterSet<T>& param
                                                     const Affine& affine) const {
   ops::NormOptions<T> norm;
   norm.kind = options_.kind == ModelKind::kHstu ? ops::NormKind::kLayer : ops::NormKind::kRms;
-  if (affine.weight >= 0)
-    norm.weight = parameters.value(affine.weight).template view<Accum<T>, 1>();
-  if (affine.bias >= 0) norm.bias = parameters.value(affine.bias).template view<Accum<T>, 1>();
+  norm.weight = vector_value(parameters, affine.weight);
+  norm.bias = vector_value(parameters, affine.bias);
   return norm;
 }
 
@@ -146,9 +153,9 @@ template <class T>
 ops::AttentionBias<T> AttentionBlock<T>::bias(const ParameterSet<T>& parameters,
                                               const StepInput& step) const {
   ops::AttentionBias<T> tables;
-  if (position_ >= 0) tables.position = parameters.value(position_).template view<Accum<T>, 1>();
+  tables.position = vector_value(parameters, position_);
   if (time_ >= 0) {
-    tables.time = parameters.value(time_).template view<Accum<T>, 1>();
+    tables.time = vector_value(parameters, time_);
     tables.key_times = step.key_times;
     tables.query_times = step.query_times;
   }
@@ -188,7 +195,8 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
                {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)});
 
   // The gate's SiLU is made where it is used.
-  ops::linear<T>(ctx, normed, projection_.packed(), {}, linear);
+  ops::linear<T>(ctx, normed, projection_.packed(),
+                 {.bias = vector_value(parameters, projection_bias_)}, linear);
   Parts<T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
     const Rows<T> activated = first_rows<T>(saved.activated, n);
@@ -200,7 +208,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
     ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
                            {.heads = options_.heads,
                             .alpha = options_.alpha,
-                            .norm_length = options_.norm_length,
+                            .norm_length = norm_length(step),
                             .mask = mask(step),
                             .plan = step.plan,
                             .kept = {saved.kept.data(), {saved.kept.size()}},
@@ -210,7 +218,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
     ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
                            {.heads = options_.heads,
                             .alpha = options_.alpha,
-                            .norm_length = options_.norm_length,
+                            .norm_length = norm_length(step),
                             .mask = mask(step),
                             .plan = step.plan,
                             .deterministic = step.deterministic},
@@ -222,11 +230,12 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
       {.norm = norm_options(parameters, attended_norm_),
        .concat = options_.concat,
        .silu_gate = true,
-       .dropout = step.dropout(options_.dropout, layer_, 0)},
+       .dropout = step.dropout(options_.dropout, layer_, 0),
+       .concat_input = options_.concat_input},
       mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)});
 
   ops::linear<T>(ctx, mixed, output_.packed(),
-                 {.bias = parameters.value(output_bias_).template view<A, 1>(), .residual = x}, y);
+                 {.bias = vector_value(parameters, output_bias_), .residual = x}, y);
 }
 
 template <class T>
@@ -259,7 +268,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
       {.norm = norm_options(parameters, attended_norm_),
        .concat = options_.concat,
        .silu_gate = true,
-       .dropout = step.dropout(options_.dropout, layer_, 0)},
+       .dropout = step.dropout(options_.dropout, layer_, 0),
+       .concat_input = options_.concat_input},
       {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
       {.dx = dattended,
        .dgate = dparts.u,
@@ -276,7 +286,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     bias(parameters, step),
                                     {.heads = options_.heads,
                                      .alpha = options_.alpha,
-                                     .norm_length = options_.norm_length,
+                                     .norm_length = norm_length(step),
                                      .mask = mask(step),
                                      .plan = step.plan,
                                      .kept = {memory.kept.data(), {memory.kept.size()}},
@@ -287,7 +297,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                                     bias(parameters, step),
                                     {.heads = options_.heads,
                                      .alpha = options_.alpha,
-                                     .norm_length = options_.norm_length,
+                                     .norm_length = norm_length(step),
                                      .mask = mask(step),
                                      .plan = step.plan,
                                      .deterministic = step.deterministic},
@@ -301,7 +311,9 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
                           dprojected.columns(gate, rest));
   }
   ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected, {},
-                          {.dx = dnormed, .dw = projection_.gradient(parameters)});
+                          {.dx = dnormed,
+                           .dw = projection_.gradient(parameters),
+                           .db = vector_gradient(projection_bias_)});
 
   ops::norm_backward<T>(
       ctx, x, dnormed, norm_options(parameters, input_norm_),

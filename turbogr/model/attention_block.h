@@ -1,10 +1,10 @@
 // The attention half of a layer, HSTU's and FuXi's alike:
 //
 //   normed    = norm(x)                          LayerNorm in HSTU, RMSNorm in FuXi
-//   [U|V|Q|K] = SiLU(normed W)
+//   [U|V|Q|K] = SiLU(normed W + b)               b with projection_bias; SiLU on U alone as asked
 //   attended  = attention(Q, K, V)               one map with biases, or three maps
-//   mixed     = dropout(U * norm(attended))
-//   y         = x + mixed W_o + b_o
+//   mixed     = dropout(U * norm(attended))      or with concat [U | . | U * norm(attended)]
+//   y         = x + mixed W_o + b_o              b_o unless output_bias is off
 #pragma once
 
 #include <cstddef>
@@ -79,11 +79,19 @@ class AttentionBlock {
   ops::NormOptions<T> norm_options(const ParameterSet<T>& parameters, const Affine& affine) const;
   ops::AttentionBias<T> bias(const ParameterSet<T>& parameters, const StepInput& step) const;
   ops::AttentionMask mask(const StepInput& step) const;
+  double norm_length(const StepInput& step) const {
+    return step.norm_length > 0 ? step.norm_length : options_.norm_length;
+  }
+  View<const Accum<T>, 1> vector_value(const ParameterSet<T>& parameters, int index) const {
+    if (index < 0) return {};
+    return parameters.value(index).template view<Accum<T>, 1>();
+  }
 
   ModelOptions options_;
   int layer_;
   WeightMatrix<T> projection_;
   WeightMatrix<T> output_;
+  int projection_bias_ = -1;
   int output_bias_ = -1;
   int position_ = -1;
   int time_ = -1;

@@ -30,9 +30,13 @@ struct ModelOptions {
   BiasKind bias = BiasKind::kBoth;
   bool silu_on_all = true;  // else on U only
   bool affine_norms = false;
-  bool concat = false;       // [U, a, U * a] before the output projection; HSTU only
-  std::int64_t actions = 0;  // action signals added to the input, at most 32; 0: none
-  std::int64_t window = 0;   // 0: all of the history
+  bool concat = false;           // [U, a, U * a] before the output projection, a normed; HSTU only
+  bool concat_input = false;     // with concat: the a in the middle as attention made it
+  bool projection_bias = false;  // of [U | V | Q | K]
+  bool output_bias = true;       // of the output projection
+  bool xavier_projection = false;  // how it starts: Xavier's uniform, else normal(0.02)
+  std::int64_t actions = 0;        // action signals added to the input, at most 32; 0: none
+  std::int64_t window = 0;         // 0: all of the history
 
   bool position_bias() const { return bias == BiasKind::kPosition || bias == BiasKind::kBoth; }
   bool time_bias() const { return bias == BiasKind::kTime || bias == BiasKind::kBoth; }

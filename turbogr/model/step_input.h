@@ -21,6 +21,7 @@ struct StepInput {
   View<const std::int64_t, 1> num_prefix;   // [B] or empty
   View<const std::int64_t, 1> num_targets;  // [B] or empty
   bool training = false;                    // dropout only then
+  double norm_length = 0;                   // of this step's attention; 0: the model's own
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   // The model fills these in: shared by its layers.
