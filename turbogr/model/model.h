@@ -17,27 +17,12 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/model/action_embedding.h"
-#include "turbogr/model/attention_block.h"
-#include "turbogr/model/feed_forward.h"
+#include "turbogr/model/layer_stack.h"
 #include "turbogr/model/model_options.h"
 #include "turbogr/model/parameters.h"
 #include "turbogr/model/step_input.h"
 
 namespace turbogr::model {
-
-struct ModelMemory {
-  std::int64_t capacity = 0;  // tokens of the largest step
-  // Sequences of the largest step; 0: any number, but a step with many of fewer than 16 tokens is
-  // slow on a GPU.
-  std::int64_t sequences = 0;
-  // Keep only each layer's input and run its forward pass again inside backward: less memory, same
-  // bits.
-  bool recompute = false;
-  // The same bits from every run on a GPU, at a price.
-  bool deterministic = false;
-  // Forward alone: no gradients, and nothing kept of a layer when the next one has run.
-  bool inference = false;
-};
 
 template <class T>
 class Model {
@@ -64,54 +49,25 @@ class Model {
   void backward(const Context& ctx, const StepInput& step, Rows<const T> dout, Rows<T> drows,
                 const std::function<void(std::int64_t layers)>& ready = {});
 
-  // Which parameters are a layer's own: indices [first, last).
-  struct Range {
-    int first, last;
-  };
-  Range layer_parameters(std::int64_t layer) const {
-    return layers_.at(static_cast<std::size_t>(layer)).parameters;
+  // Which parameters are a layer's own.
+  typename LayerStack<T>::Range layer_parameters(std::int64_t layer) const {
+    return stack_.layer_parameters(layer);
   }
 
   std::size_t activation_bytes() const;
   std::size_t workspace_bytes(const Context& ctx) const;
 
  private:
-  struct Layer {
-    AttentionBlock<T> attention;
-    std::unique_ptr<FeedForward<T>> feed_forward;  // FuXi
-    Range parameters;
-  };
-  // What one layer keeps; with recompute, all layers share one.
-  struct Saved {
-    AttentionSaved<T> attention;
-    std::unique_ptr<FeedForwardSaved<T>> feed_forward;
-    Tensor middle;  // [N, D], between the two halves
-  };
-
-  Tensor& input_of(std::size_t layer) {  // and the model's output, of the layer after the last
-    return inputs_[memory_.inference ? layer % 2 : layer];
-  }
+  int add_position();
   void check_step(const StepInput& step, Rows<const T> rows) const;
-  // Of the largest step.
-  ops::AttentionShape attention_shape(const Context& ctx) const;
-  ops::AttentionKind attention_kind() const;
-  void forward_layer(const Context& ctx, const StepInput& step, std::size_t layer, Rows<T> y);
   View<const T, 2> position_rows() const;
 
   ModelOptions options_;
-  ModelMemory memory_;
   ParameterSet<T> parameters_;
-  int position_ = -1;
+  int position_;
   Tensor position_rounded_;  // bf16 only
   std::unique_ptr<ActionEmbedding<T>> actions_;
-  std::vector<Layer> layers_;
-  std::vector<Saved> saved_;
-  std::vector<Tensor> inputs_;  // [N, D]: see input_of
-  AttentionScratch<T> attention_scratch_;
-  std::unique_ptr<FeedForwardScratch<T>> feed_forward_scratch_;
-  Tensor gradient_, other_gradient_;  // [N, D], on the way down
-  Tensor plan_memory_;
-  ops::AttentionPlan plan_;  // of the last forward
+  LayerStack<T> stack_;
 };
 
 }  // namespace turbogr::model
