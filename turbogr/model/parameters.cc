@@ -42,6 +42,10 @@ double xavier_bound(std::int64_t inputs, std::int64_t outputs) {
   return std::sqrt(6.0 / static_cast<double>(inputs + outputs));
 }
 
+double xavier_deviation(std::int64_t inputs, std::int64_t outputs) {
+  return std::sqrt(2.0 / static_cast<double>(inputs + outputs));
+}
+
 template <class T>
 int ParameterSet<T>::add(ParameterSpec spec) {
   for (const ParameterSpec& other : specs_) {

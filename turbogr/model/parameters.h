@@ -60,7 +60,8 @@ class ParameterSet {
   std::vector<Tensor> gradients_;
 };
 
-// Xavier's uniform bound for a matrix of these sizes.
+// Xavier's uniform bound, and his normal's standard deviation, for a matrix of these sizes.
 double xavier_bound(std::int64_t inputs, std::int64_t outputs);
+double xavier_deviation(std::int64_t inputs, std::int64_t outputs);
 
 }  // namespace turbogr::model
