@@ -9,8 +9,8 @@ namespace {
 // How far a clock of `steps` steps of `seconds` has turned, in [0, 1); times before 0 too.
 double turned(std::int64_t time, std::int64_t seconds, std::int64_t steps) {
   const std::int64_t round = seconds * steps;
-  const std::int64_t inside = ((time % round) + round) % round;
-  return static_cast<double>(inside / seconds) / static_cast<double>(steps);
+  const std::int64_t step = ((time % round) + round) % round / seconds;
+  return static_cast<double>(step) / static_cast<double>(steps);
 }
 
 }  // namespace
