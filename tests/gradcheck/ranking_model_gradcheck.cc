@@ -17,8 +17,6 @@ struct Case {
   bool recompute = false;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
 class RankingGradient : public ::testing::TestWithParam<Case> {};
 
 TEST_P(RankingGradient, MatchesCentralDifferences) {

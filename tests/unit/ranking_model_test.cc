@@ -210,6 +210,12 @@ TEST(RankingModel, SaysWhatIsWrong) {
   narrow.prefix.cols = 3;
   EXPECT_EQ(message(batch.memory(), narrow),
             "ranking model: prefix rows are [4, 3]; wanted [4, 6]");
+  RankingOptions shorter = options;
+  shorter.max_length = 13;
+  RankingModel<float> model(ctx, shorter, batch.memory());
+  EXPECT_EQ(message_of([&] { model.forward(ctx, batch.step, batch.rows()); }),
+            "ranking model: sequence 2 has 14 tokens in a model of max_length 13; cut its history "
+            "or raise max_length");
   batch.step.sequences.num_prefix = 1;
   EXPECT_EQ(message(batch.memory(), batch.rows()),
             "ranking model: sequences with 1 prefix tokens for a model of 2");

@@ -117,9 +117,9 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
 }
 
 template <class T>
-int RankingModel<T>::add_table(const char* name, std::vector<std::int64_t> shape, Init init,
+int RankingModel<T>::add_table(const char* name, const std::vector<std::int64_t>& shape, Init init,
                                double scale) {
-  return parameters_.add({.name = name, .shape = std::move(shape), .init = init, .scale = scale});
+  return parameters_.add({.name = name, .shape = shape, .init = init, .scale = scale});
 }
 
 template <class T>
@@ -194,6 +194,12 @@ void RankingModel<T>::check_step(const RankingStep& step, const RankingRows<cons
             "ranking model: sequences with ", s.num_prefix, " prefix tokens for a model of ",
             options_.prefix);
   layers_.check_size(layer_step(step));
+  for (std::int64_t b = 0; b < s.batch() && parameters_.device() == Device::kCpu; ++b) {
+    const std::int64_t length = s.offsets(b + 1) - s.offsets(b);
+    TGR_CHECK(length <= options_.max_length, "ranking model: sequence ", b, " has ", length,
+              " tokens in a model of max_length ", options_.max_length,
+              "; cut its history or raise max_length");
+  }
   TGR_CHECK(step.num_targets <= memory_.targets, "a step of ", step.num_targets,
             " targets in a model planned for ", memory_.targets,
             "; plan for more or make the batch smaller");

@@ -104,7 +104,7 @@ class RankingModel {
     int bias;
   };
 
-  int add_table(const char* name, std::vector<std::int64_t> shape, Init init, double scale);
+  int add_table(const char* name, const std::vector<std::int64_t>& shape, Init init, double scale);
   std::vector<PrefixFeature> add_prefix();
   std::optional<Mlp<T>> add_extra(const Context& ctx);
   MlpOptions token_mlp(const char* name, std::int64_t inputs) const;
