@@ -195,7 +195,17 @@ void Command::take_common_options() {
 
 template <class T>
 Option* Command::add_option(const std::string& name, T& value, const std::string& help) {
-  options_.push_back(std::make_unique<Option>(app_->add_option(name, value, help)));
+  CLI::Option* option = app_->add_option(name, value, help);
+  using Text = std::filesystem::path;
+  if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Text> ||
+                std::is_same_v<T, std::vector<std::string>> ||
+                std::is_same_v<T, std::vector<Text>>) {
+    // A variable of the shell that is not set must not mean "all".
+    option->check([](const std::string& text) {
+      return std::string(text.empty() ? "is empty; give a value, or leave the option out" : "");
+    });
+  }
+  options_.push_back(std::make_unique<Option>(option));
   return options_.back().get();
 }
 

@@ -14,6 +14,7 @@
 #include "apps/demo_config.h"
 #include "apps/program.h"
 #include "turbogr/core/check.h"
+#include "turbogr/data/interrupt.h"
 
 namespace turbogr::apps {
 namespace {
@@ -60,6 +61,10 @@ void run_demo(const std::string& folder) {
 
   say("2. Training HSTU with time and position bias");
   run({"train", config, "--data.store=" + store, "--run.dir=" + trained});
+
+  TGR_CHECK(!data::interrupted(), "the demo ends here: ", data::interruption(),
+            ". Go on with `turbogr train ", config, " --data.store=", store, " --run.dir=", trained,
+            " --run.resume=true`, or start it again");
 
   say("3. Quality on held-out events, against popularity and an untrained model");
   run({"eval", "--checkpoint", trained, "--split", "test", "--popularity", "--untrained", "--at",

@@ -11,6 +11,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/same_command.h"
 #include "apps/user_progress.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -57,7 +58,8 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   }
   TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation, test or all");
-  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
+  check_same_command(world, "eval", SameCommand::kWords);
+  const Checkpoint checkpoint = train::open_checkpoint(world, options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
   const train::Share share = {world.rank(), world.size()};

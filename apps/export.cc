@@ -16,6 +16,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/history.h"
@@ -42,6 +43,7 @@ void write_ids(const std::string& path, const data::IdMap& ids) {
 }
 
 void run_export(const ExportOptions& options) {
+  const data::InterruptGuard guard;
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
@@ -68,6 +70,7 @@ void run_export(const ExportOptions& options) {
       std::memcpy(&users.view<float, 2>()(first, 0), vectors.data(), vectors.bytes());
       first = end;
       progress.update(first);
+      data::check_interrupt();
     }
     tensors.push_back(named("users", users));
   }

@@ -13,10 +13,12 @@
 #include "apps/commands.h"
 #include "apps/list_writer.h"
 #include "apps/recommend_inputs.h"
+#include "apps/same_command.h"
 #include "apps/sequences.h"
 #include "apps/user_progress.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
@@ -155,10 +157,12 @@ std::unique_ptr<Sequences> sequences_of(const RecommendOptions& options, const C
 void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   const bool leads = world.rank() == 0;
   if (!leads) log::set_up("error");  // rank 0 speaks for all
+  check_same_command(world, "recommend", SameCommand::kWords);
+  const data::InterruptGuard guard;
   check_options(options);
   std::optional<ListWriter> writer;
   if (leads) writer.emplace(options.out);
-  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
+  const Checkpoint checkpoint = train::open_checkpoint(world, options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
   const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
@@ -216,6 +220,7 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
     }
     first = end;
     progress.update(first);
+    data::check_interrupt();
   }
   if (!leads) return;
   writer->finish();

@@ -9,6 +9,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "turbogr/data/interrupt.h"
 #include "turbogr/run/timeline.h"
 
 namespace turbogr::apps {
@@ -23,6 +24,7 @@ Command* add_report(Command& app) {
   command->add_option("RUN", options->run, "Run folder")->required();
   command->add_option("--out", options->out, "Where to write it (default: RUN/report.html)");
   command->callback([options] {
+    const data::InterruptGuard guard;
     fmt::print("{}\n", write_report(options->run, options->out));
     const std::string trace = options->run + "/trace.json";
     if (std::filesystem::exists(trace)) {

@@ -7,6 +7,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/same_command.h"
 #include "turbogr/core/log.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/config.h"
@@ -32,6 +33,7 @@ void add_train(Command& app) {
     const LoadedConfig loaded = load_config_for_store(arguments.path, arguments.overrides);
     dist::run_as_launched(
         [&](dist::Communicator& world) {
+          check_same_command(world, "train", SameCommand::kName);
           if (world.rank() == 0 && !loaded.chosen.empty()) {
             log::info("chosen from the store's size: {}", fmt::join(loaded.chosen, ", "));
           }

@@ -129,6 +129,18 @@ TEST(DataProgram, TakesOptionsBeforeInputs) {
   EXPECT_EQ(read_file(store.side_table("user_features_2")), read_file(table));
 }
 
+TEST(DataProgram, SaysWhenSecondsAndMillisecondsMeet) {
+  TemporaryFolder folder;
+  const auto log = write_file(
+      folder / "log.csv", "user,item,time\n1,1,1600000000\n1,2,1600000100000\n1,3,1600000200\n");
+  const std::string prepare =
+      "data prepare " + log.string() + " --overwrite --out " + (folder / "s").string();
+  const Outcome mixed = run_program(prepare);
+  EXPECT_EQ(mixed.status, 0) << mixed.output;
+  EXPECT_TRUE(has(mixed.output, "mixes seconds and milliseconds")) << mixed.output;
+  EXPECT_FALSE(has(run_program(prepare + " --time-unit ms").output, "mixes seconds"));
+}
+
 TEST(DataProgram, TakesLabelsAndLeavesRepeatsOut) {
   TemporaryFolder folder;
   const auto log = write_file(

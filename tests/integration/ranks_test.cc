@@ -193,6 +193,7 @@ TEST_F(Ranks, AveragedReplicasResumeBitEqualAndAreEvaluatedAsSaved) {
     const std::string saved = root_ + "/parts/checkpoints/step-0000000" + step;
     ASSERT_EQ(std::system(("rm -r " + saved).c_str()), 0);
   }
+  test::write_file(root_ + "/parts/checkpoints/latest", "step-000000004\n");
   const Outcome resumed = train(2, "parts", options + "--train.steps=12 --run.resume=true");
   ASSERT_EQ(resumed.status, 0) << resumed.output;
   ASSERT_NE(resumed.output.find("at step 4"), std::string::npos) << resumed.output;
@@ -256,6 +257,24 @@ TEST_F(Ranks, RecommendWhatOneWould) {
     const std::string by_hand = recommend + " --history " + root_ + "/history";
     EXPECT_EQ(test::mpirun(2, by_hand).output, test::run_command(by_hand).output);
   }
+}
+
+TEST_F(Ranks, StartedByOtherWordsAreNamed) {
+  ASSERT_EQ(train(1, "run", "--train.steps=2").status, 0);
+  const std::string program = std::string(TGR_PROGRAM) + " --log-level error ";
+  const auto named = [&](const std::string& first, const std::string& second,
+                         const std::string& text) {
+    const Outcome outcome = test::mpirun(1, program + first + " : -n 1 " + program + second);
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_NE(outcome.output.find("rank 1 was started as `turbogr " + text), std::string::npos)
+        << outcome.output;
+  };
+  const std::string recommend = "recommend --user 1 --checkpoint " + root_ + "/run";
+  named(recommend + " --k 3", recommend + " --k 2", "--log-level error recommend --user 1");
+  const std::string eval = "eval --checkpoint " + root_ + "/run";
+  named(eval, eval + " --at 5", "--log-level error eval");
+  named("train --data.store=" + root_ + "/store --train.steps=1 --run.dir=" + root_ + "/other",
+        eval, "--log-level error eval");
 }
 
 TEST_F(Ranks, AreRefusedWhereOneProcessDoesAll) {

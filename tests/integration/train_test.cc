@@ -58,6 +58,7 @@ TEST_F(Training, LogsTheSameLossesAfterAResume) {
   ASSERT_EQ(train("stopped", options + "7").status, 0);
   ASSERT_EQ(train("killed", options + "9 --checkpoint.keep_last=9").status, 0);
   std::filesystem::remove_all(root_ + "/killed/checkpoints/step-000000009");
+  test::write_file(root_ + "/killed/checkpoints/latest", "step-000000006\n");
   for (const std::string run : {"stopped", "killed"}) {
     const Outcome resumed = train(run, options + "20 --run.resume=true");
     ASSERT_EQ(resumed.status, 0) << resumed.output;
@@ -256,6 +257,8 @@ TEST_F(Training, RefusesBeforeTrainingWhatWouldFailAfterIt) {
   refused("--model.kind=fuxi --model.ffn=1e30", "is the most");
   refused("--negatives.count=1000000000000000000", "negatives.count");
   refused("--run.start_from=" + root_ + "/nowhere", "no checkpoint at");
+  refused("--train.patience=2 --eval.every=1 --eval.at=[5]",
+          "train.patience = 2 counts evaluations without");
 }
 
 TEST_F(Training, TheLastCheckpointHasAScoreAndKeepsItThroughAResume) {
@@ -311,6 +314,57 @@ TEST_F(Training, RecommendAndEvalSayWhatIsWrongWithWhatTheyAreGiven) {
   const Outcome many = run_program(recommend + "--user 1 --k 100000");
   EXPECT_EQ(many.status, 0);
   EXPECT_NE(many.output.find("--k 100000 is more than"), std::string::npos) << many.output;
+}
+
+TEST_F(Training, ALostOrUnreadableCheckpointIsNotPassedOverInSilence) {
+  ASSERT_EQ(train("run", "--train.steps=4 --checkpoint.every=2 --checkpoint.keep_best=1").status,
+            0);
+  const std::string checkpoints = root_ + "/run/checkpoints/";
+  const std::string best = contents_of(checkpoints + "best");
+  const std::string recommend = "recommend --user 1 --checkpoint " + root_ + "/run";
+  for (const std::string said : {"/etc", "", "../../x"}) {
+    test::write_file(checkpoints + "best", said);
+    const Outcome warned = run_program(recommend);
+    EXPECT_EQ(warned.status, 0) << warned.output;
+    EXPECT_NE(warned.output.find("best' names no checkpoint"), std::string::npos) << warned.output;
+  }
+  test::write_file(checkpoints + "best", best);
+  std::filesystem::remove_all(checkpoints + "step-000000004");
+  const Outcome refused = train("run", "--train.steps=6 --run.resume=true");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.output.find("latest' names 'step-000000004', and there is no such checkpoint"),
+            std::string::npos)
+      << refused.output;
+  const Outcome resumed =
+      train("run", "--train.steps=6 --run.resume=true --checkpoint.fall_back=true");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("Going on from the newest good one"), std::string::npos)
+      << resumed.output;
+}
+
+TEST_F(Training, AnEmptyOptionIsNoMissingOne) {
+  ASSERT_EQ(train("run", "--train.steps=1").status, 0);
+  for (const char* option : {"--allow", "--allow-file", "--block", "--seen", "--out"}) {
+    const Outcome outcome =
+        run_program("recommend --user 1 --checkpoint " + root_ + "/run " + option + " \"\"");
+    EXPECT_NE(outcome.status, 0) << option;
+    EXPECT_NE(outcome.output.find("is empty; give a value, or leave the option out"),
+              std::string::npos)
+        << outcome.output;
+  }
+}
+
+TEST_F(Training, AFileSizeLimitEndsInWords) {
+  ASSERT_EQ(train("run", "--train.steps=1").status, 0);
+  for (const std::string& arguments :
+       {"recommend --all --untrained-items --k 50 --out " + root_ + "/lists.csv",
+        "export --out " + root_ + "/vectors.safetensors"}) {
+    const Outcome outcome = test::run_command("ulimit -f 1; " TGR_PROGRAM " " + arguments +
+                                              " --checkpoint " + root_ + "/run");
+    EXPECT_EQ(outcome.status, 1) << outcome.output;
+    EXPECT_NE(outcome.output.find("cannot write"), std::string::npos) << outcome.output;
+  }
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/lists.csv.partial"));
 }
 
 TEST_F(Training, ANewRunKeepsTheRowsOfItemsItKnows) {

@@ -155,7 +155,9 @@ TEST_F(CheckpointTest, LatestRulesOverTheStepNumber) {
   fs::remove(folder() + "/latest");
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{3, 2, 1}));
   replace_file(folder() + "/latest", "step-000000099\n");
-  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 3);
+  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), false); }),
+                       "names 'step-000000099', and there is no such checkpoint"));
+  EXPECT_EQ(open_newest_checkpoint(folder(), true).step(), 3);
 }
 
 TEST_F(CheckpointTest, StepsOfAnAbandonedPastGoWithTheNextSave) {

@@ -13,6 +13,7 @@
 
 #include "turbogr/checkpoint/checkpoint_manifest.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/escape.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
@@ -62,6 +63,24 @@ std::string pointed_name(const std::string& file) {
   name.erase(name.find_last_not_of(" \n") + 1);
   return name;
 }
+
+}  // namespace
+
+std::string lost_latest(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder + "/latest", error)) return "";
+  std::string name;
+  try {
+    name = pointed_name(folder + "/latest");
+  } catch (const Error& fault) {
+    return fault.what();
+  }
+  if (checkpoint_step(name) && std::filesystem::exists(folder + "/" + name, error)) return "";
+  return fmt::format("'{}/latest' names '{}', and there is no such checkpoint", folder,
+                     escaped(name.substr(0, 100)));
+}
+
+namespace {
 
 // Nothing when it is damaged; the first fault of several is the one worth telling.
 std::optional<Checkpoint> open_whole(const std::string& path, std::string& fault) {
@@ -404,7 +423,7 @@ bool never_saved(const std::string& folder) {
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
   for (int attempt = 1;; ++attempt) {
     const Listing listing = listing_of(folder);
-    std::string fault;
+    std::string fault = lost_latest(folder);
     std::optional<Checkpoint> whole;
     for (const auto& [path, identity] : listing) {
       if ((whole = open_whole(path, fault))) break;

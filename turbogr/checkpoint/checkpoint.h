@@ -156,6 +156,10 @@ class Checkpoint {
 // Half-written ones are not among them. An absent folder has none.
 std::vector<std::string> list_checkpoints(const std::string& folder);
 
+// What is wrong with the folder's `latest` where it names no checkpoint that is there; else empty.
+// Writers never leave it so.
+std::string lost_latest(const std::string& folder);
+
 // Whether a writer has opened the folder and saved nothing there yet. A folder that is empty
 // without this has lost its checkpoints.
 bool never_saved(const std::string& folder);
@@ -166,7 +170,7 @@ std::string best_checkpoint(const std::string& folder);
 // The three below may be called while a run saves there: what it has replaced or removed in between
 // is looked for again.
 
-// The newest checkpoint, every byte of it verified. When it is damaged: with fall_back the newest
+// The newest checkpoint, every byte of it verified. When it is damaged or gone: with fall_back the newest
 // good one before it, with a warning in the log; without, an Error that names both.
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);
 

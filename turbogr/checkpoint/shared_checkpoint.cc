@@ -34,7 +34,7 @@ Checkpoint open_newest_checkpoint(dist::Communicator& ranks, const std::string& 
     for (const std::string& path : list_checkpoints(folder)) listing += path + "\n";
   }
   const std::vector<std::string> paths = lines_of(ranks.all_gather_text(listing)[0]);
-  std::string first_fault;
+  std::string first_fault = ranks.all_gather_text(ranks.rank() == 0 ? lost_latest(folder) : "")[0];
   for (const std::string& path : paths) {
     std::optional<Checkpoint> found;
     std::string fault;

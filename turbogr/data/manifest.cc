@@ -92,9 +92,10 @@ Manifest Manifest::from_json(const std::string& text, const std::filesystem::pat
   TGR_CHECK(json.is_object() && json.value("format", Json()) == kFormat, "'", path.string(),
             "' is not the manifest of a sequence store: \"format\" should be \"", kFormat, '"');
   const Json version = json.value("version", Json());
-  TGR_CHECK(version.is_number_integer() && version.get<int>() <= kStoreVersion, "'", path.string(),
-            "' has store version ", version.dump(), "; this program reads up to ", kStoreVersion,
-            ": use a newer turbogr");
+  TGR_CHECK(
+      version.is_number_unsigned() && version.get<std::uint64_t>() <= std::uint64_t{kStoreVersion},
+      "'", path.string(), "' has store version ", version.dump(), "; this program reads up to ",
+      kStoreVersion, ": use a newer turbogr");
   const Json checksum = json.value("manifest_xxh64", Json());
   json.erase("manifest_xxh64");
   const std::string body = dump(json);

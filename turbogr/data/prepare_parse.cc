@@ -324,6 +324,13 @@ void Parser::settle_time(ParsedLog& log) {
                                 ? layout_->time_named_ms || last_time_ >= kMillisecondsFrom
                                 : options_.time_unit == "ms";
   log.time_unit = milliseconds ? TimeUnit::kMilliseconds : TimeUnit::kSeconds;
+  if (options_.time_unit == "auto" && milliseconds && first_time_ > 0 &&
+      first_time_ < kMillisecondsFrom) {
+    report_.remarks.push_back(fmt::format(
+        "times from {} to {}: taken as milliseconds, and the first are then before 1973. If the "
+        "log mixes seconds and milliseconds, mend it; if not, name the unit (--time-unit s or ms)",
+        first_time_, last_time_));
+  }
 }
 
 ParsedLog Parser::finish() {

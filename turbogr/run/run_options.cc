@@ -240,12 +240,16 @@ void check_evaluation(const Config& config, const data::Store& store) {
               "' has no user with enough events for the ", name_of(split),
               " split of data.holdout = \"", config.data.holdout, '"');
   }
-  if (config.checkpoint.keep_best == 0) return;
+  if (config.checkpoint.keep_best == 0 && config.train.patience == 0) return;
   std::string known;
   for (const auto& [name, value] : RankingMetrics(config.eval.at).figures()) {
     if (name == config.eval.metric) return;
     known += (known.empty() ? "" : ", ") + name;
   }
+  TGR_CHECK(config.train.patience == 0, "train.patience = ", config.train.patience,
+            " counts evaluations without a better eval.metric = \"", config.eval.metric,
+            "\", and an evaluation gives ", known,
+            "; choose one of these, or add its K to eval.at");
   log::warn(
       "checkpoint.keep_best goes by eval.metric = \"{}\", and an evaluation gives {}: no "
       "checkpoint "

@@ -14,6 +14,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/dist/topology.h"
 #include "turbogr/embedding/local_rows.h"
 #include "turbogr/embedding/sharded_rows.h"
@@ -45,7 +46,25 @@ Checkpoint open_checkpoint(const std::string& path, Pick pick) {
       log::warn("{}; taking the newest one instead of the best", error.what());
     }
   }
+  if (pick == Pick::kBest && best.empty() && fs::exists(folder + "/best")) {
+    log::warn("'{}/best' names no checkpoint that is there; taking the newest one", folder);
+  }
   return turbogr::open_newest_checkpoint(folder, /*fall_back=*/true);
+}
+
+Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path, Pick pick) {
+  std::optional<Checkpoint> found;
+  if (world.rank() == 0) found.emplace(open_checkpoint(path, pick));
+  if (world.size() == 1) return *std::move(found);
+  const std::string folder = world.all_gather_text(found ? found->folder() : "")[0];
+  if (!found) found.emplace(open_named_checkpoint(folder));
+  const std::vector<std::string> manifests =
+      world.all_gather_text(read_file(folder + "/manifest.json"));
+  for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
+    TGR_CHECK(manifests[rank] == manifests[0], "rank ", rank, " finds another checkpoint at '",
+              folder, "' than rank 0; give all machines the same files");
+  }
+  return *std::move(found);
 }
 
 data::Store open_store(const Config& config, const std::string& given) {

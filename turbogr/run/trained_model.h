@@ -26,6 +26,10 @@ enum class Pick { kBest, kNewest };
 // the run has kept one, or else the newest whole one.
 Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
 
+// The same of several ranks: rank 0 chooses, and all must find the same one there. Collective.
+Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path,
+                           Pick pick = Pick::kBest);
+
 // The store named, or the one the run was trained on when `given` is empty.
 data::Store open_store(const Config& config, const std::string& given);
 
