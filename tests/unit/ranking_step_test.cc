@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,9 +15,9 @@
 #include "tests/support/data.h"
 #include "tests/support/golden_ranking.h"
 #include "tests/support/messages.h"
+#include "tests/support/ranking_training.h"
 #include "tests/support/tolerance.h"
 #include "tests/support/whole_table.h"
-#include "turbogr/core/philox.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/local_rows.h"
 #include "turbogr/embedding/sharded_rows.h"
@@ -26,64 +25,23 @@
 namespace turbogr::train {
 namespace {
 
-using model::FeatureIds;
 using model::Pooling;
-using model::RankingBatch;
 using test::Golden;
+using test::kItems;
+using test::kSequences;
 using test::message_of;
+using test::OwnedRankingBatch;
+using test::ranking_share;
 using test::Shape;
-
-// What a RankingBatch points into.
-struct OwnedBatch {
-  std::int64_t num_prefix = 0;
-  std::vector<std::int64_t> offsets = {0}, num_targets, times;
-  std::vector<std::uint32_t> actions;
-  std::vector<std::uint64_t> row_keys;
-  std::vector<std::vector<std::int64_t>> ids, bags;  // prefix features, then item features
-  std::vector<FeatureIds> features;
-  std::vector<float> labels, weights;
-  std::int64_t tasks = 1;
-
-  RankingBatch view() {
-    features.clear();
-    for (std::size_t f = 0; f < ids.size(); ++f) {
-      features.push_back(
-          {test::view_of(std::as_const(ids[f])), test::view_of(std::as_const(bags[f]))});
-    }
-    const std::span<const FeatureIds> all = features;
-    const auto c = static_cast<std::size_t>(num_prefix);
-    const std::int64_t targets = std::ssize(labels) / tasks;
-    return {.sequences = {.offsets = test::view_of(offsets),
-                          .num_prefix = num_prefix,
-                          .num_targets = test::view_of(std::as_const(num_targets)),
-                          .times = test::view_of(std::as_const(times))},
-            .actions = {actions.data(), {std::ssize(actions)}},
-            .row_keys = {row_keys.data(), {std::ssize(row_keys)}},
-            .prefix = all.first(c),
-            .items = all.subspan(c),
-            .labels = {labels.data(), targets, tasks, tasks},
-            .weights = {weights.data(), targets, tasks, tasks}};
-  }
-};
-
-std::vector<embedding::TableOptions> tables_of(const RankingTrainOptions& options) {
-  std::vector<embedding::TableOptions> tables;
-  for (const std::int64_t rows : options.features.table_rows) {
-    tables.push_back({.rows = rows,
-                      .width = options.model.embedding,
-                      .optimiser = embedding::SparseOptimiser::kAdaGrad,
-                      .scale = 0.3,
-                      .seed = tables.size() + 1});
-  }
-  return tables;
-}
+using test::small_ranking_training;
+using test::tables_of;
 
 // The step of a fixture.
 
 struct GoldenStep {
   RankingTrainOptions options;
   std::vector<std::string> tables;
-  OwnedBatch batch;
+  OwnedRankingBatch batch;
 
   GoldenStep(const Shape& shape, const Golden& golden) {
     options = {.model = test::options_of(shape), .loss_scale = 20, .norm_by_batch = true};
@@ -214,89 +172,7 @@ void run_golden(const Shape& shape) {
 TEST(RankingStep, OfManyTargetsMatchesAnotherImplementation) { run_golden(test::kManyTargets); }
 TEST(RankingStep, OfManyPrefixesMatchesAnotherImplementation) { run_golden(test::kManyPrefixes); }
 
-// A small world, in which people like the items of the first half, and mostly of their own parity.
-
-constexpr std::int64_t kItems = 30, kUsers = 12, kSequences = 9;
 constexpr int kSteps = 6;
-
-RankingTrainOptions small_options() {
-  RankingTrainOptions options = {
-      .model = {.embedding = 6,
-                .prefix = 2,
-                .item_features = 2,
-                .actions = 2,
-                .tasks = 2,
-                .layers = 2,
-                .width = 8,
-                .heads = 2,
-                .dq = 4,
-                .dv = 4,
-                .hidden = 10,
-                .head_hidden = 12,
-                .positions = 20,
-                .time_buckets = 10,
-                .max_length = 20,
-                .norm_length = 16},
-      .memory = {.layers = {.capacity = 200, .sequences = 12}, .targets = 40},
-      // The users' favourite items share the items' table.
-      .features = {
-          .table_rows = {kItems, kUsers, 5},
-          .prefix = {{.name = "user", .table = 1, .least_events = 3},
-                     {.name = "favourites", .pooling = Pooling::kMean, .most_ids = 3}},
-          .items = {{.name = "item"},
-                    {.name = "tags", .table = 2, .pooling = Pooling::kSum, .most_ids = 2}}}};
-  options.dense.rate = options.table.rate = 0.02;
-  // Large ones: Adam's and AdaGrad's first steps divide a gradient by itself, so that a rounding
-  // error where a gradient is nearly zero becomes a step of full size.
-  options.dense.epsilon = options.table.epsilon = 1e-2;
-  options.warmup_steps = 2;
-  options.seed = 3;
-  return options;
-}
-
-// The sequences of one step that a rank has: every `ranks`-th from its own number on.
-OwnedBatch share_of(int step, int rank, int ranks) {
-  OwnedBatch batch;
-  batch.num_prefix = 2;
-  batch.tasks = 2;
-  batch.ids.resize(4);
-  batch.bags = {{}, {0}, {}, {0}};
-  const auto below = [](PhiloxStream& random, std::int64_t bound) {
-    return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(bound)));
-  };
-  for (std::int64_t i = rank; i < kSequences; i += ranks) {
-    PhiloxStream random(77, static_cast<std::uint64_t>(step * 1000 + i));
-    const std::int64_t user = below(random, kUsers), history = below(random, 9);
-    const std::int64_t targets = 1 + below(random, 3);
-    batch.num_targets.push_back(targets);
-    batch.offsets.push_back(batch.offsets.back() + 2 + history + targets);
-    for (std::int64_t token = 0; token < 2 + history + targets; ++token) {
-      batch.row_keys.push_back(static_cast<std::uint64_t>(i << 20 | token));
-    }
-    batch.ids[0].push_back(user);
-    for (std::int64_t j = below(random, 4); j > 0; --j) {
-      batch.ids[1].push_back(below(random, kItems));
-    }
-    batch.bags[1].push_back(std::ssize(batch.ids[1]));
-    std::int64_t time = 100000;
-    for (std::int64_t j = 0; j < history + targets; ++j) {
-      const std::int64_t item = below(random, kItems + 1);  // one of them has no row
-      time += below(random, 4000);
-      batch.times.push_back(time);
-      batch.ids[2].push_back(item);
-      for (std::int64_t tags = below(random, 3); tags > 0; --tags) {
-        batch.ids[3].push_back(below(random, 5));
-      }
-      batch.bags[3].push_back(std::ssize(batch.ids[3]));
-      const bool liked = item < kItems / 2, own = item % 2 == user % 2;
-      batch.actions.push_back((liked ? 1u : 0u) | (own ? 2u : 0u));
-      if (j < history) continue;
-      batch.labels.insert(batch.labels.end(), {liked ? 1.0f : 0.0f, own ? 1.0f : 0.0f});
-      batch.weights.insert(batch.weights.end(), {1.0f, j % 2 == 0 ? 0.5f : 0.0f});
-    }
-  }
-  return batch;
-}
 
 struct Outcome {
   std::vector<RankingResult> results;
@@ -322,7 +198,7 @@ Outcome train(const Context& ctx, dist::Communicator& world, embedding::RowSourc
   step.initialise(ctx);
   Outcome outcome;
   for (int s = 0; s < steps; ++s) {
-    OwnedBatch batch = share_of(s % different, world.rank(), world.size());
+    OwnedRankingBatch batch = ranking_share(s % different, world.rank(), world.size());
     outcome.results.push_back(step.run(ctx, batch.view()));
   }
   for (std::size_t t = 0; t < options.features.table_rows.size(); ++t) {
@@ -376,14 +252,14 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b, doubl
 
 // Up to the order of sums, which ranks change.
 TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
-  const Outcome alone = train_alone<float>(small_options());
+  const Outcome alone = train_alone<float>(small_ranking_training());
   EXPECT_EQ(alone.results[0].rate, 0);
   EXPECT_EQ(alone.results[1].rate, 0.01);
   EXPECT_EQ(alone.results[2].rate, 0.02);
   for (const auto& [ranks, group] :
        {std::pair{1, 1}, std::pair{2, 2}, std::pair{4, 4}, std::pair{4, 2}, std::pair{12, 12}}) {
     const std::string what = std::to_string(ranks) + " ranks in groups of " + std::to_string(group);
-    const Outcome many = train_on_ranks(small_options(), ranks, group);
+    const Outcome many = train_on_ranks(small_ranking_training(), ranks, group);
     ASSERT_EQ(many.results.size(), alone.results.size());
     if (ranks == 1) {  // nothing is summed in another order
       EXPECT_TRUE(many.dense == alone.dense && many.tables == alone.tables);
@@ -406,8 +282,8 @@ TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
 }
 
 TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {
-  const Outcome one = train_alone<float>(small_options());
-  const Outcome several = train_alone<float>(small_options(), 3);
+  const Outcome one = train_alone<float>(small_ranking_training());
+  const Outcome several = train_alone<float>(small_ranking_training(), 3);
   EXPECT_TRUE(one.dense == several.dense);
   EXPECT_TRUE(one.tables == several.tables);
   EXPECT_TRUE(one.accumulators == several.accumulators);
@@ -418,7 +294,7 @@ TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {
 
 template <class T>
 void expect_learns() {
-  RankingTrainOptions options = small_options();
+  RankingTrainOptions options = small_ranking_training();
   options.dense.epsilon = options.table.epsilon = 1e-8;
   options.model.input_dropout = options.model.dropout = 0;
   const Outcome outcome = train_alone<T>(options, 2, 20, 2);
@@ -432,26 +308,26 @@ TEST(RankingStep, LearnsInBf16) { expect_learns<bf16>(); }
 
 // Labels, actions of targets, and other targets of the same sequence.
 TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
-  const RankingTrainOptions options = small_options();
+  const RankingTrainOptions options = small_ranking_training();
   const Context ctx({.threads = 1});
   const auto logits_of = [&](auto change, double* loss = nullptr) {
     const auto alone = dist::make_self();
     embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
     RankingTrainStep<float> step(ctx, *alone, options, rows);
     step.initialise(ctx);
-    OwnedBatch batch = share_of(0, 0, 1);
+    OwnedRankingBatch batch = ranking_share(0, 0, 1);
     change(batch);
     const RankingResult result = step.run(ctx, batch.view());
     if (loss != nullptr) *loss = result.loss;
     const Rows<const float> logits = step.logits();
     return std::vector<float>(logits.data, logits.data + logits.rows * logits.cols);
   };
-  OwnedBatch batch = share_of(0, 0, 1);
+  OwnedRankingBatch batch = ranking_share(0, 0, 1);
   double loss = 0, other_loss = 0;
-  const std::vector<float> wanted = logits_of([](OwnedBatch&) {}, &loss);
-  EXPECT_EQ(
-      logits_of([](OwnedBatch& other) { other.labels[0] = 1 - other.labels[0]; }, &other_loss),
-      wanted);
+  const std::vector<float> wanted = logits_of([](OwnedRankingBatch&) {}, &loss);
+  EXPECT_EQ(logits_of([](OwnedRankingBatch& other) { other.labels[0] = 1 - other.labels[0]; },
+                      &other_loss),
+            wanted);
   EXPECT_NE(loss, other_loss);
   std::int64_t target = 0, tried = 0;
   for (std::size_t b = 0; b < batch.num_targets.size(); ++b) {
@@ -459,11 +335,11 @@ TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
     // Its last event: tokens without the prefixes.
     const auto last = static_cast<std::size_t>(batch.offsets[b + 1]) - 2 * (b + 1) - 1;
     target += targets;
-    EXPECT_EQ(logits_of([&](OwnedBatch& other) { other.actions[last] ^= 3; }), wanted) << b;
+    EXPECT_EQ(logits_of([&](OwnedRankingBatch& other) { other.actions[last] ^= 3; }), wanted) << b;
     if (targets < 2) continue;
     ++tried;
     const std::vector<float> got = logits_of(
-        [&](OwnedBatch& other) { other.ids[2][last] = (other.ids[2][last] + 7) % kItems; });
+        [&](OwnedRankingBatch& other) { other.ids[2][last] = (other.ids[2][last] + 7) % kItems; });
     for (std::int64_t t = 0; t < std::ssize(wanted) / 2; ++t) {
       const auto at = static_cast<std::size_t>(2 * t);
       EXPECT_EQ(got[at] == wanted[at] && got[at + 1] == wanted[at + 1], t != target - 1)
@@ -474,7 +350,7 @@ TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
 }
 
 TEST(RankingStep, ABadNumberChangesNothing) {
-  const RankingTrainOptions options = small_options();
+  const RankingTrainOptions options = small_ranking_training();
   dist::run_threads(2, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
     embedding::ShardedRows<float> rows(ctx, ctx, world, tables_of(options), Device::kCpu,
@@ -482,7 +358,7 @@ TEST(RankingStep, ABadNumberChangesNothing) {
     RankingTrainStep<float> step(ctx, world, options, rows);
     step.initialise(ctx);
     step.set_steps_done(10);
-    OwnedBatch batch = share_of(0, world.rank(), 2);
+    OwnedRankingBatch batch = ranking_share(0, world.rank(), 2);
     if (world.rank() == 1) batch.labels[0] = std::numeric_limits<float>::quiet_NaN();
     const auto table = [&] { return test::whole_of(ctx, rows, rows.shard(0).weight_tensor()); };
     const std::vector<float> dense = dense_of(step), items = table();
@@ -502,7 +378,7 @@ TEST(RankingStep, SaysWhatIsWrong) {
   const Context ctx({.threads = 1});
   const auto alone = dist::make_self();
   const auto refusal = [&](auto change) {
-    RankingTrainOptions options = small_options();
+    RankingTrainOptions options = small_ranking_training();
     embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
     change(options);
     return message_of([&] { RankingTrainStep<float>(ctx, *alone, options, rows); });
@@ -515,14 +391,14 @@ TEST(RankingStep, SaysWhatIsWrong) {
   EXPECT_NE(message_of([&] {
               dist::run_threads(2, [&](dist::Communicator& world) {
                 const Context own({.threads = 1});
-                embedding::LocalRows<float> rows(tables_of(small_options()), Device::kCpu);
-                RankingTrainStep<float>(own, world, small_options(), rows);
+                embedding::LocalRows<float> rows(tables_of(small_ranking_training()), Device::kCpu);
+                RankingTrainStep<float>(own, world, small_ranking_training(), rows);
               });
             }).find("tables that one rank holds for 2 ranks"),
             std::string::npos);
-  embedding::LocalRows<float> rows(tables_of(small_options()), Device::kCpu);
-  RankingTrainStep<float> step(ctx, *alone, small_options(), rows);
-  OwnedBatch none = share_of(0, static_cast<int>(kSequences), 1);
+  embedding::LocalRows<float> rows(tables_of(small_ranking_training()), Device::kCpu);
+  RankingTrainStep<float> step(ctx, *alone, small_ranking_training(), rows);
+  OwnedRankingBatch none = ranking_share(0, static_cast<int>(kSequences), 1);
   EXPECT_EQ(message_of([&] { step.run(ctx, none.view()); }),
             "a step without targets on any rank; the batches are empty");
 }
