@@ -15,8 +15,6 @@ using embedding::Lane;
 using embedding::Part;
 using model::first_rows;
 
-float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
-
 template <class V>
 View<V, 1> all_of(std::vector<V>& values) {
   return {values.data(), {std::ssize(values)}};
@@ -94,7 +92,7 @@ void RankingTrainStep<T>::compute(const Context& ctx, const model::RankingBatch&
                      .regression = {options_.regression.data(), {std::ssize(options_.regression)}}},
                     all_of(losses_), dlogits);
 
-  ops::zero_gradients(ctx, slices_);
+  ops::zero_gradients(ctx, dense_.slices);
   model_.backward(ctx, step, rows, dlogits, feature_rows_.split<T>(dslots));
   feature_rows_.sum_gradients<T>(ctx, dslots,
                                  first_rows<float>(table_gradients_, feature_rows_.num_rows()));
@@ -116,12 +114,12 @@ void RankingTrainStep<T>::update_dense(const Context& ctx) {
   reducer_->finish();
   ranks_->all_reduce({squares_.data() + 1, std::ssize(squares_) - 1}, dist::Reduce::kSum);
   ranks_->all_reduce(losses_, dist::Reduce::kSum);
-  ops::squared_sum(ctx, slices_, squares_.data());
+  ops::squared_sum(ctx, dense_.slices, squares_.data());
   ops::make_step_scale(ctx, all_of(squares_), all_of(losses_),
                        {.clip = options_.clip, .counted = 1}, &dense_scale_);
   ops::make_step_scale(ctx, all_of(squares_), all_of(losses_), {.counted = 1}, &row_scale_);
   const AdamWSettings settings = settings_of(options_.dense);
-  ops::adamw(ctx, slices_, settings, &dense_scale_);
+  ops::adamw(ctx, dense_.slices, settings, &dense_scale_);
   model_.refresh(ctx);
   result_.loss = dense_scale_.loss;
   result_.gradient_norm = dense_scale_.norm;
@@ -170,6 +168,7 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, dist::Communicator& wo
       rows_(rows),
       feature_rows_(ctx, options.features, options.memory.layers.sequences,
                     options.memory.layers.capacity),
+      dense_(make_dense_state(ctx, model_.parameters(), {})),
       fetched_(feature_rows_.num_tables()),
       returned_(feature_rows_.num_tables()),
       weight_sums_(static_cast<std::size_t>(options.model.tasks)),
@@ -200,27 +199,18 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, dist::Communicator& wo
   slots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width});
   dslots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width});
   dlogits_ = Tensor(dtype_of<T>(), {options.memory.targets, options.model.tasks});
-  make_dense_state(ctx);
+  make_reducer(ctx);
   ctx.workspace().reserve(
-      std::max(ops::squared_sum_workspace_bytes(ctx, slices_),
+      std::max(ops::squared_sum_workspace_bytes(ctx, dense_.slices),
                ops::squared_sum_workspace_bytes(ctx, feature_rows_.most_rows() * width)));
 }
 
 template <class T>
-void RankingTrainStep<T>::make_dense_state(const Context& ctx) {
-  auto& parameters = model_.parameters();
-  std::vector<ops::UpdateSlice> slices;
+void RankingTrainStep<T>::make_reducer(const Context& ctx) {
   std::vector<GradientBlock> blocks;
-  for (int i = 0; i < parameters.size(); ++i) {
-    Tensor &value = parameters.value(i), &gradient = parameters.gradient(i);
-    first_moments_.emplace_back(DType::kF32, value.shape());
-    second_moments_.emplace_back(DType::kF32, value.shape());
-    slices.push_back({floats(value), floats(gradient), floats(first_moments_.back()),
-                      floats(second_moments_.back()), value.size(),
-                      parameters.spec(i).decay ? 1.0 : 0.0});
-    blocks.push_back({floats(gradient), gradient.size()});
+  for (const ops::UpdateSlice& slice : dense_.slices.slices()) {
+    blocks.push_back({slice.gradient, slice.count});
   }
-  slices_ = ops::UpdateSlices(ctx, std::move(slices));
   reducer_ =
       std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(blocks), options_.bucket_bytes);
 }

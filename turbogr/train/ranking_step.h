@@ -31,6 +31,7 @@
 #include "turbogr/model/ranking_model.h"
 #include "turbogr/ops/rows/update.h"
 #include "turbogr/train/dense_reducer.h"
+#include "turbogr/train/dense_state.h"
 #include "turbogr/train/step_options.h"
 
 namespace turbogr::train {
@@ -77,8 +78,8 @@ class RankingTrainStep {
   const RankingTrainOptions& options() const { return options_; }
   model::RankingModel<T>& model() { return model_; }
   embedding::RowSource<T>& rows() { return rows_; }
-  std::span<Tensor> first_moments() { return first_moments_; }
-  std::span<Tensor> second_moments() { return second_moments_; }
+  std::span<Tensor> first_moments() { return dense_.first_moments; }
+  std::span<Tensor> second_moments() { return dense_.second_moments; }
   Rows<const T> logits() const { return logits_; }  // of the last step's targets on this rank
 
  private:
@@ -90,15 +91,14 @@ class RankingTrainStep {
   void update_rows(const Context& ctx);
   model::RankingStep model_step(const model::RankingBatch& batch) const;
   AdamWSettings settings_of(const AdamWSettings& given) const;
-  void make_dense_state(const Context& ctx);
+  void make_reducer(const Context& ctx);
 
   RankingTrainOptions options_;
   std::unique_ptr<dist::Communicator> ranks_, dense_ranks_;
   model::RankingModel<T> model_;
   embedding::RowSource<T>& rows_;
   model::FeatureRows feature_rows_;
-  std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
-  ops::UpdateSlices slices_;
+  DenseState dense_;
   std::unique_ptr<DenseReducer> reducer_;
   std::int64_t steps_done_ = 0;
 
