@@ -129,8 +129,8 @@ void RankingTrainStep<T>::update_dense(const Context& ctx) {
 
 template <class T>
 void RankingTrainStep<T>::update_rows(const Context& ctx) {
-  const std::vector<AdamWSettings> settings(touched_.size(), settings_of(options_.table));
-  rows_.update(ctx, Lane::kThis, *request_, Part::kAll, settings, &row_scale_);
+  std::fill(row_settings_.begin(), row_settings_.end(), settings_of(options_.table));
+  rows_.update(ctx, Lane::kThis, *request_, Part::kAll, row_settings_, &row_scale_);
 }
 
 template <class T>
@@ -171,6 +171,7 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, dist::Communicator& wo
       dense_(make_dense_state(ctx, model_.parameters(), {})),
       fetched_(feature_rows_.num_tables()),
       returned_(feature_rows_.num_tables()),
+      row_settings_(feature_rows_.num_tables()),
       weight_sums_(static_cast<std::size_t>(options.model.tasks)),
       squares_(1 + feature_rows_.num_tables()),
       losses_(static_cast<std::size_t>(options.model.tasks)) {

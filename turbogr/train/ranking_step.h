@@ -108,6 +108,7 @@ class RankingTrainStep {
   Tensor table_rows_, table_gradients_;  // [U, E] of all tables, end to end; gradients in f32
   std::vector<embedding::StepRows<T>> fetched_;  // each table's part
   std::vector<Rows<const float>> returned_;
+  std::vector<AdamWSettings> row_settings_;
   Tensor slots_, dslots_;  // [S, E], features as the model reads them
   Tensor dlogits_;         // [M, K]
   Rows<const T> logits_;
