@@ -1,7 +1,7 @@
 // How well a ranking model judges the targets of batches: their probabilities, task by task, into
 // click metrics; and the errors of tasks that predict a number.
 //
-//   RankingEvaluator<float> evaluator(ctx, model, rows, features, memory);
+//   RankingEvaluator<float> evaluator(ctx, model, rows, {.features = features, .memory = memory});
 //   for (...) evaluator.add(ctx, batch, requests);
 //   evaluator.add_up(ranks);
 //   evaluator.clicks(0).figures();
