@@ -12,9 +12,10 @@
 
 namespace turbogr::test {
 
-// Of `part`, a tensor of this rank's part with a row a row of it. Collective.
+// Of `part`, a tensor of this rank's part of a table with a row a row of it. Collective.
 template <class T>
-std::vector<float> whole_of(const Context& ctx, embedding::RowSource<T>& rows, const Tensor& part) {
+std::vector<float> whole_of(const Context& ctx, embedding::RowSource<T>& rows, const Tensor& part,
+                            std::size_t table = 0) {
   Tensor own = to_host(ctx, part);
   if (own.dtype() == DType::kBf16) {
     Tensor wide(DType::kF32, own.shape());
@@ -24,7 +25,7 @@ std::vector<float> whole_of(const Context& ctx, embedding::RowSource<T>& rows, c
     }
     own = std::move(wide);
   }
-  const embedding::Sharding& sharding = rows.sharding(0);
+  const embedding::Sharding& sharding = rows.sharding(table);
   const auto width = static_cast<std::size_t>(part.shape().size() == 2 ? part.shape()[1] : 1);
   const std::size_t row_bytes = width * sizeof(float);
   std::vector<std::int64_t> bytes;

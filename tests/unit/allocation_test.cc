@@ -13,8 +13,11 @@
 
 #include "bench/op_case.h"
 #include "tests/support/data.h"
+#include "tests/support/ranking_training.h"
 #include "tests/support/softmax_case.h"
 #include "turbogr/embedding/item_table.h"
+#include "turbogr/model/buffers.h"
+#include "turbogr/model/feature_rows.h"
 #include "turbogr/model/model.h"
 #include "turbogr/ops/dense/linear.h"
 #include "turbogr/ops/dense/silu.h"
@@ -344,6 +347,28 @@ TEST_F(Allocation, OfAModelStepIsThatOfItsProducts) {
     check_model<float>(kind);
     check_model<bf16>(kind);
   }
+}
+
+TEST_F(Allocation, IsNotMadeByReadingTheFeaturesOfARankingModel) {
+  const Context ctx({.threads = 3});
+  const train::RankingTrainOptions options = test::small_ranking_training();
+  model::FeatureRows features(ctx, options.features, options.memory.layers.sequences,
+                              options.memory.layers.capacity);
+  test::OwnedRankingBatch batch = test::ranking_share(0, 0, 1);
+  const model::RankingBatch view = batch.view();
+  const std::int64_t width = options.model.embedding;
+  const Tensor rows = random_tensor<float>({features.most_rows(), width}, 1);
+  Tensor slots(DType::kF32, {features.most_slots(), width});
+  Tensor gradients(DType::kF32, rows.shape());
+  EXPECT_EQ(warm_allocations([&] {
+              features.read(ctx, view);
+              const auto pooled = model::first_rows<float>(slots, features.num_slots());
+              features.pool<float>(ctx, model::first_rows<float>(rows, features.num_rows()),
+                                   pooled);
+              features.sum_gradients<float>(
+                  ctx, pooled, model::first_rows<float>(gradients, features.num_rows()));
+            }),
+            0);
 }
 
 }  // namespace

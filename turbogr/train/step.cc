@@ -143,7 +143,7 @@ void RetrievalStep<T>::compute(const Context& ctx, StepInFlight<T>& step) {
   if (step.rows_late) step.numbers.clear(ctx);
   const ops::SampledSoftmaxInputs<T> candidates =
       inputs_.candidates(ctx, step, sampler_.corrects());
-  ops::zero_gradients(ctx, slices_);
+  ops::zero_gradients(ctx, dense_.slices);
   bool first = true;
   for (std::size_t b = 0; b < step.batches.size(); ++b) {
     double* loss_sum = step.numbers.losses() + b;
@@ -235,7 +235,7 @@ void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
         {step.numbers.row_squares(), values}, dist::Reduce::kSum);
   }
   const auto scope = clock_.enter(ctx, stages::kDenseUpdate, Lane::kThis);
-  ops::squared_sum(ctx, slices_, step.numbers.dense_squares());
+  ops::squared_sum(ctx, dense_.slices, step.numbers.dense_squares());
   ops::StepScaleOptions scale = {.clip = options_.clip,
                                  .loss_weight = 1.0 / static_cast<double>(step.result.predicting)};
   if (step.rows_late) scale.counted = 1;
@@ -243,7 +243,7 @@ void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
                        {step.numbers.losses(), {std::ssize(step.batches)}}, scale,
                        step.numbers.scale());
   const AdamWSettings settings = settings_of(options_.dense, step.step);
-  ops::adamw(ctx, slices_, settings, step.numbers.scale());
+  ops::adamw(ctx, dense_.slices, settings, step.numbers.scale());
   if (!update_rounds_) model_.refresh(ctx);
   step.result.rate = settings.rate;
 }
@@ -306,21 +306,12 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
   const Device device = ctx.device();
   const std::int64_t n = options.memory.capacity;
   const std::int64_t width = options.model.width;
-  std::vector<ops::UpdateSlice> slices;
   std::vector<bf16*> rounded;
   if constexpr (std::is_same_v<T, bf16>) rounded = model_.rounded_parameters();
   update_rounds_ = !rounded.empty();
-  rounded.resize(static_cast<std::size_t>(model_.parameters().size()));
-  for (int i = 0; i < model_.parameters().size(); ++i) {
-    Tensor& value = model_.parameters().value(i);
-    first_moments_.emplace_back(DType::kF32, value.shape(), device);
-    second_moments_.emplace_back(DType::kF32, value.shape(), device);
-    const bool decays = options.decay_vectors || model_.parameters().spec(i).decay;
-    slices.push_back({floats(value), floats(model_.parameters().gradient(i)),
-                      floats(first_moments_.back()), floats(second_moments_.back()), value.size(),
-                      decays ? 1.0 : 0.0, rounded[static_cast<std::size_t>(i)]});
-  }
-  slices_ = ops::UpdateSlices(ctx, std::move(slices));
+  dense_ =
+      make_dense_state(ctx, model_.parameters(),
+                       {.decay_vectors = options.decay_vectors, .rounded = std::move(rounded)});
   sampler_.reserve_positives(options.accumulate * n);
   token_rows_ = Tensor(dtype_of<T>(), {n, width}, device);
   dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
@@ -341,10 +332,11 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
 
   const std::int64_t own = options.negatives.shared ? 0 : options.negatives.count;
   const std::int64_t touched = touched_capacity(options, num_items);
-  ctx.workspace().reserve(std::max(
-      {ops::softmax_workspace_bytes(ctx, n, touched, width, own, softmax_options(options)),
-       ops::sum_values_workspace_bytes(ctx, n), ops::squared_sum_workspace_bytes(ctx, slices_),
-       ops::squared_sum_workspace_bytes(ctx, touched * width)}));
+  ctx.workspace().reserve(
+      std::max({ops::softmax_workspace_bytes(ctx, n, touched, width, own, softmax_options(options)),
+                ops::sum_values_workspace_bytes(ctx, n),
+                ops::squared_sum_workspace_bytes(ctx, dense_.slices),
+                ops::squared_sum_workspace_bytes(ctx, touched * width)}));
 }
 
 template <class T>

@@ -29,6 +29,7 @@
 #include "turbogr/model/model.h"
 #include "turbogr/ops/rows/update.h"
 #include "turbogr/train/dense_reducer.h"
+#include "turbogr/train/dense_state.h"
 #include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/stage_clock.h"
 #include "turbogr/train/step_in_flight.h"
@@ -71,8 +72,8 @@ class RetrievalStep {
   StageClock& clock() { return clock_; }
   const StageClock& clock() const { return clock_; }
   dist::Communicator& world() { return world_; }
-  std::span<Tensor> first_moments() { return first_moments_; }
-  std::span<Tensor> second_moments() { return second_moments_; }
+  std::span<Tensor> first_moments() { return dense_.first_moments; }
+  std::span<Tensor> second_moments() { return dense_.second_moments; }
 
   PlannedBytes bytes(const Context& ctx) const;  // of all but steps on their way
 
@@ -99,8 +100,7 @@ class RetrievalStep {
   std::unique_ptr<embedding::RowSource<T>> rows_;
   NegativeSampler sampler_;
   StepInputs<T> inputs_;
-  std::vector<Tensor> first_moments_, second_moments_;  // of the dense parameters
-  ops::UpdateSlices slices_;
+  DenseState dense_;
   bool update_rounds_ = false;  // the update keeps the model's rounded weights, too
   std::unique_ptr<DenseReducer> reducer_;
   std::vector<std::int64_t> blocks_by_layers_;  // gradient blocks final after so many layers
