@@ -105,6 +105,7 @@ void run(Flags& flags) {
              static_cast<double>(report.input_bytes) * 1e-6 / report.seconds,
              report.sorted_runs == 0 ? std::string("in memory")
                                      : fmt::format("{} sorted runs", report.sorted_runs));
+  for (const std::string& feature : report.features) fmt::print("{}\n", feature);
   if (report.short_users > 0) {
     fmt::print(
         "{} of {} users have fewer than {} events, the least that training and evaluation need: "
@@ -179,6 +180,18 @@ void add_data_prepare(Command& app) {
       ->add_option("--item-table", options.item_tables,
                    "CSV about items to copy along; `recommend` shows its titles")
       ->allow_extra_args(false);
+  const auto features = [&](const char* name, std::vector<std::string>& value, const char* help) {
+    command->add_option(name, value, help)->delimiter(',')->allow_extra_args(false);
+  };
+  features("--user-features", options.user_features,
+           "columns of the user tables to keep as features, joined with commas: NAME, "
+           "NAME:category, NAME:number, NAME:bag or NAME:bag:SEPARATOR; auto knows KuaiRand's and "
+           "MovieLens'");
+  features("--item-features", options.item_features,
+           "columns of the item tables to keep as features, likewise; auto knows KuaiRand's and "
+           "MovieLens'");
+  features("--event-features", options.columns.features,
+           "columns of the log to keep as features of the events, likewise");
   command->footer(usual_names_help());
   command->callback([flags] { run(*flags); });
 }

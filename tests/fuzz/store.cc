@@ -48,6 +48,13 @@ void use_store(const std::filesystem::path& folder) {
   for (const Split split : {Split::kTrain, Split::kTest}) {
     fuzz::errors_are_fine([&] { make_windows(store, {.split = split, .max_length = 4}); });
   }
+  for (const Feature& feature : store.manifest().features) {
+    const FeatureColumn column = store.feature(feature.owner, feature.name);
+    for (std::int64_t row = 0; row < 20; ++row) {
+      fuzz::errors_are_fine([&] { column.bag(row); });
+      fuzz::errors_are_fine([&] { column.value(static_cast<std::int32_t>(row)); });
+    }
+  }
   use_ids(store.user_ids());
   use_ids(store.item_ids());
 }

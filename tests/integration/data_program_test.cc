@@ -101,6 +101,53 @@ TEST(DataProgram, PreparesDescribesAndVerifies) {
   EXPECT_EQ(run_program("data stats " + store + " --json /no/such/folder/x").status, 1);
 }
 
+TEST(DataProgram, KeepsFeaturesAndSaysWhatBecameOfThem) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", "user_id,item_id,tab\n1,5,a\n1,6,\n2,5,b\n");
+  const auto items =
+      write_file(folder / "items.csv", "item_id,tags,price\n5,x|y,3\n7,z,1\n5,y,dear\n");
+  const auto users = write_file(folder / "users.csv", "user_id,gender,age\n1,F,20\n2,M,30\n");
+  const std::string store = (folder / "s").string();
+  const std::string command = fmt::format(
+      "data prepare --event-features tab --item-table {} --item-features tags,price:number "
+      "--user-table {} --user-features gender,age {} --out {}",
+      items.string(), users.string(), log.string(), store);
+  Outcome outcome = run_program(command);
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  for (const char* words :
+       {"item feature tags: bag, 3 values, 50.0 % missing", "user feature gender: category, 2",
+        "event feature tab: category, 2 values, 33.3 % missing", "item feature price: number",
+        "1 of 3 rows speak of items without events", "1 of 2 items have no row",
+        "1 rows repeat the id", "1 fields are no numbers and count as missing, the first 'dear'"}) {
+    EXPECT_TRUE(has(outcome.output, words)) << words << "\n" << outcome.output;
+  }
+  EXPECT_EQ(run_program("data verify " + store).status, 0);
+  // A table that can be read only once gives the same.
+  const std::string piped = (folder / "piped").string();
+  outcome = run_program(
+      fmt::format("data prepare --event-features tab --item-table - --item-features "
+                  "tags,price:number --user-table {} --user-features gender,age {} --out {}",
+                  users.string(), log.string(), piped),
+      "cat " + items.string() + " |");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  expect_same_store(store, piped);
+  outcome = run_program("data stats " + store + " --json " + (folder / "stats.json").string());
+  EXPECT_TRUE(has(outcome.output, "most frequent")) << outcome.output;
+  const auto json = nlohmann::json::parse(read_file(folder / "stats.json"));
+  EXPECT_EQ(json["features"].size(), 5u);
+  EXPECT_EQ(json["feature_tables"].size(), 2u);
+  std::string codes = read_file(folder / "s" / "user_feature_gender.bin");
+  codes[0] = static_cast<char>(codes[0] ^ 1);
+  write_file(folder / "s" / "user_feature_gender.bin", codes);
+  outcome = run_program("data verify " + store);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.output, "user_feature_gender.bin")) << outcome.output;
+  outcome = run_program(command + " --overwrite --user-features gendre");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.output, "no column 'gendre'")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "has: user_id, gender, age")) << outcome.output;
+}
+
 TEST(DataProgram, ReadsStandardInput) {
   TemporaryFolder folder;
   const auto log = write_file(folder / "log.csv", random_log(5000));

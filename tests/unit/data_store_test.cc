@@ -192,7 +192,7 @@ TEST(Store, RefusesWhatIsNotAStore) {
   write_file(folder / "s" / "manifest.json", "[]");
   EXPECT_TRUE(has(message_of([&] { Store(folder / "s"); }), "not the manifest"));
   write_file(folder / "s" / "manifest.json",
-             "{\"format\": \"turbogr sequence store\", \"version\": 2}");
+             "{\"format\": \"turbogr sequence store\", \"version\": 3}");
   EXPECT_TRUE(has(message_of([&] { Store(folder / "s"); }), "newer turbogr"));
   write_file(folder / "s" / "manifest.json",
              "{\"format\": \"turbogr sequence store\", \"version\": 1}");
@@ -299,9 +299,9 @@ TEST(StoreWriter, RefusesWhatCannotBeStored) {
                   }),
                   "32 signals"));
   EXPECT_TRUE(has(message_of([&] {
-                    StoreWriter(folder / "s", {.numbers = {"a b", "a_b"}});
+                    StoreWriter(folder / "s", {.numbers = {"a b", "a b"}});
                   }),
-                  "would share"));
+                  "two columns 'number:a b'"));
   StoreWriter writer(folder / "s", {.time_unit = TimeUnit::kSeconds,
                                     .num_items = 2,
                                     .user_ids = IdKind::kString,

@@ -86,6 +86,10 @@ fs::path movielens_titles(const fs::path& folder) {
   return first_of(folder, {"movies.dat", "movies.csv", "u.item"});
 }
 
+fs::path movielens_users(const fs::path& folder) {
+  return first_of(folder, {"users.dat", "u.user"});
+}
+
 // ".csv" of log.csv, log.csv.gz and log.csv.zst.
 std::string ending_of(const fs::path& path) {
   const std::string last = path.extension().string();
@@ -157,6 +161,8 @@ LogInputs log_inputs(const PrepareOptions& options) {
                 "' holds none of ratings.dat, ratings.csv and u.data; name the rating file");
       const fs::path titles = movielens_titles(input);
       if (!titles.empty()) inputs.item_tables.push_back(titles);
+      const fs::path users = movielens_users(input);
+      if (!users.empty()) inputs.user_tables.push_back(users);
     } else {
       add_folder(input, inputs);
     }

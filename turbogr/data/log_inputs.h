@@ -18,8 +18,8 @@ struct LogInputs {
 };
 
 // A folder stands for the files in it, in order of their names: KuaiRand's logs and feature tables;
-// MovieLens' ratings and titles; RecBole's .inter, .item and .user; else all that are named like
-// delimited text. Throws when there are none, or when two of them are the same file.
+// MovieLens' ratings, titles and users; RecBole's .inter, .item and .user; else all that are named
+// like delimited text. Throws when there are none, or when two of them are the same file.
 LogInputs log_inputs(const PrepareOptions& options);
 
 std::int64_t total_bytes(const std::vector<std::filesystem::path>& files);  // -1 when unknown

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/features/feature.h"
 #include "turbogr/data/field.h"
 #include "turbogr/data/file_kind.h"
 
@@ -252,6 +253,10 @@ int find_item_column(const std::vector<std::string>& header) {
   return find_name(header, kItemNames);
 }
 
+int find_user_column(const std::vector<std::string>& header) {
+  return find_name(header, kUserNames);
+}
+
 LogFormat log_format_from_name(std::string_view name) {
   if (name == "kuairand") return LogFormat::kKuaiRand;
   if (name == "movielens") return LogFormat::kMovieLens;
@@ -342,6 +347,9 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
     pick_list(layout, map.numbers, kKeptNumbers, file, layout.numbers, layout.number_names);
   }
   find_labels(layout, map.labels, file);
+  for (const FeatureRequest& request : parse_feature_requests(map.features, FeatureOwner::kEvent)) {
+    layout.features.push_back(find_asked(layout, request.name, file));
+  }
   return layout;
 }
 

@@ -24,12 +24,13 @@ LogFormat log_format_from_name(std::string_view name);  // throws, listing those
 struct ColumnMap {
   std::string user;
   std::string item;
-  std::string time;                  // "none": the order of the file
-  std::vector<std::string> signals;  // "none" alone: keep none
-  std::vector<std::string> numbers;  // likewise
-  std::vector<std::string> labels;   // signals made from numbers: "rating>=4"
-  std::string delimiter;             // "tab" is spelled out
-  std::string header = "auto";       // auto, yes or no
+  std::string time;                   // "none": the order of the file
+  std::vector<std::string> signals;   // "none" alone: keep none
+  std::vector<std::string> numbers;   // likewise
+  std::vector<std::string> features;  // of events: name, or name:kind
+  std::vector<std::string> labels;    // signals made from numbers: "rating>=4"
+  std::string delimiter;              // "tab" is spelled out
+  std::string header = "auto";        // auto, yes or no
 };
 
 // Where things stand in one file. Indices from 0; -1: not there.
@@ -43,6 +44,7 @@ struct LogLayout {
   int time = -1;
   std::vector<int> signals;
   std::vector<int> numbers;
+  std::vector<int> features;                  // one a feature asked for
   std::vector<std::pair<int, Label>> labels;  // with the column each looks at
   std::vector<std::string> signal_names;      // of the signals, then of the labels
   std::vector<std::string> number_names;
@@ -60,7 +62,9 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
 // The parts, for other delimited files. `::`, comma, tab, semicolon or bar, whichever the line has
 // most of; throws when it has none.
 std::string guess_delimiter(std::string_view line, const std::string& file);
-int find_item_column(const std::vector<std::string>& header);  // by its usual names; -1: none
+// By their usual names; -1: none.
+int find_item_column(const std::vector<std::string>& header);
+int find_user_column(const std::vector<std::string>& header);
 
 // RecBole's headers have a type behind every name: user_id:token, rating:float. True when this is
 // one, and the types are gone.

@@ -38,6 +38,14 @@ bool mostly_integers(const LogLayout& layout, std::string_view first_bytes, int 
   return 10 * numbers >= 9 * ids;
 }
 
+std::vector<std::string> sample_fields(const LogLayout& layout, std::string_view first_bytes,
+                                       int column) {
+  std::vector<std::string> fields;
+  sample_column(layout, first_bytes, column,
+                [&](std::string_view text) { fields.emplace_back(text); });
+  return fields;
+}
+
 std::optional<TimeSpelling> usual_time_spelling(const LogLayout& layout,
                                                 std::string_view first_bytes) {
   if (layout.time < 0) return std::nullopt;

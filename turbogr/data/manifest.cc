@@ -36,12 +36,48 @@ FileEntry entry_from(const Json& json) {
   return entry;
 }
 
+Json to_json(const Feature& feature) {
+  return {{"owner", name_of(feature.owner)}, {"name", feature.name},
+          {"kind", name_of(feature.kind)},   {"values", feature.values},
+          {"missing", feature.missing},      {"unparsable", feature.unparsable}};
+}
+
+Json to_json(const FeatureTable& table) {
+  return {{"owner", name_of(table.owner)},          {"rows", table.rows},
+          {"without_events", table.without_events}, {"repeated", table.repeated},
+          {"unreadable", table.unreadable},         {"without_row", table.without_row}};
+}
+
 template <class Enum>
 Enum from_name(const std::string& name, std::initializer_list<Enum> known) {
   for (const Enum value : known) {
     if (name_of(value) == name) return value;
   }
   detail::throw_error("unknown word '", name, "'");
+}
+
+FeatureOwner owner_from(const Json& json) {
+  return from_name(json.at("owner").get<std::string>(),
+                   {FeatureOwner::kItem, FeatureOwner::kUser, FeatureOwner::kEvent});
+}
+
+Feature feature_from(const Json& json) {
+  return {.name = json.at("name"),
+          .owner = owner_from(json),
+          .kind = from_name(json.at("kind").get<std::string>(),
+                            {FeatureKind::kCategory, FeatureKind::kBag, FeatureKind::kNumber}),
+          .values = json.at("values"),
+          .missing = json.at("missing"),
+          .unparsable = json.at("unparsable")};
+}
+
+FeatureTable feature_table_from(const Json& json) {
+  return {.owner = owner_from(json),
+          .rows = json.at("rows"),
+          .without_events = json.at("without_events"),
+          .repeated = json.at("repeated"),
+          .unreadable = json.at("unreadable"),
+          .without_row = json.at("without_row")};
 }
 
 }  // namespace
@@ -54,6 +90,10 @@ std::string_view name_of(IdKind kind) {
   return kind == IdKind::kRange ? "range" : kind == IdKind::kInt64 ? "int64" : "string";
 }
 
+std::int64_t Manifest::rows_of(FeatureOwner owner) const {
+  return owner == FeatureOwner::kItem ? items : owner == FeatureOwner::kUser ? users : events;
+}
+
 const FileEntry* Manifest::column(std::string_view name) const {
   for (const FileEntry& entry : columns) {
     if (entry.name == name) return &entry;
@@ -63,7 +103,7 @@ const FileEntry* Manifest::column(std::string_view name) const {
 
 std::string Manifest::to_json() const {
   Json json = {{"format", kFormat},
-               {"version", kStoreVersion},
+               {"version", features.empty() ? 1 : kStoreVersion},
                {"users", users},
                {"items", items},
                {"events", events},
@@ -79,6 +119,14 @@ std::string Manifest::to_json() const {
     Json entry = data::to_json(table.file);
     entry["key"] = table.key;
     json["side_tables"].push_back(entry);
+  }
+  if (!features.empty()) {
+    json["features"] = Json::array();
+    for (const Feature& feature : features) json["features"].push_back(data::to_json(feature));
+    json["feature_tables"] = Json::array();
+    for (const FeatureTable& table : feature_tables) {
+      json["feature_tables"].push_back(data::to_json(table));
+    }
   }
   const std::string body = dump(json);
   json["manifest_xxh64"] = checksum_of(body.data(), body.size());
@@ -117,11 +165,23 @@ Manifest Manifest::from_json(const std::string& text, const std::filesystem::pat
     for (const Json& entry : json.at("side_tables")) {
       manifest.side_tables.push_back({.key = entry.at("key"), .file = entry_from(entry)});
     }
+    if (version > 1) {
+      for (const Json& entry : json.at("features")) {
+        manifest.features.push_back(feature_from(entry));
+      }
+      for (const Json& entry : json.at("feature_tables")) {
+        manifest.feature_tables.push_back(feature_table_from(entry));
+      }
+    }
     // Far beyond any disk, and yet small enough to be multiplied by the bytes of a value.
     constexpr std::int64_t kLargestCount = std::int64_t{1} << 56;
     for (const std::int64_t count : {manifest.users, manifest.items, manifest.events}) {
       TGR_CHECK(count >= 0, "a count is negative");
       TGR_CHECK(count <= kLargestCount, "a count of ", count, " is too large");
+    }
+    for (const Feature& feature : manifest.features) {
+      TGR_CHECK(feature.values >= 0 && feature.values <= kLargestCount, "feature '", feature.name,
+                "' has ", feature.values, " values");
     }
     return manifest;
   } catch (const Json::exception&) {

@@ -8,9 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "turbogr/data/features/feature.h"
+
 namespace turbogr::data {
 
-inline constexpr int kStoreVersion = 1;
+// 2 has features. A store without any is written as version 1, which older programs read, too.
+inline constexpr int kStoreVersion = 2;
 
 enum class TimeUnit : std::uint8_t { kNone, kSeconds, kMilliseconds };  // kNone: order only
 enum class IdKind : std::uint8_t { kRange, kInt64, kString };  // kRange: the id is the index
@@ -43,6 +46,10 @@ struct Manifest {
   std::vector<std::string> numbers;
   std::vector<FileEntry> columns;
   std::vector<SideTable> side_tables;
+  std::vector<Feature> features;
+  std::vector<FeatureTable> feature_tables;  // one an owner at most; events need none
+
+  std::int64_t rows_of(FeatureOwner owner) const;  // items, users or events
 
   // Null when the store has no such column.
   const FileEntry* column(std::string_view name) const;

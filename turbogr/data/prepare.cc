@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/trace.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/drop_repeats.h"
 #include "turbogr/data/event_sort.h"
+#include "turbogr/data/features/feature_text.h"
+#include "turbogr/data/features/table_features.h"
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
@@ -30,7 +33,7 @@ class HistoryWriter {
  public:
   HistoryWriter(StoreWriter& writer, const ParsedLog& log, const Survivors* users)
       : writer_(writer), log_(log), users_(users), ids_(log.users), layout_(log.rows->layout()) {
-    numbers_.resize(layout_.num_numbers);
+    numbers_.resize(log.number_names.size());
   }
 
   void add(const std::byte* row) {
@@ -49,6 +52,10 @@ class HistoryWriter {
     if (layout_.signals) signals_.push_back(load_field<std::uint32_t>(row, RowLayout::kSignals));
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
       numbers_[i].push_back(load_field<float>(row, layout_.number(i)));
+    }
+    for (std::size_t i = 0; i < log_.event_features->size(); ++i) {
+      log_.event_features->write(
+          i, load_field<std::uint32_t>(row, layout_.number(numbers_.size() + i)));
     }
   }
 
@@ -113,9 +120,9 @@ void write_item_ids(StoreWriter& writer, const SortedIds& ids, const Survivors* 
   }
 }
 
-// Copies a feature table as it is, unpacked.
-void copy_table(StoreWriter& writer, const fs::path& from, const std::string& name,
-                const std::string& key) {
+// Copies a feature table as it is, unpacked; where it lies then.
+fs::path copy_table(StoreWriter& writer, const fs::path& from, const std::string& name,
+                    const std::string& key) {
   const std::string file = name + ".csv";
   Input input = open_input(from);
   FileWriter out(writer.folder() / file);
@@ -131,23 +138,30 @@ void copy_table(StoreWriter& writer, const fs::path& from, const std::string& na
                                     .type = "csv",
                                     .bytes = out.bytes(),
                                     .checksum = out.checksum()}});
+  return out.path();
 }
 
-void copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
-                 const std::vector<fs::path>& found, const std::string& key) {
-  int number = 0;
+// The copies, under the names of the originals.
+std::vector<TableFile> copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
+                                   const std::vector<fs::path>& found, const std::string& key) {
+  std::vector<TableFile> copies;
   for (const auto* list : {&found, &given}) {
     for (const fs::path& table : *list) {
-      ++number;
+      const std::size_t number = copies.size() + 1;
       const std::string name = key + "_features";
-      copy_table(writer, table, number > 1 ? fmt::format("{}_{}", name, number) : name, key);
+      copies.push_back(
+          {copy_table(writer, table, number > 1 ? fmt::format("{}_{}", name, number) : name, key),
+           table.string()});
     }
   }
+  return copies;
 }
 
 // The store is whole by now: nothing a table holds may undo it.
 void remark_on_tables(const PrepareOptions& options, const ParsedLog& log, const Store& store,
                       PrepareReport& report) {
+  // A table given for its features need not have titles.
+  if (!options.item_features.empty()) return;
   std::vector<fs::path> tables = options.item_tables;
   // KuaiRand's own have no titles, as everybody knows.
   if (options.format != LogFormat::kKuaiRand) {
@@ -196,9 +210,11 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
 
   const RowLayout layout = log.rows->layout();
   const std::int64_t num_rows = log.rows->size();
-  EventSort sort(layout, plan.row_capacity(layout.stride()),
-                 {.num_users = num_users, .first_time = log.first_time, .last_time = log.last_time},
-                 work / "runs.tmp", plan.working);
+  std::optional<EventSort> sort;
+  sort.emplace(
+      layout, plan.row_capacity(layout.stride()),
+      SortRange{.num_users = num_users, .first_time = log.first_time, .last_time = log.last_time},
+      work / "runs.tmp", plan.working);
   progress.begin("sorting", num_rows, "rows");
   std::int64_t kept = 0;
   if (log.rows->in_memory()) {
@@ -207,10 +223,10 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
       std::byte* to = rows + layout.stride() * static_cast<std::size_t>(kept++);
       if (to != row) std::memmove(to, row, layout.stride());
     });
-    sort.adopt(log.rows->release_memory(), static_cast<std::size_t>(kept));
+    sort->adopt(log.rows->release_memory(), static_cast<std::size_t>(kept));
   } else {
     numbering.for_each_row([&](const std::byte* row) {
-      std::memcpy(sort.add(), row, layout.stride());
+      std::memcpy(sort->add(), row, layout.stride());
       if ((++kept & 0xfff) == 0) progress.update(kept);
     });
     log.rows->remove_file();
@@ -227,16 +243,26 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   progress.begin("writing", kept, "rows");
   {
     HistoryWriter histories(writer, log, core != nullptr ? &core->users : nullptr);
-    sort.drain([&](const std::byte* row) {
+    log.event_features->open(writer);
+    sort->drain([&](const std::byte* row) {
       histories.add(row);
       if ((writer.num_events() & 0xfff) == 0) progress.update(writer.num_events());
     });
     histories.flush();
-    report.sorted_runs = sort.num_runs();
+    report.sorted_runs = sort->num_runs();
+    sort.reset();  // its memory is for the tables now
   }
   write_item_ids(writer, log.items, core != nullptr ? &core->items : nullptr);
-  copy_tables(writer, options.user_tables, log.user_tables, "user");
-  copy_tables(writer, options.item_tables, log.item_tables, "item");
+  for (const auto owner : {FeatureOwner::kUser, FeatureOwner::kItem}) {
+    const bool items = owner == FeatureOwner::kItem;
+    const std::vector<TableFile> tables =
+        copy_tables(writer, items ? options.item_tables : options.user_tables,
+                    items ? log.item_tables : log.user_tables, std::string(name_of(owner)));
+    write_table_features(
+        writer, owner, tables,
+        feature_requests(items ? options.item_features : options.user_features, owner, tables),
+        plan.working, work, report.remarks);
+  }
   report.users = writer.num_users();
   report.items = num_items;
   report.events = writer.num_events();
@@ -244,6 +270,9 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   writer.finish();
   const Store store(options.out);
   remark_on_tables(options, log, store, report);
+  for (const Feature& feature : store.manifest().features) {
+    report.features.push_back(words_for(feature, store.manifest().rows_of(feature.owner)));
+  }
   const auto offsets = store.offsets();
   for (std::size_t user = 1; user < offsets.size(); ++user) {
     report.short_users += offsets[user] - offsets[user - 1] < kMinHistory ? 1 : 0;

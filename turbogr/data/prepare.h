@@ -40,6 +40,9 @@ struct PrepareOptions {
   std::size_t memory_bytes = std::size_t{2} << 30;
   std::vector<std::filesystem::path> user_tables;  // CSV files copied into the store
   std::vector<std::filesystem::path> item_tables;
+  // Columns of those tables to keep as features: name, or name:kind. The log's are in `columns`.
+  std::vector<std::string> user_features;
+  std::vector<std::string> item_features;
   bool show_progress = false;
 };
 
@@ -57,7 +60,8 @@ struct PrepareReport {
   std::size_t sorted_runs = 0;  // 0: all rows fitted in memory
   double parse_seconds = 0;
   double seconds = 0;
-  std::vector<std::string> remarks;  // what a person should know
+  std::vector<std::string> features;  // each in words: kind, values, missing
+  std::vector<std::string> remarks;   // what a person should know
 };
 
 // Throws with nothing left behind but, after a hard kill, a folder `<out>.partial-<pid>`.

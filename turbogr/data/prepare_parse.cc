@@ -9,6 +9,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
+#include "turbogr/data/features/table_reader.h"
 #include "turbogr/data/file_kind.h"
 #include "turbogr/data/log_inputs.h"
 #include "turbogr/data/log_sample.h"
@@ -47,12 +48,14 @@ class Parser {
          {user_tables_, item_tables_, options_.user_tables, options_.item_tables}) {
       for (const fs::path& table : tables) check_table(table);
     }
+    check_features(files);
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
     return finish();
   }
 
  private:
+  void check_features(const std::vector<fs::path>& files);
   void read_file(const fs::path& path);
   void begin_logs(const LogLayout& layout, std::string_view first_bytes, const std::string& file);
   bool integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const;
@@ -80,6 +83,7 @@ class Parser {
   std::unique_ptr<IdCollector> users_;
   std::unique_ptr<IdCollector> items_;
   std::unique_ptr<EventRows> rows_;
+  std::unique_ptr<EventFeatures> event_features_;
   std::uint32_t keep_mask_ = 0;
 
   std::optional<TimeSpelling> spelling_;
@@ -91,6 +95,32 @@ class Parser {
   std::vector<fs::path> user_tables_;
   std::vector<fs::path> item_tables_;
 };
+
+// That the tables have what is asked of them, before the logs are read. KuaiRand's tables are among
+// the inputs and told by their columns.
+void Parser::check_features(const std::vector<fs::path>& files) {
+  for (const auto owner : {FeatureOwner::kUser, FeatureOwner::kItem}) {
+    const bool items = owner == FeatureOwner::kItem;
+    const auto& asked = items ? options_.item_features : options_.user_features;
+    if (asked.empty()) continue;
+    std::vector<fs::path> paths = items ? item_tables_ : user_tables_;
+    for (const fs::path& file : files) {
+      if (options_.format != LogFormat::kKuaiRand || !fs::is_regular_file(file)) continue;
+      Input input = open_input(file);
+      CsvReader reader(*input.bytes, input.name, {});
+      const LogLayout layout =
+          find_layout(options_.format, options_.columns, reader.peek(), input.name);
+      if (layout.is_side_table && layout.side_of_items == items) paths.push_back(file);
+    }
+    const std::vector<fs::path>& given = items ? options_.item_tables : options_.user_tables;
+    paths.insert(paths.end(), given.begin(), given.end());
+    std::vector<TableFile> tables;
+    tables.reserve(paths.size());
+    for (const fs::path& path : paths) tables.push_back({path, path.string()});
+    check_feature_tables(tables, owner, feature_requests(asked, owner, tables), options_.bad_rows,
+                         report_.remarks);
+  }
+}
 
 bool Parser::integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const {
   if (options_.ids != "auto") return options_.ids == "integer";
@@ -109,7 +139,14 @@ void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
   users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
   items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
   const RowLayout rows{.signals = !layout.signal_names.empty(),
-                       .num_numbers = layout.numbers.size()};
+                       .num_numbers = layout.numbers.size() + layout.features.size()};
+  std::vector<std::vector<std::string>> samples;
+  for (const int column : layout.features) {
+    samples.push_back(sample_fields(layout, first_bytes, column));
+  }
+  event_features_ = std::make_unique<EventFeatures>(
+      parse_feature_requests(options_.columns.features, FeatureOwner::kEvent), samples,
+      plan_.lookup);
   rows_ =
       std::make_unique<EventRows>(rows, plan_.row_capacity(rows.stride()), folder_ / "rows.tmp");
   empty_signals_.assign(layout.signal_names.size(), 0);
@@ -295,6 +332,10 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   if (!layout.numbers.empty()) {
     std::memcpy(row + rows_->layout().number(0), numbers, 4 * layout.numbers.size());
   }
+  for (std::size_t i = 0; i < layout.features.size(); ++i) {
+    store_field(row, rows_->layout().number(layout.numbers.size() + i),
+                event_features_->keep(i, field(layout.features[i]), file, reader.line()));
+  }
 }
 
 void Parser::settle_time(ParsedLog& log) {
@@ -352,6 +393,8 @@ ParsedLog Parser::finish() {
   log.items = items_->finish();
   items_.reset();
   log.rows = std::move(rows_);
+  for (const std::string& remark : event_features_->remarks()) report_.remarks.push_back(remark);
+  log.event_features = std::move(event_features_);
   log.signal_names = layout_->signal_names;
   log.number_names = layout_->number_names;
   log.user_tables = std::move(user_tables_);

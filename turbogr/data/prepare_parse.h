@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "turbogr/data/event_rows.h"
+#include "turbogr/data/features/event_features.h"
 #include "turbogr/data/field.h"
 #include "turbogr/data/id_collector.h"
 #include "turbogr/data/prepare.h"
@@ -39,6 +40,8 @@ struct ParsedLog {
   SortedIds items;
   std::vector<std::string> signal_names;
   std::vector<std::string> number_names;
+  // In rows behind the numbers.
+  std::unique_ptr<EventFeatures> event_features;
   TimeUnit time_unit = TimeUnit::kNone;
   std::int64_t time_divisor = 1;  // times in rows over this are in time_unit
   std::int64_t first_time = 0;    // as in the rows

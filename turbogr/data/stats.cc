@@ -21,6 +21,35 @@ Json to_json(const Quantiles& q) {
           {"p75", q.p75}, {"p90", q.p90}, {"p99", q.p99}, {"max", q.max}};
 }
 
+Json to_json(const FeatureStats& feature) {
+  Json json = {{"of", name_of(feature.about.owner)},
+               {"name", feature.about.name},
+               {"kind", name_of(feature.about.kind)},
+               {"missing", feature.missing_share()}};
+  if (feature.about.has_vocabulary()) {
+    json["values"] = feature.about.values;
+    json["most_frequent"] = Json::array();
+    for (const ValueCount& value : feature.most_frequent) {
+      json["most_frequent"].push_back({{"value", value.value}, {"count", value.count}});
+    }
+  } else {
+    json["unparsable"] = feature.about.unparsable;
+    json["min"] = feature.min;
+    json["mean"] = feature.mean;
+    json["max"] = feature.max;
+  }
+  return json;
+}
+
+Json to_json(const FeatureTable& table) {
+  return {{"of", name_of(table.owner)},
+          {"rows", table.rows},
+          {"without_events", table.without_events},
+          {"repeated", table.repeated},
+          {"unreadable", table.unreadable},
+          {"without_row", table.without_row}};
+}
+
 std::string grouped(std::int64_t value) {
   std::string digits = std::to_string(value);
   for (std::size_t at = digits.size(); at > 3 + (value < 0 ? 1u : 0u);) {
@@ -117,6 +146,11 @@ StoreStats stats_of(const Store& store) {
     stats.first_time = *first;
     stats.last_time = *last;
   }
+  for (const Feature& feature : store.manifest().features) {
+    stats.features.push_back(feature_stats_of(store.feature(feature.owner, feature.name),
+                                              store.manifest().rows_of(feature.owner)));
+  }
+  stats.feature_tables = store.manifest().feature_tables;
   return stats;
 }
 
@@ -137,6 +171,14 @@ std::string to_json(const StoreStats& stats) {
   }
   for (std::size_t i = 0; i < stats.signals.size(); ++i) {
     json["signals"][stats.signals[i]] = stats.signal_rates[i];
+  }
+  if (!stats.features.empty()) {
+    json["features"] = Json::array();
+    for (const FeatureStats& feature : stats.features) json["features"].push_back(to_json(feature));
+    json["feature_tables"] = Json::array();
+    for (const FeatureTable& table : stats.feature_tables) {
+      json["feature_tables"].push_back(to_json(table));
+    }
   }
   return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
@@ -163,7 +205,7 @@ std::string to_text(const StoreStats& stats) {
     text += fmt::format("{:<10} {:<20} {:.4f} of events\n", i == 0 ? "signals" : "",
                         escaped(stats.signals[i]), stats.signal_rates[i]);
   }
-  return text;
+  return text + to_text(stats.features, stats.feature_tables);
 }
 
 }  // namespace turbogr::data

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/data/features/feature_stats.h"
 #include "turbogr/data/repeats.h"
 #include "turbogr/data/store.h"
 
@@ -30,6 +31,8 @@ struct StoreStats {
   std::int64_t last_time = 0;
   std::vector<std::string> signals;
   std::vector<double> signal_rates;  // share of events that carry each
+  std::vector<FeatureStats> features;
+  std::vector<FeatureTable> feature_tables;
 };
 
 Quantiles quantiles_of(std::vector<std::int64_t> values);

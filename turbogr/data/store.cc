@@ -73,6 +73,7 @@ Store::Store(const std::filesystem::path& folder)
   }
   user_ids_ = open_ids(manifest_.user_ids, "user", manifest_.users);
   item_ids_ = open_ids(manifest_.item_ids, "item", manifest_.items);
+  for (const Feature& feature : manifest_.features) open_feature(feature);
   for (const SideTable& table : manifest_.side_tables) {
     const std::filesystem::path path = folder_ / table.file.file;
     std::error_code error;
@@ -164,6 +165,52 @@ std::span<const float> Store::numbers(std::string_view name) const {
   TGR_CHECK(at != manifest_.numbers.end(), "'", folder_.string(), "' has no numbers '", name,
             "'; it has: ", fmt::format("{}", fmt::join(manifest_.numbers, ", ")));
   return column<float>("number:" + *at, manifest_.events);
+}
+
+FeatureColumn Store::open_feature(const Feature& feature) const {
+  FeatureColumn found{
+      .about = feature, .codes = {}, .offsets = {}, .numbers = {}, .text_offsets = {}, .text = {}};
+  const std::int64_t rows = manifest_.rows_of(feature.owner);
+  const auto check_ends = [&](std::span<const std::int64_t> offsets, std::size_t end) {
+    TGR_CHECK(offsets.front() == 0 && offsets.back() == static_cast<std::int64_t>(end), "'",
+              folder_.string(), "': the offsets of ", name_of(feature.owner), " feature '",
+              feature.name, "' end at ", offsets.back(), ", not at ", end,
+              ": the store is damaged; prepare it again");
+  };
+  if (feature.kind == FeatureKind::kNumber) {
+    found.numbers = column<float>(feature.column(), rows);
+    return found;
+  }
+  if (feature.kind == FeatureKind::kBag) {
+    found.codes = column<std::int32_t>(feature.column(), -1);
+    found.offsets = column<std::int64_t>(feature.column("offsets"), rows + 1);
+    check_ends(found.offsets, found.codes.size());
+  } else {
+    found.codes = column<std::int32_t>(feature.column(), rows);
+  }
+  found.text_offsets = column<std::int64_t>(feature.column("text_offsets"), feature.values + 1);
+  found.text = column<char>(feature.column("text"), -1);
+  check_ends(found.text_offsets, found.text.size());
+  return found;
+}
+
+bool Store::has_feature(FeatureOwner owner, std::string_view name) const {
+  return std::any_of(
+      manifest_.features.begin(), manifest_.features.end(),
+      [&](const Feature& feature) { return feature.owner == owner && feature.name == name; });
+}
+
+FeatureColumn Store::feature(FeatureOwner owner, std::string_view name) const {
+  std::vector<std::string> known;
+  for (const Feature& feature : manifest_.features) {
+    if (feature.owner != owner) continue;
+    if (feature.name == name) return open_feature(feature);
+    known.push_back(feature.name);
+  }
+  TGR_CHECK(!known.empty(), "'", folder_.string(), "' has no features of ", name_of(owner),
+            "s; prepare it with --", name_of(owner), "-features ", name);
+  detail::throw_error("'", folder_.string(), "' has no ", name_of(owner), " feature '", name,
+                      "'; it has: ", fmt::format("{}", fmt::join(known, ", ")));
 }
 
 std::filesystem::path Store::side_table(std::string_view name) const {

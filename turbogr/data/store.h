@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "turbogr/core/file.h"
+#include "turbogr/data/features/feature_column.h"
 #include "turbogr/data/id_map.h"
 #include "turbogr/data/manifest.h"
 
@@ -53,16 +54,22 @@ class Store {
 
   const IdMap& user_ids() const { return user_ids_; }
   const IdMap& item_ids() const { return item_ids_; }
+  // Features in manifest().features; an unknown name throws, listing those known.
+  bool has_feature(FeatureOwner owner, std::string_view name) const;
+  FeatureColumn feature(FeatureOwner owner, std::string_view name) const;
+
   std::filesystem::path side_table(std::string_view name) const;  // path of the copied CSV
 
   // Checks every byte against its checksum, and the columns against each other: offsets never fall,
-  // items in range, times in order, ids ascending. Throws on the first thing wrong.
+  // items in range, times in order, ids ascending, features within their vocabularies. Throws on
+  // the first thing wrong.
   void verify() const;
 
  private:
   const MappedFile& map(std::string_view column) const;
   template <class T>
   std::span<const T> column(std::string_view name, std::int64_t count) const;
+  FeatureColumn open_feature(const Feature& feature) const;
   IdMap open_ids(IdKind kind, const std::string& prefix, std::int64_t count) const;
   void check_range(std::int64_t first_event, std::size_t count) const;
 

@@ -53,6 +53,7 @@ void Store::verify() const {
   } else {
     check_items(items32(), num_items());
   }
+  for (const Feature& feature : manifest_.features) open_feature(feature).verify();
   check_ids(user_ids_, "user");
   check_ids(item_ids_, "item");
 }

@@ -1,5 +1,6 @@
 #include "turbogr/data/store_writer.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "turbogr/core/check.h"
@@ -44,13 +45,20 @@ StoreWriter::StoreWriter(PartialFolder folder, StoreSchema schema)
   offsets_->file.append_value(std::int64_t{0});
 }
 
-StoreWriter::Column* StoreWriter::add_column(const std::string& name, const std::string& type) {
-  const std::string file = file_name(name);
-  for (const auto& column : columns_) {
-    TGR_CHECK(column->file.path().filename() != file, "columns '", column->name, "' and '", name,
-              "' would share the file ", file, "; rename one");
+StoreWriter::Column* StoreWriter::add_column(const std::string& name, const std::string& type,
+                                             std::size_t buffer_bytes) {
+  // Names that differ in letters a file name cannot have, such as all of another alphabet, get
+  // numbers; the manifest says which file is whose.
+  std::string file = file_name(name);
+  const auto taken = [&](const auto& column) { return column->file.path().filename() == file; };
+  for (int number = 2; std::any_of(columns_.begin(), columns_.end(), taken); ++number) {
+    file = file_name(name + "_" + std::to_string(number));
   }
-  columns_.push_back(std::unique_ptr<Column>(new Column{name, type, FileWriter(folder() / file)}));
+  for (const auto& column : columns_) {
+    TGR_CHECK(column->name != name, "there are two columns '", name, "'; rename one");
+  }
+  columns_.push_back(
+      std::unique_ptr<Column>(new Column{name, type, FileWriter(folder() / file, buffer_bytes)}));
   return columns_.back().get();
 }
 
@@ -172,6 +180,42 @@ void StoreWriter::add_item_id(std::int64_t id) { add_id(item_ids_, id); }
 
 void StoreWriter::add_item_id(std::string_view id) { add_id(item_ids_, id); }
 
+FeatureWriter& StoreWriter::add_feature(Feature feature) {
+  // Small buffers: there may be hundreds of these files, and --memory does not know of them.
+  const auto open = [&](std::string_view part, const char* type) {
+    return &add_column(feature.column(part), type, 1 << 14)->file;
+  };
+  FeatureFiles files;
+  files.values = open("", feature.kind == FeatureKind::kNumber ? "float32" : "int32");
+  if (feature.kind == FeatureKind::kBag) files.offsets = open("offsets", "int64");
+  if (feature.has_vocabulary()) {
+    files.text_offsets = open("text_offsets", "int64");
+    files.text = open("text", "bytes");
+  }
+  features_.push_back(std::make_unique<FeatureWriter>(std::move(feature), files));
+  return *features_.back();
+}
+
+WrittenIds StoreWriter::written_ids(FeatureOwner owner) {
+  TGR_CHECK(owner != FeatureOwner::kEvent, "events have no ids");
+  const Ids& ids = owner == FeatureOwner::kUser ? user_ids_ : item_ids_;
+  WrittenIds written;
+  if (ids.kind == IdKind::kRange) {
+    written.ids = IdMap::range(owner == FeatureOwner::kUser ? num_users_ : schema_.num_items);
+    return written;
+  }
+  ids.values->file.flush();
+  written.values = MappedFile(ids.values->file.path());
+  if (ids.kind == IdKind::kInt64) {
+    written.ids = IdMap::integers(written.values.as<std::int64_t>());
+    return written;
+  }
+  ids.text->file.flush();
+  written.text = MappedFile(ids.text->file.path());
+  written.ids = IdMap::strings(written.values.as<std::int64_t>(), written.text.as<char>());
+  return written;
+}
+
 void StoreWriter::finish() {
   TGR_CHECK(item_ids_.kind == IdKind::kRange || item_ids_.count == schema_.num_items, "got ",
             item_ids_.count, " item ids for ", schema_.num_items, " items");
@@ -185,7 +229,12 @@ void StoreWriter::finish() {
                     .signals = schema_.signals,
                     .numbers = schema_.numbers,
                     .columns = {},
-                    .side_tables = side_tables_};
+                    .side_tables = side_tables_,
+                    .features = {},
+                    .feature_tables = feature_tables_};
+  for (const auto& feature : features_) {
+    manifest.features.push_back(feature->finish(manifest.rows_of(feature->owner())));
+  }
   for (const auto& column : columns_) {
     column->file.close(/*sync=*/true);
     manifest.columns.push_back({.name = column->name,

@@ -14,7 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "turbogr/data/features/feature_writer.h"
 #include "turbogr/data/file.h"
+#include "turbogr/data/id_map.h"
 #include "turbogr/data/manifest.h"
 #include "turbogr/data/partial_folder.h"
 
@@ -35,6 +37,13 @@ struct Events {
   std::span<const std::int64_t> times;
   std::span<const std::uint32_t> signals;
   std::vector<std::span<const float>> numbers;  // one a name
+};
+
+// Ids that a store under work has got so far.
+struct WrittenIds {
+  MappedFile values;
+  MappedFile text;
+  IdMap ids;
 };
 
 class StoreWriter {
@@ -58,6 +67,14 @@ class StoreWriter {
   // num_items of them, rising, at any time before finish(); none for IdKind::kRange.
   void add_item_id(std::int64_t id);
   void add_item_id(std::string_view id);
+
+  // A feature whose rows are going to be added one by one, in the order of the items, users or
+  // events; it lives as long as this writer.
+  FeatureWriter& add_feature(Feature feature);
+  void add_feature_table(const FeatureTable& table) { feature_tables_.push_back(table); }
+
+  // Those of all users or items begun or added before, for tables that speak of them.
+  WrittenIds written_ids(FeatureOwner owner);
 
   // Takes over a file that lies in folder() already, whole and on the disk.
   void adopt_side_table(SideTable table) { side_tables_.push_back(std::move(table)); }
@@ -84,7 +101,8 @@ class StoreWriter {
     std::string last_text;
   };
 
-  Column* add_column(const std::string& name, const std::string& type);
+  Column* add_column(const std::string& name, const std::string& type,
+                     std::size_t buffer_bytes = 1 << 18);
   Ids open_ids(IdKind kind, const char* whose);
   static void add_id(Ids& ids, std::int64_t id);
   static void add_id(Ids& ids, std::string_view id);
@@ -101,6 +119,8 @@ class StoreWriter {
   Ids user_ids_;
   Ids item_ids_;
   std::vector<SideTable> side_tables_;
+  std::vector<std::unique_ptr<FeatureWriter>> features_;
+  std::vector<FeatureTable> feature_tables_;
   bool wide_items_ = false;
   std::int64_t num_users_ = 0;
   std::int64_t num_events_ = 0;
