@@ -170,8 +170,8 @@ std::string best_checkpoint(const std::string& folder);
 // The three below may be called while a run saves there: what it has replaced or removed in between
 // is looked for again.
 
-// The newest checkpoint, every byte of it verified. When it is damaged or gone: with fall_back the newest
-// good one before it, with a warning in the log; without, an Error that names both.
+// The newest checkpoint, every byte of it verified. When it is damaged or gone: with fall_back the
+// newest good one before it, with a warning in the log; without, an Error that names both.
 Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);
 
 // The one named, every byte of it verified. When it is damaged the Error names the newest good one
