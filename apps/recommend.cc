@@ -153,6 +153,12 @@ std::unique_ptr<Sequences> sequences_of(const RecommendOptions& options, const C
       store, users, train::eval_loader_options(config, store, split, train::kTokensAtOnce));
 }
 
+void warn_of_empty_lists(std::int64_t users) {
+  if (users == 0) return;
+  log::warn("{} users have no list: they have met every item there is (--seen keep ranks those)",
+            users);
+}
+
 // Several ranks share the items; rank 0 has the users and writes their lists.
 void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   const bool leads = world.rank() == 0;
@@ -205,17 +211,20 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
     if (!leads) return;
     writer->write("history", batch, 0, lists.front(), store, titles);
     writer->finish();
+    warn_of_empty_lists(lists.front().empty() ? 1 : 0);
     return;
   }
   const UserProgress::Speaks speaks =
       leads && writer->to_file() ? UserProgress::Speaks::kYes : UserProgress::Speaks::kNo;
   UserProgress progress("recommend", sequences->size(), speaks);
+  std::int64_t without_items = 0;
   for (std::int64_t first = 0; first < sequences->size();) {
     const std::int64_t end = batch_end(*sequences, first, kListsAtOnce / k);
     if (leads) sequences->fill(first, end, batch);
     const auto lists = model.recommend(leads ? batch : nobody, k, seen);
     for (std::size_t i = 0; i < lists.size(); ++i) {
       const std::int64_t user = sequences->user(first + static_cast<std::int64_t>(i));
+      without_items += lists[i].empty() ? 1 : 0;
       writer->write(store.user_ids().text(user), batch, i, lists[i], store, titles);
     }
     first = end;
@@ -224,6 +233,7 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   }
   if (!leads) return;
   writer->finish();
+  warn_of_empty_lists(without_items);
   if (!writer->to_file()) return;
   log::info("{}: lists of {} users in {:.3g} s, {} a second; seen items {}", options.out,
             grouped_text(writer->users()), progress.seconds(),

@@ -311,6 +311,11 @@ TEST_F(Training, RecommendAndEvalSayWhatIsWrongWithWhatTheyAreGiven) {
     EXPECT_EQ(outcome.status, 1) << arguments;
     EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
   }
+  test::write_file(folder_ / "history", "1,10\n2,20\n");
+  const Outcome none = run_program(
+      recommend + "--seen drop --allow 1,2 --untrained-items --history " + root_ + "/history");
+  EXPECT_EQ(none.status, 0) << none.output;
+  EXPECT_NE(none.output.find("1 users have no list"), std::string::npos) << none.output;
   const Outcome many = run_program(recommend + "--user 1 --k 100000");
   EXPECT_EQ(many.status, 0);
   EXPECT_NE(many.output.find("--k 100000 is more than"), std::string::npos) << many.output;
