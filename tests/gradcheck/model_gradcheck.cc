@@ -18,7 +18,7 @@ struct Case {
   bool recompute = false;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 class ModelGradient : public ::testing::TestWithParam<Case> {};
 
