@@ -5,7 +5,7 @@
 namespace turbogr::train {
 namespace {
 
-float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
+float* values_of(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
 
 }  // namespace
 
@@ -20,8 +20,8 @@ DenseState make_dense_state(const Context& ctx, model::ParameterSet<T>& paramete
     state.second_moments.emplace_back(DType::kF32, value.shape(), ctx.device());
     const bool decays = options.decay_vectors || parameters.spec(i).decay;
     slices.push_back(
-        {floats(value), floats(parameters.gradient(i)), floats(state.first_moments.back()),
-         floats(state.second_moments.back()), value.size(), decays ? 1.0 : 0.0,
+        {values_of(value), values_of(parameters.gradient(i)), values_of(state.first_moments.back()),
+         values_of(state.second_moments.back()), value.size(), decays ? 1.0 : 0.0,
          options.rounded.empty() ? nullptr : options.rounded[static_cast<std::size_t>(i)]});
   }
   state.slices = ops::UpdateSlices(ctx, std::move(slices));
