@@ -155,7 +155,8 @@ struct Buffers {
   }
   // All rows come over the link, and nothing else is there for the copies to hide behind.
   void run_offload() {
-    prefetch->fetch(ctx, host_table.view<float, 2>(), nullptr, touched, items.view<T, 2>());
+    const embedding::RowCache none(ctx, 0, 0, embedding::SparseOptimiser::kSgd, {});
+    prefetch->fetch(ctx, host_table.view<float, 2>(), none, nullptr, touched, items.view<T, 2>());
     prefetch->arrive(ctx);
     run_loss(false);
     prefetch->release(ctx);

@@ -67,7 +67,10 @@ template <class T>
 Trained train(Device device, const RetrievalOptions& options, std::int64_t items = kItems,
               bool refreshes = false) {
   Context ctx({.device = device, .threads = 2, .deterministic = options.memory.deterministic});
-  RetrievalTrainer<T> trainer(ctx, options, items);
+  // Every third item is popular.
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(items), 1);
+  for (std::size_t item = 0; item < counts.size(); item += 3) counts[item] = 5;
+  RetrievalTrainer<T> trainer(ctx, options, items, counts);
   trainer.initialise(ctx);
   const std::vector<data::Batch> batches = {make_batch(1, items), make_batch(2, items)};
   Trained trained;
@@ -144,9 +147,12 @@ TEST_P(CudaTrainer, ATableInHostMemoryChangesNoBit) {
     options.table_in_host_memory = false;
     const Trained near = train<bf16>(Device::kCuda, options);
     options.table_in_host_memory = true;
-    const Trained far = train<bf16>(Device::kCuda, options);
-    EXPECT_EQ(near.losses, far.losses);
-    EXPECT_EQ(near.items, far.items);
+    for (const double cache : {0.0, 0.4, 1.0}) {
+      options.table_cache = cache;
+      const Trained far = train<bf16>(Device::kCuda, options);
+      EXPECT_EQ(near.losses, far.losses) << cache;
+      EXPECT_EQ(near.items, far.items) << cache;
+    }
   }
 }
 
@@ -166,10 +172,13 @@ TEST_P(CudaTrainer, RowsBroughtAheadChangeNoBit) {
       options.table_in_host_memory = false;
       const Trained near = train<bf16>(Device::kCuda, options, kMany);
       options.table_in_host_memory = true;
-      const Trained far = train<bf16>(Device::kCuda, options, kMany);
-      EXPECT_EQ(near.losses, far.losses);
-      EXPECT_EQ(near.norms, far.norms);
-      EXPECT_EQ(near.items, far.items);
+      for (const double cache : {0.0, 0.3}) {
+        options.table_cache = cache;
+        const Trained far = train<bf16>(Device::kCuda, options, kMany);
+        EXPECT_EQ(near.losses, far.losses) << cache;
+        EXPECT_EQ(near.norms, far.norms) << cache;
+        EXPECT_EQ(near.items, far.items) << cache;
+      }
     }
   }
 }

@@ -11,10 +11,9 @@ namespace turbogr::embedding {
 template <class T>
 class PlannedRows final : public RowSource<T> {
  public:
-  // `table` bytes where rows are, and `request` bytes on the device for each step on its way.
-  PlannedRows(Device memory, std::size_t table, std::size_t request) : request_(request) {
-    table_.add(memory, table);
-  }
+  // `request` bytes on the device for each step on its way.
+  PlannedRows(const PlannedBytes& tables, std::size_t request)
+      : tables_(tables), request_(request) {}
 
   std::unique_ptr<RowRequest> make_request(const Context& ctx,
                                            std::span<const std::int64_t>) const override {
@@ -22,7 +21,7 @@ class PlannedRows final : public RowSource<T> {
     request->planned.add(ctx.device(), request_);
     return request;
   }
-  PlannedBytes bytes() const override { return table_; }
+  PlannedBytes bytes() const override { return tables_; }
 
   void initialise(const Context&) override { fail(); }
   void prepare(const Context&, Lane, const StepIds&, RowRequest&) override { fail(); }
@@ -48,7 +47,7 @@ class PlannedRows final : public RowSource<T> {
   };
   [[noreturn]] static void fail() { detail::throw_error("a plan has no rows to train"); }
 
-  PlannedBytes table_;
+  PlannedBytes tables_;
   std::size_t request_;
 };
 

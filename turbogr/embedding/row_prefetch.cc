@@ -45,12 +45,13 @@ RowPrefetch<T>::RowPrefetch(const Context& ctx, std::int64_t most, std::int64_t 
 }
 
 template <class T>
-void RowPrefetch<T>::fetch(const Context& ctx, Rows<const float> table, const TouchedRows* previous,
-                           const TouchedRows& next, Rows<T> rows) {
+void RowPrefetch<T>::fetch(const Context& ctx, Rows<const float> table, const RowCache& cache,
+                           const TouchedRows* previous, const TouchedRows& next, Rows<T> rows) {
   const View<const std::int64_t, 1> wanted = next.ids();
   ids_.clear();
   arrive_.clear();
   for (std::int64_t i = 0; i < wanted.shape[0]; ++i) {
+    if (cache.slot(wanted(i)) >= 0) continue;
     if (previous != nullptr && previous->find(wanted(i)) >= 0) continue;
     ids_.push_back(wanted(i));
     arrive_.push_back(static_cast<std::int32_t>(i));
@@ -91,10 +92,10 @@ void RowPrefetch<T>::fetch(const Context& ctx, Rows<const float> table, const To
 }
 
 template <class T>
-std::int64_t RowPrefetch<T>::divide(const Context& ctx, const TouchedRows& previous,
-                                    const TouchedRows& next,
-                                    std::span<const View<const std::int64_t, 1>> inputs,
-                                    View<std::int32_t, 1> places, View<std::int32_t, 1> which) {
+typename RowPrefetch<T>::Division RowPrefetch<T>::divide(
+    const Context& ctx, const RowCache& cache, const TouchedRows& previous, const TouchedRows& next,
+    std::span<const View<const std::int64_t, 1>> inputs, View<std::int32_t, 1> places,
+    View<std::int32_t, 1> which) {
   const View<const std::int64_t, 1> ids = previous.ids();
   parallel_ranges(ctx.host().pool(), ids.shape[0], 1 << 14,
                   [&](std::int64_t begin, std::int64_t end, int) {
@@ -110,15 +111,16 @@ std::int64_t RowPrefetch<T>::divide(const Context& ctx, const TouchedRows& previ
   const auto wanted_soon = [&](std::int32_t i) {
     return places(i) >= 0 && soon_[static_cast<std::size_t>(places(i))] != 0;
   };
-  std::int64_t first = 0;
-  for (std::int32_t i = 0; i < count; ++i) {
-    if (wanted_soon(i)) which(first++) = i;
-  }
-  std::int64_t at = first;
-  for (std::int32_t i = 0; i < count; ++i) {
-    if (!wanted_soon(i)) which(at++) = i;
-  }
-  return first;
+  const auto append = [&](std::int64_t at, bool soon) {
+    for (std::int32_t i = 0; i < count; ++i) {
+      if (wanted_soon(i) == soon && cache.slot(ids(i)) < 0) which(at++) = i;
+    }
+    return at;
+  };
+  Division division;
+  division.soon = append(0, true);
+  division.all = append(division.soon, false);
+  return division;
 }
 
 template <class T>

@@ -7,7 +7,9 @@
 // hand, so the update waits until the next step's places are known. Every row is the one that a
 // table on the device would have given, to the bit.
 //
-//   prefetch.fetch(ctx, table, previous, next, rows);   // of steps t and t + 1, which is drawn
+// Rows that the device has copies of (row_cache.h) are none of its business.
+//
+//   prefetch.fetch(ctx, table, cache, previous, next, rows);   // of steps t and t + 1, just drawn
 //   prefetch.divide(...); update(...);                  // of step t
 //   prefetch.arrive(ctx);                        // the device's stream waits for the copies
 //   ... forward, loss ...
@@ -26,6 +28,7 @@
 #include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
+#include "turbogr/embedding/row_cache.h"
 #include "turbogr/embedding/touched_rows.h"
 
 namespace turbogr::embedding {
@@ -42,14 +45,17 @@ class RowPrefetch {
   // Sends rows of `next` that are not among the previous step's (null: none) on their way to their
   // places in `rows`. Waits for segments, and for the update before the last to have reached the
   // table.
-  void fetch(const Context& ctx, Rows<const float> table, const TouchedRows* previous,
-             const TouchedRows& next, Rows<T> rows);
+  void fetch(const Context& ctx, Rows<const float> table, const RowCache& cache,
+             const TouchedRows* previous, const TouchedRows& next, Rows<T> rows);
   // Of the previous step's rows: where each stands among `next`, -1 where it does not; and `which`
-  // of them are `inputs` of the next step's forward pass. Returns how many: they come first, then
-  // the rest.
-  std::int64_t divide(const Context& ctx, const TouchedRows& previous, const TouchedRows& next,
-                      std::span<const View<const std::int64_t, 1>> inputs,
-                      View<std::int32_t, 1> places, View<std::int32_t, 1> which);
+  // of them are the table's to update: first those that are `inputs` of the next step's forward
+  // pass, then the rest.
+  struct Division {
+    std::int64_t soon = 0, all = 0;
+  };
+  Division divide(const Context& ctx, const RowCache& cache, const TouchedRows& previous,
+                  const TouchedRows& next, std::span<const View<const std::int64_t, 1>> inputs,
+                  View<std::int32_t, 1> places, View<std::int32_t, 1> which);
   void arrive(const Context& ctx) const { arrived_->wait_on(ctx); }
   // A stream beside ctx's, that goes on from where ctx's is now.
   const Context& beside(const Context& ctx);

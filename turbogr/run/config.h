@@ -110,6 +110,7 @@ struct OptimConfig {
 struct EmbeddingConfig {
   std::string optimiser = "adamw";
   std::string memory = "device";
+  double cache = 0.1;
   std::string dtype = "f32";
   double lr = 1e-3;
   double beta1 = 0.9;

@@ -49,6 +49,14 @@ ConfigRule not_negative() {
           "0 or more"};
 }
 
+ConfigRule share() {
+  return {[](const ConfigValue& value) {
+            const double number = std::get<double>(value);
+            return number >= 0.0 && number <= 1.0;
+          },
+          "from 0 to 1"};
+}
+
 ConfigRule below_one() {
   return {[](const ConfigValue& value) {
             const double number = std::get<double>(value);
@@ -244,6 +252,9 @@ std::vector<ConfigKey> make_keys() {
           embedding, memory, one_of({"device", "host"}),
           "cuda: host keeps the item table and its state in the host's memory, for tables larger "
           "than the GPU's; rows cross the link when a step touches them"),
+      TGR_KEY(embedding, cache, share(),
+              "memory = \"host\": the part of the rows, those used most, that the GPU keeps copies "
+              "of; one rank only"),
       TGR_KEY(embedding, dtype, one_of({"f32", "bf16"}),
               "of the item table's rows: bf16 takes half the memory; updates are made in f32 and "
               "rounded up or down by chance, so that small ones are not lost"),

@@ -102,7 +102,8 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
 
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store) {
   const NegativeOptions options = negative_options(config.negatives);
-  if (options.kind == NegativeKind::kUniform) return {};
+  const bool caches = config.embedding.memory == "host" && config.embedding.cache > 0;
+  if (options.kind == NegativeKind::kUniform && !caches) return {};
   return data::target_counts(
       store, data::make_windows(store, train_loader_options(config, store).windows));
 }
@@ -130,6 +131,7 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
                       .floor = config.optim.final_lr};
   options.table_optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser);
   options.table_in_host_memory = config.embedding.memory == "host";
+  options.table_cache = config.embedding.cache;
   options.table_dtype = dtype_from_name(config.embedding.dtype);
   options.table.rate = config.embedding.lr;
   options.table.beta1 = config.embedding.beta1;

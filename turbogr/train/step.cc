@@ -299,7 +299,7 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
       num_items_(num_items),
       world_(world),
       model_(ctx, options.model, options.memory),
-      rows_(make_rows(ctx, next)),
+      rows_(make_rows(ctx, next, counts)),
       sampler_(options.negatives, num_items, counts),
       inputs_(ctx, options, num_items),
       clock_(ctx, next, options.ranks.sharded()) {
@@ -340,24 +340,30 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
 }
 
 template <class T>
-std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(const Context& ctx,
-                                                                     const Context& next) const {
+std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(
+    const Context& ctx, const Context& next, std::span<const std::int64_t> counts) const {
   const embedding::TableOptions table = table_options(options_, num_items_);
   const Device memory = table_device(ctx, options_);
   if (options_.plan_only) {
     const bool moves = options_.ranks.sharded() && ctx.device() == Device::kCuda;
     const std::int64_t most = touched_capacity(options_, num_items_);
+    embedding::TableOptions copies = table;
+    copies.rows = cached_rows(options_, num_items_);
+    PlannedBytes planned;
+    planned.add(memory, embedding::shard_bytes(table, options_.ranks.layout()));
+    planned.add(ctx.device(), embedding::shard_bytes(copies, options_.ranks.layout()));
     return std::make_unique<embedding::PlannedRows<T>>(
-        memory, embedding::shard_bytes(table, options_.ranks.layout()),
-        moves ? embedding::exchange_bytes(table, most) : 0);
+        planned, moves ? embedding::exchange_bytes(table, most) : 0);
   }
   if (options_.ranks.sharded()) {
     return std::make_unique<embedding::ShardedRows<T>>(ctx, next, world_, std::vector{table},
                                                        memory, options_.ranks.layout());
   }
   if (memory == Device::kPinned && !options_.negatives.half) {
+    const std::vector<std::int64_t> cached =
+        embedding::most_used_rows(counts, cached_rows(options_, num_items_));
     return std::make_unique<embedding::HostRows<T>>(ctx, table,
-                                                    touched_capacity(options_, num_items_));
+                                                    touched_capacity(options_, num_items_), cached);
   }
   return std::make_unique<embedding::LocalRows<T>>(std::vector{table}, memory);
 }

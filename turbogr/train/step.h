@@ -44,8 +44,8 @@ template <class T>
 class RetrievalStep {
  public:
   // `next` is the context of Lane::kNext, for work on a step while the one before it computes.
-  // counts [num_items]: how often each item is a training target, for samplers that go by it. All
-  // outlive the step. Collective.
+  // counts [num_items]: how often each item is a training target, for samplers that go by it and
+  // for the cache of a table in host memory. All outlive the step. Collective.
   RetrievalStep(const Context& ctx, const Context& next, dist::Communicator& world,
                 const RetrievalOptions& options, std::int64_t num_items,
                 std::span<const std::int64_t> counts);
@@ -87,7 +87,8 @@ class RetrievalStep {
   void forward_backward(const Context& ctx, StepInFlight<T>& step, const BatchInputs<T>& inputs,
                         double weight, double* loss_sum, bool first, bool last);
   AdamWSettings settings_of(const AdamWSettings& given, std::int64_t step) const;
-  std::unique_ptr<embedding::RowSource<T>> make_rows(const Context& ctx, const Context& next) const;
+  std::unique_ptr<embedding::RowSource<T>> make_rows(const Context& ctx, const Context& next,
+                                                     std::span<const std::int64_t> counts) const;
   void make_reducer(const Context& ctx);
 
   RetrievalOptions options_;

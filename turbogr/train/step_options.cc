@@ -30,6 +30,13 @@ embedding::TableOptions table_options(const RetrievalOptions& options, std::int6
           .half_copy = options.negatives.half_table};
 }
 
+std::int64_t cached_rows(const RetrievalOptions& options, std::int64_t num_items) {
+  const bool cached =
+      options.table_in_host_memory && !options.ranks.sharded() && !options.negatives.half;
+  return cached ? static_cast<std::int64_t>(options.table_cache * static_cast<double>(num_items))
+                : 0;
+}
+
 std::int64_t negatives_a_batch(const RetrievalOptions& options) {
   const NegativeOptions& negatives = options.negatives;
   return negatives.shared ? negatives.count : options.memory.capacity * negatives.count;

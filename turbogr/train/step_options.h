@@ -58,6 +58,7 @@ struct RetrievalOptions {
   DType table_dtype = DType::kF32;  // or bf16
   // GPU: the item table and its optimiser's state stay in pinned host memory.
   bool table_in_host_memory = false;
+  double table_cache = 0;  // then: the share of its rows, used most, that the device has copies of
   double table_scale = 0.02;
   optim::Schedule schedule;
   double clip = 0;  // of the global gradient norm; 0: none
@@ -70,6 +71,9 @@ struct RetrievalOptions {
 
 Device table_device(const Context& ctx, const RetrievalOptions& options);
 embedding::TableOptions table_options(const RetrievalOptions& options, std::int64_t num_items);
+
+// Rows of a table in host memory that the device has copies of.
+std::int64_t cached_rows(const RetrievalOptions& options, std::int64_t num_items);
 
 // Of one batch of a step.
 std::int64_t negatives_a_batch(const RetrievalOptions& options);
