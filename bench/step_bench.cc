@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <span>
 
 #include "bench/timing.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/data/batch.h"
+#include "turbogr/data/synth_presets.h"
 #include "turbogr/model/flops.h"
 #include "turbogr/run/peak_rate.h"
 #include "turbogr/run/run_options.h"
@@ -24,8 +27,24 @@ constexpr int kBatches = 4;
 constexpr int kWarmUp = 4;
 constexpr int kProfiled = 3;
 
-// Items are drawn as people choose them: some much more often than others. Gaps in time are zero
-// (events of one page) or anything from a second to two days.
+// Items are drawn as KuaiRand's users choose them, popular ones first: u, a share of all events,
+// falls on the item at that share of the catalogue. Gaps in time are zero (events of one page) or
+// anything from a second to two days.
+std::int64_t draw_item(double u, std::int64_t items) {
+  const std::span<const data::CurvePoint> curve = data::synth_preset("kuairand27k").popularity;
+  const auto end = std::ranges::lower_bound(curve, u, {}, &data::CurvePoint::y);
+  if (end == curve.begin()) return 0;
+  const data::CurvePoint low = end[-1], high = *end;
+  const double share = low.x + (high.x - low.x) * (u - low.y) / (high.y - low.y);
+  return std::min(items - 1, static_cast<std::int64_t>(static_cast<double>(items) * share));
+}
+// Falls as popularity does, which is all that the cache of a table in host memory asks.
+std::vector<std::int64_t> popularity_of(std::int64_t items) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(items));
+  std::iota(counts.rbegin(), counts.rend(), std::int64_t{1});
+  return counts;
+}
+
 Batch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t items, std::uint64_t seed,
                  std::uint64_t first_key) {
   PhiloxStream random(seed);
@@ -35,8 +54,7 @@ Batch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t items, s
     std::int64_t time = 1'700'000'000;
     std::int64_t next = 0;
     for (std::int64_t i = 0; i <= lengths[b]; ++i) {
-      const double u = random.uniform();
-      const auto item = static_cast<std::int64_t>(static_cast<double>(items) * u * u);
+      const std::int64_t item = draw_item(random.uniform(), items);
       const bool together = random.uniform() < 0.4;
       const auto gap = static_cast<std::int64_t>(std::exp(random.uniform() * std::log(172'800.0)));
       if (i > 0) {
@@ -99,7 +117,7 @@ StepFigures measure(const StepProblem& problem) {
   Context ctx({.device = device,
                .threads = static_cast<int>(config.train.threads),
                .trace = problem.trace});
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(problem.items), 1);
+  const std::vector<std::int64_t> counts = popularity_of(problem.items);
   RetrievalTrainer<T> trainer(ctx, options_of(config, figures.tokens), problem.items, counts);
   trainer.initialise(ctx);
   std::vector<Batch> batches;
