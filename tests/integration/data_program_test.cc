@@ -23,15 +23,12 @@ namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::Outcome;
 using test::read_file;
 using test::run_program;
 using test::TemporaryFolder;
 using test::write_file;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string random_log(int rows) {
   PhiloxStream random(9);

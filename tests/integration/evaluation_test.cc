@@ -20,12 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::has;
 using test::Outcome;
 using test::run_program;
-
-bool has(const Outcome& outcome, const std::string& part) {
-  return outcome.output.find(part) != std::string::npos;
-}
 
 // Songs: most users go round a few of them, some always hear new ones. Song 90 is a target only.
 class Songs : public ::testing::Test {

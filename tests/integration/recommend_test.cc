@@ -11,12 +11,9 @@ namespace turbogr {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::Outcome;
 using test::run_program;
-
-bool has(const Outcome& outcome, const std::string& part) {
-  return outcome.output.find(part) != std::string::npos;
-}
 
 class Newcomer : public ::testing::Test {
  protected:

@@ -12,6 +12,7 @@
 namespace turbogr::data {
 namespace {
 
+using test::has;
 using test::message_of;
 using test::TemporaryFolder;
 using test::write_file;
@@ -48,10 +49,6 @@ std::string read_whole(const std::filesystem::path& path) {
     text.append(block.data(), count);
   }
   return text;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(CsvReader, PeeksAtAWholeFirstLineHoweverLong) {
