@@ -9,8 +9,8 @@
 #include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
-#include "turbogr/data/progress.h"
 #include "turbogr/data/synth.h"
 
 namespace turbogr::apps {
@@ -31,7 +31,7 @@ void run_synth(const SynthCommand& command) {
   const data::InterruptGuard guard;
   ThreadPool pool(command.threads);
   const data::SynthWorld world(command.options);
-  data::Progress progress(isatty(STDERR_FILENO) != 0);
+  Progress progress(isatty(STDERR_FILENO) != 0);
   const auto timed = [&](const std::string& target, auto&& write) {
     progress.begin("making", world.num_events(), "events");
     const auto begin = std::chrono::steady_clock::now();

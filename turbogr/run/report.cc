@@ -17,7 +17,7 @@
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/lengths.h"
 #include "turbogr/run/metrics.h"
-#include "turbogr/run/progress.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/run/timeline.h"
 
 namespace turbogr {

@@ -26,7 +26,7 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/metrics.h"
 #include "turbogr/run/peak_rate.h"
-#include "turbogr/run/progress.h"
+#include "turbogr/run/training_progress.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_folder.h"
 #include "turbogr/run/run_options.h"
@@ -182,7 +182,7 @@ class TrainingRun {
   std::unique_ptr<dist::Communicator> writing_ranks_;
   std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
   ItemNames names_;
-  Progress* progress_ = nullptr;
+  TrainingProgress* progress_ = nullptr;
   PeakRate peak_rate_;
   Window window_;
   StepResult last_;
