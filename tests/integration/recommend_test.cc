@@ -110,7 +110,7 @@ TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
   EXPECT_FALSE(has(items, "user vectors")) << items.output;
 }
 
-TEST(Demo, EmptiesOnlyAFolderItMade) {
+TEST(Demo, EmptiesOnlyAFolderItMadeAndOnlyWhenAsked) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "precious", "x");
   const Outcome refused = run_program("demo " + folder.path().string());
@@ -122,7 +122,12 @@ TEST(Demo, EmptiesOnlyAFolderItMade) {
   EXPECT_NE(run_program(again, "ulimit -f 0;").status, 0);
   EXPECT_TRUE(fs::exists(folder / "new"));
   test::write_file(folder / "new/old", "x");
-  EXPECT_FALSE(has(run_program(again, "ulimit -f 0;"), "earlier demo"));
+  const Outcome kept = run_program(again, "ulimit -f 0;");
+  EXPECT_EQ(kept.status, 1);
+  EXPECT_TRUE(has(kept, "holds an earlier demo")) << kept.output;
+  EXPECT_TRUE(has(kept, "--overwrite")) << kept.output;
+  EXPECT_TRUE(fs::exists(folder / "new/old"));
+  EXPECT_FALSE(has(run_program(again + " --overwrite", "ulimit -f 0;"), "earlier demo"));
   EXPECT_FALSE(fs::exists(folder / "new/old"));
 }
 
