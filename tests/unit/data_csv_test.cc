@@ -184,6 +184,12 @@ TEST(CsvReader, RefusesUtf16) {
                   "UTF-16"));
 }
 
+TEST(CsvReader, LinesThatEndInCrAloneAreSaid) {
+  EXPECT_TRUE(has(message_of([] { records_of("user,item\r1,2\r3,4\r"); }), "tr '\\r' '\\n'"));
+  EXPECT_EQ(records_of("user,item\r"), (std::vector<Record>{{"user", "item"}}));
+  EXPECT_EQ(records_of("a,b\r\nc,d\r\n"), (std::vector<Record>{{"a", "b"}, {"c", "d"}}));
+}
+
 TEST(CsvReader, ReadsRecordsLargerThanItsFirstBlock) {
   const std::string large(3'000'000, 'x');
   EXPECT_EQ(records_of("a," + large + "\nb,c\n"), (std::vector<Record>{{"a", large}, {"b", "c"}}));
