@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
@@ -49,7 +50,7 @@ TEST(JsonLines, ANewRunRefusesAnOldFile) {
   JsonLines(path, std::nullopt).write(step_record(1));
   EXPECT_NE(message_of([&] { JsonLines(path, std::nullopt); }).find("is there already"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { JsonLines("/nowhere/x", std::nullopt); }).find("cannot open"),
+  EXPECT_NE(message_of([&] { JsonLines("/nowhere/x", std::nullopt); }).find("cannot create"),
             std::string::npos);
 }
 
@@ -80,6 +81,65 @@ TEST(JsonLines, AnEvaluationThatComesAgainAfterAResumeIsWrittenOnce) {
   other.values[0].second = 0.25;
   resumed.write(other);
   EXPECT_EQ(read_json_lines(path).size(), 2u);
+}
+
+// Of the lines before it, nothing else.
+std::string note_of(const std::vector<MetricRecord>& records) {
+  for (const MetricRecord& record : records) {
+    if (!record.note.empty()) return record.note;
+  }
+  return "";
+}
+
+TEST(JsonLines, AFileRemovedOrCutWhileItIsWrittenSaysSo) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  JsonLines lines(path, std::nullopt);
+  lines.write(step_record(10));
+  std::filesystem::remove(path);
+  lines.write(step_record(20));
+  std::vector<MetricRecord> records = read_json_lines(path);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_NE(note_of(records).find("figures up to step 20 are missing"), std::string::npos);
+  EXPECT_EQ(records[1].step, 20);
+  lines.write(step_record(30));
+  EXPECT_EQ(read_json_lines(path).size(), 3u);  // said once
+  std::filesystem::resize_file(path, 0);
+  lines.write(step_record(40));
+  records = read_json_lines(path);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_NE(note_of(records).find("figures up to step 40 are missing"), std::string::npos);
+  EXPECT_TRUE(lines.logged().are_in(read_file(path)));
+}
+
+TEST(JsonLines, AFileThatLostLinesBetweenTwoRunsSaysSo) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  LoggedBytes logged;
+  {
+    JsonLines lines(path, std::nullopt);
+    for (const std::int64_t step : {10, 20}) lines.write(step_record(step));
+    logged = lines.logged();
+    lines.write(step_record(30));  // of steps that will be done again
+  }
+  const std::string whole = read_file(path);
+  const auto resumed = [&](const std::string& found) {
+    std::ofstream(path, std::ios::trunc) << found;
+    JsonLines lines(path, 20, logged);
+    EXPECT_TRUE(lines.logged().are_in(read_file(path)));
+    return note_of(read_json_lines(path));
+  };
+  EXPECT_EQ(resumed(whole), "");
+  EXPECT_EQ(resumed(whole.substr(0, logged.bytes)), "");
+  const std::string missing = "figures up to step 20 are missing";
+  EXPECT_NE(resumed("").find(missing), std::string::npos);
+  EXPECT_NE(resumed(whole.substr(0, logged.bytes - 1)).find(missing), std::string::npos);
+  EXPECT_NE(resumed(whole.substr(whole.find('\n') + 1)).find(missing), std::string::npos);
+  std::filesystem::remove(path);
+  JsonLines lines(path, 20, logged);
+  EXPECT_NE(note_of(read_json_lines(path)).find(missing), std::string::npos);
+  EXPECT_EQ(LoggedBytes::of({{"metrics", logged.to_json()}})->bytes, logged.bytes);
+  EXPECT_FALSE(LoggedBytes::of(nlohmann::json::object()));
 }
 
 TEST(JsonLines, ReadingSkipsAndCountsWhatIsNoRecord) {

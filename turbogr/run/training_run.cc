@@ -143,7 +143,7 @@ template <class T>
 void TrainingRun<T>::open_files(std::optional<std::int64_t> resumed) {
   folder_.check_in_place();
   write_run_config(folder_, config_);
-  lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed);
+  lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed, logged_);
   if (config_.log.tensorboard) {
     events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
   }
