@@ -71,6 +71,10 @@ void add_data_synth(Command& data) {
   command->add_option("--mean-length", synth->options.mean_length,
                       "scale every history to this mean (default: as the original)");
   command->add_option("--max-length", synth->options.max_length, "cut longer histories");
+  command
+      ->add_option("--repeats", synth->options.repeats,
+                   "share of events that repeat one of the user's last 64 items, as music does")
+      ->capture_default_str();
   command->add_option("--seed", synth->options.seed, "another seed, another world")
       ->capture_default_str();
   command->add_option("--threads", synth->threads, "0: one a core; the world is the same")
