@@ -349,6 +349,18 @@ TEST(DataProgram, AKillNeverLeavesAWrongStore) {
   expect_same_store(folder / "whole", out);
 }
 
+// By hand it does a hundred.
+TEST(DataProgram, AKillLeavesTheOldStoreOrTheNewOne) {
+  if (test::run_command("python3 -c pass").status != 0) GTEST_SKIP() << "there is no python3";
+  const TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(30000));
+  const Outcome done = test::run_command(TGR_SOURCE_DIR "/tools/kill_prepare " + log.string() +
+                                         " --format csv --replace --times 3 --seed 1"
+                                         " --program " TGR_PROGRAM);
+  EXPECT_EQ(done.status, 0) << done.output;
+  EXPECT_TRUE(has(done, "the next run cleared up")) << done.output;
+}
+
 TEST(DataProgram, BenchRunsAndChecksItself) {
   const Outcome outcome = run_program("bench data --megabytes 40 --repeats 1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
