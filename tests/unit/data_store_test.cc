@@ -122,6 +122,13 @@ TEST(Store, AManifestThatIsAPipeIsNone) {
   EXPECT_TRUE(has(message_of([&] { Store store(folder / "s"); }), "it has no manifest.json"));
 }
 
+TEST(Store, ALogInItsPlaceIsToldHowToBecomeOne) {
+  const TemporaryFolder folder;
+  write_file(folder / "log.csv.gz", "\x1f\x8b");
+  EXPECT_TRUE(has(message_of([&] { Store store(folder / "log.csv.gz"); }),
+                  "make one of it with `turbogr data prepare log.csv.gz --out STORE`"));
+}
+
 TEST(Store, FindsOriginalIdsBothWays) {
   TemporaryFolder folder;
   write_small(folder / "s");

@@ -29,6 +29,9 @@ Manifest read_manifest(const std::filesystem::path& folder) {
             "'; make one with `turbogr data prepare` or `turbogr data synth`");
   TGR_CHECK(!is_partial_folder(folder), "'", folder.string(),
             "' is what an interrupted run left; prepare the store again");
+  TGR_CHECK(!std::filesystem::is_regular_file(folder), "'", folder.string(),
+            "' is a file and no store; make one of it with `turbogr data prepare ",
+            folder.filename().string(), " --out STORE`");
   const std::filesystem::path path = folder / "manifest.json";
   TGR_CHECK(std::filesystem::is_regular_file(path), "'", folder.string(),
             "' is not a sequence store: it has no manifest.json");
