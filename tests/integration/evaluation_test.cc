@@ -121,6 +121,20 @@ TEST_F(Songs, RecommendsListsReproduceEvalsFigures) {
   EXPECT_GT(hits["--seen drop"], 0);
 }
 
+TEST_F(Songs, WhatIsTheSameInEveryEvaluationIsSaidOnce) {
+  const Outcome trained = train("often", "--eval.every_steps=5");
+  const auto times = [&](const std::string& part) {
+    int count = 0;
+    for (std::size_t at = 0; (at = trained.output.find(part, at)) != std::string::npos; ++at) {
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_GE(times("validation after "), 5) << trained.output;
+  EXPECT_EQ(times("test after "), 1) << trained.output;
+  EXPECT_EQ(times(" of 80 targets "), 2) << trained.output;
+}
+
 TEST_F(Songs, TheRuleIsKeptWithTheRun) {
   EXPECT_NE(test::read_file(folder_ / "run/config.toml").find("seen = \"keep\""),
             std::string::npos);
