@@ -9,8 +9,8 @@
 #include "apps/command_line.h"
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
-#include "turbogr/data/progress.h"
 #include "turbogr/data/synth.h"
 
 namespace turbogr::apps {
@@ -31,7 +31,7 @@ void run_synth(const SynthCommand& command) {
   const data::InterruptGuard guard;
   ThreadPool pool(command.threads);
   const data::SynthWorld world(command.options);
-  data::Progress progress(isatty(STDERR_FILENO) != 0);
+  Progress progress(isatty(STDERR_FILENO) != 0);
   const auto timed = [&](const std::string& target, auto&& write) {
     progress.begin("making", world.num_events(), "events");
     const auto begin = std::chrono::steady_clock::now();
@@ -71,6 +71,10 @@ void add_data_synth(Command& data) {
   command->add_option("--mean-length", synth->options.mean_length,
                       "scale every history to this mean (default: as the original)");
   command->add_option("--max-length", synth->options.max_length, "cut longer histories");
+  command
+      ->add_option("--repeats", synth->options.repeats,
+                   "share of events that repeat one of the user's last 64 items, as music does")
+      ->capture_default_str();
   command->add_option("--seed", synth->options.seed, "another seed, another world")
       ->capture_default_str();
   command->add_option("--threads", synth->threads, "0: one a core; the world is the same")

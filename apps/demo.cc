@@ -21,10 +21,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Only a folder that a demo made is ever emptied.
-void make_folder(const fs::path& folder) {
+struct DemoOptions {
+  std::string folder = "turbogr-demo";
+  bool overwrite = false;
+};
+
+// Only a folder that a demo made is ever emptied, and only when asked to.
+void make_folder(const fs::path& folder, bool overwrite) {
   const fs::path mark = folder / ".made-by-turbogr-demo";
   if (fs::exists(mark)) {
+    TGR_CHECK(overwrite, "'", folder.string(),
+              "' holds an earlier demo; name another folder, or give --overwrite to lose its "
+              "results and make it anew");
     fs::remove_all(folder);
   } else {
     TGR_CHECK(!fs::exists(folder) || fs::is_empty(folder), "'", folder.string(),
@@ -48,8 +56,9 @@ void run(const std::vector<std::string>& words) {
             "` went wrong, its words are above");
 }
 
-void run_demo(const std::string& folder) {
-  make_folder(folder);
+void run_demo(const DemoOptions& options) {
+  const std::string& folder = options.folder;
+  make_folder(folder, options.overwrite);
   const std::string store = folder + "/store", trained = folder + "/run",
                     config = folder + "/demo.toml";
   std::ofstream(config) << kDemoConfig;
@@ -64,7 +73,7 @@ void run_demo(const std::string& folder) {
 
   TGR_CHECK(!data::interrupted(), "the demo ends here: ", data::interruption(),
             ". Go on with `turbogr train ", config, " --data.store=", store, " --run.dir=", trained,
-            " --run.resume=true`, or start it again");
+            " --run.resume=true`, or start it again with --overwrite");
 
   say("3. Quality on held-out events, against popularity and an untrained model");
   run({"eval", "--checkpoint", trained, "--split", "test", "--popularity", "--untrained", "--at",
@@ -92,10 +101,11 @@ void run_demo(const std::string& folder) {
 Command* add_demo(Command& program) {
   Command* command = program.add_subcommand(
       "demo", "Make a small world, train on it, evaluate, recommend, report");
-  auto folder = std::make_shared<std::string>("turbogr-demo");
-  command->add_option("FOLDER", *folder, "Where to put everything; one minute on two cores")
+  auto options = std::make_shared<DemoOptions>();
+  command->add_option("FOLDER", options->folder, "Where to put everything; one minute on two cores")
       ->capture_default_str();
-  command->callback([folder] { run_demo(*folder); });
+  command->add_flag("--overwrite", options->overwrite, "Lose what an earlier demo left there");
+  command->callback([options] { run_demo(*options); });
   return command;
 }
 

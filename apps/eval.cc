@@ -16,13 +16,13 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/popularity.h"
-#include "turbogr/run/progress.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/run/seen_rule.h"
@@ -64,6 +64,11 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const data::Store store = train::open_store(config, options.store);
   const train::Share share = {world.rank(), world.size()};
   const int threads = train::threads_for_rank(options.threads, train::rank_cores(world));
+  for (const std::int64_t k : options.at) {
+    if (k < store.num_items()) continue;
+    log::warn("--at {}: there are {} items to rank, so every target that is ranked is a hit", k,
+              store.num_items());
+  }
   train::device_for_rank(config, world);
   const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
   train::TrainedModel model(checkpoint, store, threads, world);
@@ -85,7 +90,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
                  untrained);
     }
   }
-  nlohmann::json rows = nlohmann::json::array();
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   const auto report = [&](std::string_view ranking, data::Split split, const auto& evaluate) {
     UserProgress progress(ranking, users_of(split, config, store) / world.size(),
                           leads ? UserProgress::Speaks::kYes : UserProgress::Speaks::kNo);
@@ -97,9 +102,9 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     metrics.add_up(world);
     if (!leads) return metrics;
     fmt::print("{:<11} {:<10}  {} users", name_of(split), ranking, grouped_text(metrics.users()));
-    nlohmann::json row = {{"split", name_of(split)},   {"ranking", ranking},
-                          {"step", checkpoint.step()}, {"users", metrics.users()},
-                          {"seen", name_of(seen)},     {"repeats", metrics.repeat_share()}};
+    nlohmann::ordered_json row = {{"split", name_of(split)},   {"ranking", ranking},
+                                  {"step", checkpoint.step()}, {"users", metrics.users()},
+                                  {"seen", name_of(seen)},     {"repeats", metrics.repeat_share()}};
     for (const auto& [name, value] : metrics.figures()) {
       fmt::print("  {} {:.4f}", name, value);
       row[name] = value;

@@ -67,14 +67,15 @@ void ListWriter::write(const std::string& user, const data::Batch& batch, std::s
       fmt::print("{}{}\n", title.empty() ? "" : "  ", title);
     }
   } else if (form_ == Form::kJsonLines) {
-    nlohmann::json items = nlohmann::json::array();
+    // In this order, whoever reads it.
+    nlohmann::ordered_json items = nlohmann::ordered_json::array();
     for (const auto& entry : list) {
       items.push_back({{"item", store.item_ids().text(entry.item)}, {"score", entry.score}});
       const std::string_view title = titles.text(entry.item);
       if (!title.empty()) items.back()["title"] = title;
     }
     // Ids are whatever bytes the log had; what is no UTF-8 in them is replaced.
-    waiting_ += nlohmann::json({{"user", user}, {"items", items}})
+    waiting_ += nlohmann::ordered_json({{"user", user}, {"items", items}})
                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     waiting_ += '\n';
   } else {

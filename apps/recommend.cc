@@ -18,6 +18,7 @@
 #include "apps/user_progress.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
@@ -25,7 +26,6 @@
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/history.h"
 #include "turbogr/run/item_names.h"
-#include "turbogr/run/progress.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/run/seen_rule.h"
@@ -77,6 +77,17 @@ void check_options(const RecommendOptions& options) {
             "two lists of items to leave out; give one of --block and --block-file");
 }
 
+// A user who is named twice gets one list.
+void drop_named_again(std::vector<std::int64_t>& users, std::int64_t num_users) {
+  std::vector<bool> named(static_cast<std::size_t>(num_users));
+  const auto again = std::erase_if(users, [&](std::int64_t user) {
+    const bool before = named[static_cast<std::size_t>(user)];
+    named[static_cast<std::size_t>(user)] = true;
+    return before;
+  });
+  if (again > 0) log::warn("{} lines name a user again: each gets one list", again);
+}
+
 // Users of the store who have a history, in the order asked for.
 std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const data::Store& store) {
   std::vector<std::int64_t> users;
@@ -84,16 +95,14 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
     users.resize(static_cast<std::size_t>(store.num_users()));
     std::iota(users.begin(), users.end(), std::int64_t{0});
   } else {
-    const bool file = !options.users.empty();
-    users = indices_of(file ? ids_in_file(options.users, "one user id a line")
-                            : std::vector<NamedId>{{options.user, ""}},
-                       store.user_ids(), "user", store, unknown_from_name(options.unknown));
+    const KnownIds known = {store, store.user_ids(), "user", unknown_from_name(options.unknown)};
+    users = options.users.empty() ? index_of(options.user, known)
+                                  : indices_in_file(options.users, known);
     TGR_CHECK(!users.empty(), "'", options.users, "' names no user; give one id a line");
+    drop_named_again(users, store.num_users());
   }
-  const auto without_events = std::erase_if(users, [&](std::int64_t user) {
-    const auto at = static_cast<std::size_t>(user);
-    return store.offsets()[at] == store.offsets()[at + 1];
-  });
+  const auto without_events =
+      std::erase_if(users, [&](std::int64_t user) { return store.events_of(user).count == 0; });
   TGR_CHECK(!users.empty(), "the ", without_events, " users asked for have no events to go by");
   if (without_events > 0) log::warn("{} users skipped: they have no events", without_events);
   return users;
@@ -103,9 +112,9 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
 std::vector<std::int64_t> chosen_items(const RecommendOptions& options,
                                        const Checkpoint& checkpoint, const Config& config,
                                        const data::Store& store) {
+  const KnownIds known = {store, store.item_ids(), "item", unknown_from_name(options.unknown)};
   const auto listed = [&](const std::string& ids, const std::string& file) {
-    return indices_of(file.empty() ? ids_in_text(ids) : ids_in_file(file, "one item id a line"),
-                      store.item_ids(), "item", store, unknown_from_name(options.unknown));
+    return file.empty() ? indices_in_text(ids, known) : indices_in_file(file, known);
   };
   const bool only = !options.allow.empty() || !options.allow_file.empty();
   std::vector<std::uint8_t> wanted(static_cast<std::size_t>(store.num_items()), only ? 0 : 1);

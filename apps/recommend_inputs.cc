@@ -2,46 +2,95 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/data/byte_source.h"
 #include "turbogr/data/field.h"
+#include "turbogr/data/interrupt.h"
 
 namespace turbogr::apps {
 namespace {
 
-// Counts ids that a store does not have, or throws at the first.
-class UnknownIds {
- public:
-  UnknownIds(const char* what, const data::Store& store, Unknown rule)
-      : what_(what), store_(store), rule_(rule) {}
+// A list is read as it comes, so a pipe may be one; one without an end is not read for ever.
+constexpr std::size_t kLongestLine = 1 << 16;
+constexpr std::size_t kLargestList = 256 << 20;
 
-  void meet(const NamedId& id) {
-    const std::string message = fmt::format("{}no {} '{}' in the store '{}'", id.where, what_,
-                                            data::printable(id.id, 80), store_.folder().string());
-    TGR_CHECK(rule_ == Unknown::kSkip, message, "; leave --unknown error out to skip it");
-    if (count_++ == 0) first_ = message;
+// Calls take(line, its number) for each line that is not empty.
+template <class Take>
+void for_each_line(const std::string& path, const std::string& wanted, const Take& take) {
+  TGR_CHECK(std::filesystem::exists(path) && !std::filesystem::is_directory(path), "cannot read '",
+            path, "'; give a file with ", wanted);
+  const data::Input input = data::open_input(path);
+  std::string waiting;
+  std::int64_t number = 0;
+  const auto take_line = [&](std::string_view line) {
+    if (++number == 1 && line.starts_with("\xef\xbb\xbf"))
+      line.remove_prefix(3);  // byte-order mark
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) take(line, number);
+  };
+  std::vector<char> block(kLongestLine);
+  std::size_t total = 0, count = 0;
+  do {
+    count = input.bytes->read(block);
+    data::check_interrupt();
+    total += count;
+    TGR_CHECK(total <= kLargestList, "'", path, "' goes on for more than ", kLargestList >> 20,
+              " MB; give a file with ", wanted);
+    std::string_view rest(block.data(), count);
+    for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos;) {
+      waiting.append(rest.substr(0, end));
+      take_line(waiting);
+      waiting.clear();
+      rest.remove_prefix(end + 1);
+    }
+    waiting.append(rest);
+    TGR_CHECK(waiting.size() < kLongestLine, "'", path, "', line ", number + 1, ": more than ",
+              kLongestLine >> 10, " kB without a line's end; give a file with ", wanted);
+  } while (count == block.size());
+  if (!waiting.empty()) take_line(waiting);
+}
+
+std::string place_text(const std::string& path, std::int64_t line) {
+  return fmt::format("{}:{}: ", path, line);
+}
+
+// Finds ids in a store. Counts those that it does not have, or throws at the first.
+class IdFinder {
+ public:
+  explicit IdFinder(const KnownIds& known) : known_(known) {}
+
+  // `place()` is said before what is wrong: "users.txt:12: ".
+  template <class Place>
+  std::optional<std::int64_t> find(std::string_view id, const Place& place) {
+    ++all_;
+    const std::optional<std::int64_t> index = known_.ids.find(id);
+    if (index) return index;
+    if (unknown_++ > 0 && known_.unknown == Unknown::kSkip) return index;
+    first_ = fmt::format("{}no {} '{}' in the store '{}'", place(), known_.what,
+                         data::printable(id, 80), known_.store.folder().string());
+    TGR_CHECK(known_.unknown == Unknown::kSkip, first_, "; leave --unknown error out to skip it");
+    return index;
   }
 
-  // After the last of `all`.
-  void finish(std::int64_t all) const {
-    if (count_ == 0) return;
-    TGR_CHECK(count_<all, first_, count_> 1 ? fmt::format(", nor {} others", count_ - 1) : "",
-              ": none is left");
-    log::warn("{} of {} {}s skipped: {}; --unknown error would stop here", count_, all, what_,
-              first_);
+  // After the last.
+  void finish() const {
+    if (unknown_ == 0) return;
+    TGR_CHECK(unknown_ < all_, first_,
+              unknown_ == 1 ? "" : fmt::format(", nor {} others", unknown_ - 1), ": none is left");
+    log::warn("{} of {} {}s skipped: {}; --unknown error would stop here", unknown_, all_,
+              known_.what, first_);
   }
 
  private:
-  const char* what_;
-  const data::Store& store_;
-  Unknown rule_;
-  std::int64_t count_ = 0;
+  const KnownIds& known_;
+  std::int64_t all_ = 0;
+  std::int64_t unknown_ = 0;
   std::string first_;
 };
 
@@ -53,79 +102,71 @@ Unknown unknown_from_name(std::string_view name) {
   return Unknown::kError;
 }
 
-std::vector<NamedId> ids_in_file(const std::string& path, const char* wanted) {
-  std::ifstream in(path, std::ios::binary);
-  TGR_CHECK(in.good() && !std::filesystem::is_directory(path), "cannot read '", path,
-            "'; give a file with ", wanted);
-  std::vector<NamedId> ids;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    if (++number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // byte-order mark
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) ids.push_back({line, fmt::format("{}:{}: ", path, number)});
-  }
-  return ids;
+std::vector<std::int64_t> indices_in_file(const std::string& path, const KnownIds& known) {
+  IdFinder finder(known);
+  std::vector<std::int64_t> indices;
+  for_each_line(path, fmt::format("one {} id a line", known.what),
+                [&](std::string_view id, std::int64_t line) {
+                  const auto index = finder.find(id, [&] { return place_text(path, line); });
+                  if (index) indices.push_back(*index);
+                });
+  finder.finish();
+  return indices;
 }
 
-std::vector<NamedId> ids_in_text(const std::string& list) {
-  std::vector<NamedId> ids;
-  std::size_t begin = 0;
-  while (begin <= list.size()) {
+std::vector<std::int64_t> indices_in_text(std::string_view list, const KnownIds& known) {
+  IdFinder finder(known);
+  std::vector<std::int64_t> indices;
+  for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(',', begin), list.size());
-    if (end > begin) ids.push_back({list.substr(begin, end - begin), ""});
+    if (end > begin) {
+      const auto index = finder.find(list.substr(begin, end - begin), [] { return ""; });
+      if (index) indices.push_back(*index);
+    }
     begin = end + 1;
   }
-  return ids;
+  finder.finish();
+  return indices;
 }
 
-std::vector<std::int64_t> indices_of(const std::vector<NamedId>& ids, const data::IdMap& known,
-                                     const char* what, const data::Store& store, Unknown unknown) {
-  UnknownIds absent(what, store, unknown);
-  std::vector<std::int64_t> indices;
-  for (const NamedId& id : ids) {
-    if (const auto index = known.find(std::string_view(id.id))) {
-      indices.push_back(*index);
-    } else {
-      absent.meet(id);
-    }
-  }
-  absent.finish(static_cast<std::int64_t>(ids.size()));
-  return indices;
+std::vector<std::int64_t> index_of(std::string_view id, const KnownIds& known) {
+  IdFinder finder(known);
+  const auto index = finder.find(id, [] { return ""; });
+  finder.finish();
+  return {*index};
 }
 
 std::vector<train::HistoryEvent> read_history(const std::string& path, const data::Store& store,
                                               Unknown unknown) {
-  UnknownIds absent("item", store, unknown);
+  const KnownIds known = {store, store.item_ids(), "item", unknown};
+  IdFinder finder(known);
   std::vector<train::HistoryEvent> events;
   std::optional<bool> timed;
   std::int64_t time = 0;
-  const std::vector<NamedId> lines = ids_in_file(path, "one 'item' or 'item,time' a line");
-  for (const auto& [line, where] : lines) {
-    const std::size_t comma = line.find(',');
-    const bool has_time = comma != std::string::npos;
-    TGR_CHECK(has_time == timed.value_or(has_time), where, "'", data::printable(line, 80), "' has ",
-              has_time ? "a" : "no",
-              " time, unlike the lines before it; give every line one, or none");
-    if (has_time) {
-      const std::int64_t before = time;
-      const char* begin = line.data() + comma + 1;
-      const char* end = line.data() + line.size();
-      const auto result = std::from_chars(begin, end, time);
-      TGR_CHECK(result.ec == std::errc() && result.ptr == end, where, "time '",
-                data::printable(std::string_view(line).substr(comma + 1), 80),
-                "' is not a whole number in the store's unit");
-      TGR_CHECK(!timed || time >= before, where, "time ", time,
-                " comes before the one above it; list the oldest event first");
-    }
-    timed = has_time;
-    const std::string item = line.substr(0, comma);
-    if (const auto index = store.item_ids().find(std::string_view(item))) {
-      events.push_back({*index, time});
-    } else {
-      absent.meet({item, where});
-    }
-  }
-  absent.finish(static_cast<std::int64_t>(lines.size()));
+  for_each_line(
+      path, "one 'item' or 'item,time' a line", [&](std::string_view line, std::int64_t number) {
+        const auto place = [&] { return place_text(path, number); };
+        const std::size_t comma = line.find(',');
+        const bool has_time = comma != std::string::npos;
+        TGR_CHECK(has_time == timed.value_or(has_time), place(), "'", data::printable(line, 80),
+                  "' has ", has_time ? "a" : "no",
+                  " time, unlike the lines before it; give every line one, or none");
+        if (has_time) {
+          const std::int64_t before = time;
+          const std::string_view digits = line.substr(comma + 1);
+          const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), time);
+          TGR_CHECK(result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
+                    place(), "time '", data::printable(digits, 80),
+                    "' is not a whole number in the store's unit");
+          TGR_CHECK(!timed || time >= before, place(), "time ", time,
+                    " comes before the one above it; list the oldest event first");
+        }
+        timed = has_time;
+        if (const auto index = finder.find(line.substr(0, comma), place)) {
+          events.push_back({*index, time});
+        }
+      });
+  finder.finish();
   return events;
 }
 

@@ -15,17 +15,18 @@ namespace turbogr::apps {
 enum class Unknown : std::uint8_t { kSkip, kError };
 Unknown unknown_from_name(std::string_view name);  // skip, error; throws on another
 
-struct NamedId {
-  std::string id;
-  std::string where;  // "users.txt:12: ", for messages; empty on the command line
+struct KnownIds {
+  const data::Store& store;
+  const data::IdMap& ids;
+  const char* what;  // "user" or "item"
+  Unknown unknown = Unknown::kSkip;
 };
-std::vector<NamedId> ids_in_file(const std::string& path, const char* wanted);  // one a line
-std::vector<NamedId> ids_in_text(const std::string& list);                      // between commas
 
-// Indices of the ids, in their order. Throws when not one is known; warns of those skipped. `what`
-// is "user" or "item".
-std::vector<std::int64_t> indices_of(const std::vector<NamedId>& ids, const data::IdMap& known,
-                                     const char* what, const data::Store& store, Unknown unknown);
+// Indices of ids, in their order: one a line of a file or a pipe, packed or not, or between commas.
+// Throws when not one is known; warns of those skipped.
+std::vector<std::int64_t> indices_in_file(const std::string& path, const KnownIds& known);
+std::vector<std::int64_t> indices_in_text(std::string_view list, const KnownIds& known);
+std::vector<std::int64_t> index_of(std::string_view id, const KnownIds& known);  // of this one
 
 // Lines "item" or "item,time", oldest first; all of them with a time or none.
 std::vector<train::HistoryEvent> read_history(const std::string& path, const data::Store& store,

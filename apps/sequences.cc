@@ -58,8 +58,7 @@ std::int64_t WholeHistories::user(std::int64_t place) const {
 }
 
 std::int64_t WholeHistories::tokens(std::int64_t place) const {
-  const auto at = static_cast<std::size_t>(user(place));
-  return std::min(store_.offsets()[at + 1] - store_.offsets()[at], options_.max_length);
+  return std::min(store_.events_of(user(place)).count, options_.max_length);
 }
 
 void WholeHistories::fill(std::int64_t first, std::int64_t end, data::Batch& batch) const {

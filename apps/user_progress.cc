@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "turbogr/core/log.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/core/trace.h"
-#include "turbogr/run/progress.h"
 
 namespace turbogr::apps {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "turbogr/data/progress.h"
+#include "turbogr/core/progress.h"
 
 namespace turbogr::apps {
 
@@ -23,7 +23,7 @@ class UserProgress {
   std::string doing_;
   std::int64_t users_;
   bool in_log_;
-  data::Progress line_;
+  Progress line_;
   std::int64_t begin_ns_;
   std::int64_t said_ns_;
 };

@@ -23,15 +23,12 @@ namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::Outcome;
 using test::read_file;
 using test::run_program;
 using test::TemporaryFolder;
 using test::write_file;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string random_log(int rows) {
   PhiloxStream random(9);
@@ -350,6 +347,18 @@ TEST(DataProgram, AKillNeverLeavesAWrongStore) {
   EXPECT_EQ(run_program("data prepare " + log.string() + " --out " + out.string()).status, 0);
   EXPECT_EQ(entries_of(folder / "out"), 1) << "leftovers of killed runs stay";
   expect_same_store(folder / "whole", out);
+}
+
+// By hand it does a hundred.
+TEST(DataProgram, AKillLeavesTheOldStoreOrTheNewOne) {
+  if (test::run_command("python3 -c pass").status != 0) GTEST_SKIP() << "there is no python3";
+  const TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(30000));
+  const Outcome done = test::run_command(TGR_SOURCE_DIR "/tools/kill_prepare " + log.string() +
+                                         " --format csv --replace --times 3 --seed 1"
+                                         " --program " TGR_PROGRAM);
+  EXPECT_EQ(done.status, 0) << done.output;
+  EXPECT_TRUE(has(done, "the next run cleared up")) << done.output;
 }
 
 TEST(DataProgram, BenchRunsAndChecksItself) {

@@ -20,12 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::has;
 using test::Outcome;
 using test::run_program;
-
-bool has(const Outcome& outcome, const std::string& part) {
-  return outcome.output.find(part) != std::string::npos;
-}
 
 // Songs: most users go round a few of them, some always hear new ones. Song 90 is a target only.
 class Songs : public ::testing::Test {
@@ -122,6 +119,20 @@ TEST_F(Songs, RecommendsListsReproduceEvalsFigures) {
   // The two rules differ here, so equality above says something.
   EXPECT_GT(hits["--seen keep"], hits["--seen drop"]);
   EXPECT_GT(hits["--seen drop"], 0);
+}
+
+TEST_F(Songs, WhatIsTheSameInEveryEvaluationIsSaidOnce) {
+  const Outcome trained = train("often", "--eval.every_steps=5");
+  const auto times = [&](const std::string& part) {
+    int count = 0;
+    for (std::size_t at = 0; (at = trained.output.find(part, at)) != std::string::npos; ++at) {
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_GE(times("validation after "), 5) << trained.output;
+  EXPECT_EQ(times("test after "), 1) << trained.output;
+  EXPECT_EQ(times(" of 80 targets "), 2) << trained.output;
 }
 
 TEST_F(Songs, TheRuleIsKeptWithTheRun) {

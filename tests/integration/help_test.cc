@@ -9,12 +9,9 @@
 namespace turbogr {
 namespace {
 
+using test::has;
 using test::Outcome;
 using test::run_program;
-
-bool has(const Outcome& outcome, const std::string& part) {
-  return outcome.output.find(part) != std::string::npos;
-}
 
 TEST(Help, KnowsEveryCommandAndWhatWasMeant) {
   const Outcome all = run_program("help");

@@ -15,16 +15,13 @@ namespace turbogr {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::Outcome;
 using test::run_program;
 
 std::string contents_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-bool has(const Outcome& outcome, const std::string& text) {
-  return outcome.output.find(text) != std::string::npos;
 }
 
 class OwnData : public ::testing::Test {

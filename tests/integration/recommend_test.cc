@@ -1,9 +1,11 @@
 // What a newcomer meets after training: titles, a store that moved, vectors, the demo's folder.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
+#include "tests/support/messages.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -11,12 +13,9 @@ namespace turbogr {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::Outcome;
 using test::run_program;
-
-bool has(const Outcome& outcome, const std::string& part) {
-  return outcome.output.find(part) != std::string::npos;
-}
 
 class Newcomer : public ::testing::Test {
  protected:
@@ -68,6 +67,47 @@ TEST_F(Newcomer, RecommendationsHaveTitles) {
   EXPECT_NE(test::read_file(folder_ / "list.jsonl").find("\"title\":\"Part "), std::string::npos);
 }
 
+// A pipe is as good a list as a file; one that does not end is not read for ever.
+TEST_F(Newcomer, ListsMayBePipesAndAreBounded) {
+  const std::string recommend = "recommend --checkpoint " + root_ + "/run --k 2 ";
+  const std::string pipe = root_ + "/pipe", out = root_ + "/lists.jsonl";
+  const auto through_pipe = [&](const std::string& writer, const std::string& option) {
+    return run_program(recommend + option + pipe + " --out " + out,
+                       "rm -f " + pipe + "; mkfifo " + pipe + "; " + writer + " > " + pipe + " & ");
+  };
+  const Outcome some = through_pipe("printf '3\\r\\n5\\n3\\n'", "--users ");
+  EXPECT_EQ(some.status, 0) << some.output;
+  EXPECT_TRUE(has(some, "1 lines name a user again: each gets one list")) << some.output;
+  const std::string lists = test::read_file(out);
+  EXPECT_TRUE(lists.starts_with("{\"user\":\"3\",\"items\":[{\"item\":\"")) << lists;
+  EXPECT_TRUE(has(lists, "\n{\"user\":\"5\",\"items\":")) << lists;
+  EXPECT_EQ(std::count(lists.begin(), lists.end(), '\n'), 2) << lists;
+  EXPECT_EQ(through_pipe("printf '1\\n2\\n4' | gzip", "--user 3 --allow-file ").status, 0);
+
+  const std::string limited = "ulimit -v 2000000; timeout 60 ";
+  for (const std::string option :
+       {"--users ", "--user 3 --allow-file ", "--user 3 --block-file "}) {
+    const Outcome zeros = run_program(recommend + option + "/dev/zero", limited);
+    EXPECT_EQ(zeros.status, 1) << zeros.output;
+    EXPECT_TRUE(has(zeros, "without a line's end; give a file with one ")) << zeros.output;
+  }
+  const Outcome endless = through_pipe("yes 3", "--users ");
+  EXPECT_EQ(endless.status, 1) << endless.output;
+  EXPECT_TRUE(has(endless, "goes on for more than 256 MB")) << endless.output;
+}
+
+TEST_F(Newcomer, MoreThanTheCatalogueIsSaid) {
+  const std::string from = " --checkpoint " + root_ + "/run ";
+  EXPECT_TRUE(
+      has(run_program("recommend --user 3 --k 30 --untrained-items --seen keep" + from), "  30  "));
+  EXPECT_TRUE(has(run_program("recommend --user 3 --k 31" + from), "--k 31 is more than the "));
+  const Outcome all = run_program("eval --at 29,30,100" + from);
+  EXPECT_FALSE(has(all, "--at 29")) << all.output;
+  for (const char* k : {"--at 30: there are 30 items", "--at 100: there are 30 items"}) {
+    EXPECT_TRUE(has(all, k)) << all.output;
+  }
+}
+
 TEST_F(Newcomer, AStoreThatMovedIsAskedFor) {
   fs::rename(folder_ / "store", folder_ / "moved");
   for (const std::string command : {"eval", "recommend --user 1", "export"}) {
@@ -113,7 +153,7 @@ TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
   EXPECT_FALSE(has(items, "user vectors")) << items.output;
 }
 
-TEST(Demo, EmptiesOnlyAFolderItMade) {
+TEST(Demo, EmptiesOnlyAFolderItMadeAndOnlyWhenAsked) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "precious", "x");
   const Outcome refused = run_program("demo " + folder.path().string());
@@ -125,7 +165,12 @@ TEST(Demo, EmptiesOnlyAFolderItMade) {
   EXPECT_NE(run_program(again, "ulimit -f 0;").status, 0);
   EXPECT_TRUE(fs::exists(folder / "new"));
   test::write_file(folder / "new/old", "x");
-  EXPECT_FALSE(has(run_program(again, "ulimit -f 0;"), "earlier demo"));
+  const Outcome kept = run_program(again, "ulimit -f 0;");
+  EXPECT_EQ(kept.status, 1);
+  EXPECT_TRUE(has(kept, "holds an earlier demo")) << kept.output;
+  EXPECT_TRUE(has(kept, "--overwrite")) << kept.output;
+  EXPECT_TRUE(fs::exists(folder / "new/old"));
+  EXPECT_FALSE(has(run_program(again + " --overwrite", "ulimit -f 0;"), "earlier demo"));
   EXPECT_FALSE(fs::exists(folder / "new/old"));
 }
 

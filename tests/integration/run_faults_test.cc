@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/program.h"
 #include "tests/support/training.h"
@@ -14,6 +16,7 @@ namespace turbogr {
 namespace {
 
 using test::contents_of;
+using test::has;
 using test::Outcome;
 using test::run_command;
 
@@ -144,6 +147,52 @@ TEST_F(RunFaults, AForgedStateIsRefusedInWords) {
     EXPECT_EQ(refused.output.find("json.exception"), std::string::npos) << refused.output;
     forge_state("run", 2, field, good.at(field));
   }
+  // Numbers of the right kind that no run can have reached.
+  nlohmann::json before_the_first = nlohmann::json::parse(good.at("loader").get<std::string>());
+  before_the_first["window"] = -1;
+  nlohmann::json window = good.at("window");
+  window["tokens"] = -5;
+  const std::vector<std::pair<const char*, nlohmann::json>> impossible = {
+      {"epoch", -1},         {"epoch", 1e300},
+      {"skipped_steps", -3}, {"early_stopping", {{"since_best", -9}}},
+      {"window", window},    {"loader", before_the_first.dump()}};
+  for (const auto& [field, value] : impossible) {
+    forge_state("run", 2, field, value);
+    const Outcome refused = train("run", "--train.steps=3 --run.resume=true");
+    EXPECT_EQ(refused.status, 1) << field << ": " << refused.output;
+    EXPECT_TRUE(has(refused, "does not say where the run stood") ||
+                has(refused, "a position at window -1"))
+        << field << ": " << refused.output;
+    forge_state("run", 2, field, good.at(field));
+  }
+}
+
+TEST_F(RunFaults, LostFiguresAreSaidByResumeAndReport) {
+  const std::string run = root_ + "/run", metrics = run + "/metrics.jsonl";
+  ASSERT_EQ(train("run", "--train.steps=10").status, 0);
+  const std::string whole = contents_of(metrics);
+  EXPECT_FALSE(has(test::run_program("report " + run), "missing"));
+  test::write_file(metrics, whole.substr(whole.find('\n') + 1));
+  const Outcome reported = test::run_program("report " + run);
+  EXPECT_TRUE(has(reported, "figures are missing")) << reported.output;
+  EXPECT_NE(contents_of(run + "/report.html").find("figures are missing"), std::string::npos);
+  std::filesystem::remove(metrics);
+  const Outcome gone = test::run_program("report " + run);
+  EXPECT_EQ(gone.status, 1);
+  EXPECT_TRUE(has(gone, "figures were logged and are gone with it")) << gone.output;
+
+  const Outcome resumed = train("run", "--train.steps=15 --run.resume=true");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_TRUE(has(resumed, "figures up to step 10 are missing")) << resumed.output;
+  const Outcome later = test::run_program("report " + run);
+  EXPECT_TRUE(has(later, "figures up to step 10 are missing")) << later.output;
+
+  const Outcome cut = disturb("cut", "rm " + root_ +
+                                         "/cut/metrics.jsonl; sleep 0.5; kill -TERM "
+                                         "$(pgrep -n -f 'run.dir=" +
+                                         root_ + "/[c]ut')");
+  EXPECT_EQ(cut.status, 0) << cut.output;
+  EXPECT_TRUE(has(cut, "while the run wrote to it: figures up to step")) << cut.output;
 }
 
 TEST_F(RunFaults, AStoreIsFoundFromAnyFolder) {

@@ -1,6 +1,7 @@
 // The real program from a synthetic world to recommendations: training, resuming, evaluating.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -101,6 +102,23 @@ TEST_F(Training, PlansTheStepsItTakes) {
   const std::size_t begin = run.output.rfind(' ', end - 1) + 1;
   const std::string steps = run.output.substr(begin, end - begin);
   EXPECT_NE(run.output.find("finished at step " + steps + ";"), std::string::npos) << run.output;
+}
+
+TEST_F(Training, ADryRunTakesNoMemoryOfWhatItPlans) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "a sanitizer has its own idea of memory";
+#endif
+  const Outcome planned =
+      train("run", "--run.dry_run=true --train.tokens=1000 --model.width=16384 --model.layers=100");
+  EXPECT_EQ(planned.status, 0) << planned.output;
+  const std::size_t at = planned.output.find("memory   ");
+  ASSERT_NE(at, std::string::npos) << planned.output;
+  const double planned_mib = std::stod(planned.output.substr(at + 9));
+  EXPECT_GT(planned_mib, 4000) << planned.output;
+  struct rusage used = {};
+  ASSERT_EQ(::getrusage(RUSAGE_CHILDREN, &used), 0);
+  EXPECT_LT(static_cast<double>(used.ru_maxrss) / 1024, planned_mib / 10);  // the largest child
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/run"));
 }
 
 TEST_F(Training, ARunKilledBeforeItsFirstCheckpointBeginsAgain) {

@@ -1,12 +1,14 @@
-// The text of the Error a call throws, or "" when it throws none.
+// What a call or a command says.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "turbogr/core/check.h"
 
 namespace turbogr::test {
 
+// The text of the Error a call throws, or "" when it throws none.
 template <class Function>
 std::string message_of(Function&& function) {
   try {
@@ -15,6 +17,10 @@ std::string message_of(Function&& function) {
     return error.what();
   }
   return "";
+}
+
+inline bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace turbogr::test

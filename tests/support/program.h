@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace turbogr::test {
 
@@ -12,6 +13,10 @@ struct Outcome {
   int status = -1;     // exit status; 128 + signal when one ended it
   std::string output;  // standard output and error together
 };
+
+inline bool has(const Outcome& outcome, std::string_view part) {
+  return outcome.output.find(part) != std::string::npos;
+}
 
 inline Outcome run_command(const std::string& command) {
   Outcome outcome;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <csignal>
@@ -31,6 +32,12 @@ void flip_byte(const std::string& file, std::int64_t from_end) {
   const char old = static_cast<char>(stream.get());
   stream.seekp(-from_end, std::ios::end);
   stream.put(static_cast<char>(old ^ 0x10));
+}
+
+// Who opens it to read waits for a writer.
+void make_pipe(const std::string& file) {
+  fs::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -215,6 +222,12 @@ TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
       {"config", [&] { flip_byte(path(2) + "/config.toml", 3); }, "'config.toml' is damaged"},
       {"state", [&] { flip_byte(path(2) + "/state.json", 3); }, "'state.json' is damaged"},
       {"no state", [&] { fs::remove(path(2) + "/state.json"); }, "No such file"},
+      {"manifest a pipe", [&] { make_pipe(path(2) + "/manifest.json"); }, "is not a plain file"},
+      {"state a pipe", [&] { make_pipe(path(2) + "/state.json"); }, "is not a plain file"},
+      {"shard a pipe", [&] { make_pipe(shard); }, "is no plain file"},
+      {"manifest endless",
+       [&] { fs::resize_file(path(2) + "/manifest.json", std::uintmax_t{1} << 40); },
+       "has 1099511627776 bytes; at most "},
   };
   for (const Case& c : cases) {
     fs::remove_all(folder());
@@ -344,6 +357,50 @@ TEST_F(CheckpointTest, AForgedManifestIsRefusedInWords) {
   nlohmann::json files = good["files"];
   files["state.json"] = sum_text(std::string("[]"));
   EXPECT_TRUE(contains(message("files", files), "state.json is not a JSON object"));
+}
+
+TEST_F(CheckpointTest, AForgedManifestLeadsToNoOtherStepAndNoOtherFolder) {
+  save(1);
+  save(2);
+  const nlohmann::json good = nlohmann::json::parse(read_file(path(2) + "/manifest.json"));
+  const auto message = [&](nlohmann::json forged) {
+    forged["crc32c"] = manifest_sum(forged);
+    replace_file(path(2) + "/manifest.json", forged.dump());
+    return message_of([&] { Checkpoint(path(2)); });
+  };
+  for (const int step : {1, 3, -2}) {
+    nlohmann::json forged = good;
+    forged["step"] = step;
+    EXPECT_TRUE(contains(message(forged), "is of step " + std::to_string(step))) << step;
+  }
+  for (const std::string& name :
+       {"../" + checkpoint_name(1) + "/model", path(1) + "/model", std::string()}) {
+    nlohmann::json forged = good;
+    forged["shards"] = {{name, good["shards"]["model"]}};
+    EXPECT_TRUE(contains(message(forged), "which is no plain name")) << name;
+    forged["shards"] = nlohmann::json::object();
+    forged["tables"] = {
+        {"../" + name,
+         {{"rows", 1}, {"placement", "round_robin"}, {"parts", {good["shards"]["model"]}}}}};
+    EXPECT_TRUE(contains(message(forged), "which is no plain name")) << name;
+  }
+  EXPECT_EQ(message(good), "");
+}
+
+// `latest` and `best` are read whole; what is no file is a fault of theirs, not a reason to wait.
+TEST_F(CheckpointTest, PointersThatAreNoFilesAreSaid) {
+  save(1, 0.5, {.keep_best = 1});
+  ASSERT_EQ(best_checkpoint(folder()), path(1));
+  make_pipe(folder() + "/best");
+  EXPECT_EQ(best_checkpoint(folder()), "");
+  make_pipe(folder() + "/latest");
+  EXPECT_TRUE(contains(lost_latest(folder()), "is not a plain file"));
+  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), false); }),
+                       "is not a plain file"));
+  EXPECT_EQ(open_newest_checkpoint(folder(), true).step(), 1);
+  fs::remove(folder() + "/latest");
+  fs::create_symlink("/dev/zero", folder() + "/latest");
+  EXPECT_TRUE(contains(lost_latest(folder()), "is not a plain file"));
 }
 
 // Its name is taken by something else when the old one is moved out of the way.

@@ -12,6 +12,7 @@
 namespace turbogr::data {
 namespace {
 
+using test::has;
 using test::message_of;
 using test::TemporaryFolder;
 using test::write_file;
@@ -48,10 +49,6 @@ std::string read_whole(const std::filesystem::path& path) {
     text.append(block.data(), count);
   }
   return text;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(CsvReader, PeeksAtAWholeFirstLineHoweverLong) {
@@ -185,6 +182,12 @@ TEST(CsvReader, RefusesUtf16) {
                                     4));
                   }),
                   "UTF-16"));
+}
+
+TEST(CsvReader, LinesThatEndInCrAloneAreSaid) {
+  EXPECT_TRUE(has(message_of([] { records_of("user,item\r1,2\r3,4\r"); }), "tr '\\r' '\\n'"));
+  EXPECT_EQ(records_of("user,item\r"), (std::vector<Record>{{"user", "item"}}));
+  EXPECT_EQ(records_of("a,b\r\nc,d\r\n"), (std::vector<Record>{{"a", "b"}, {"c", "d"}}));
 }
 
 TEST(CsvReader, ReadsRecordsLargerThanItsFirstBlock) {

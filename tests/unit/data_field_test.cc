@@ -9,11 +9,8 @@
 namespace turbogr::data {
 namespace {
 
+using test::has;
 using test::message_of;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 FieldError integer_error(std::string_view text) {
   std::int64_t value = 0;

@@ -18,14 +18,11 @@ namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::histories_of;
 using test::message_of;
 using test::TemporaryFolder;
 using test::write_file;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class Folder : public ::testing::Test {
  protected:

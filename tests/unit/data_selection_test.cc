@@ -21,15 +21,12 @@
 namespace turbogr::data {
 namespace {
 
+using test::has;
 using test::histories_of;
 using test::message_of;
 using test::TemporaryFolder;
 using test::write_file;
 using Lines = std::vector<std::string>;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(Label, HoldsByItsSign) {
   const auto holds = [](const std::string& text) {

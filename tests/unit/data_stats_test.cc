@@ -6,7 +6,6 @@
 #include "tests/support/messages.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
-#include "turbogr/data/progress.h"
 #include "turbogr/data/stats.h"
 #include "turbogr/data/store_writer.h"
 
@@ -63,14 +62,6 @@ TEST(Stats, CountsLengthsPopularityTimesAndSignals) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("1970-01-01 00:01:40 to 1970-01-02 00:00:00 UTC"), std::string::npos) << text;
-}
-
-TEST(Progress, ShowsShareRateAndTimeLeft) {
-  EXPECT_EQ(Progress::line("reading", 500'000'000, 1'000'000'000, "B", 2.0),
-            "reading    [############            ]  50 %  250 MB/s  0:02 left");
-  EXPECT_EQ(Progress::line("reading", 5'000, -1, "B", 1.0), "reading    5 kB  5 kB/s");
-  EXPECT_EQ(Progress::line("sorting", 0, 10, "rows", 0.0),
-            "sorting    [                        ]   0 %  0 rows/s  0:00 left");
 }
 
 TEST(Stats, ADamagedStoreIsToldAndNotCounted) {

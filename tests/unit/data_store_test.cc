@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,14 +18,11 @@ namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::message_of;
 using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Three users (the middle one empty), string item ids, signals and one column of numbers.
 void write_small(const fs::path& path, bool overwrite = false) {
@@ -89,6 +87,46 @@ TEST(Store, GivesBackWhatWasWritten) {
   EXPECT_TRUE(std::isnan(store.numbers("play")[3]));
   EXPECT_EQ(store.time_unit(), TimeUnit::kMilliseconds);
   store.verify();
+}
+
+// Opening reads no event; whoever reads one later is told.
+TEST(Store, FlippedBytesAreFoundWhereTheyAreRead) {
+  const TemporaryFolder folder;
+  const auto flipped = [&](const char* file, std::size_t at, char byte) {
+    write_small(folder / "s", /*overwrite=*/true);
+    std::string bytes = read_file(folder / "s" / file);
+    bytes.at(at) = byte;
+    write_file(folder / "s" / file, bytes);
+    return Store(folder / "s");
+  };
+  std::vector<std::int64_t> items(5);
+  const Store high = flipped("items.bin", 4 * 3, 3),
+              below = flipped("items.bin", 4 * 3 + 3, '\xff');
+  EXPECT_TRUE(has(message_of([&] { high.read_items(0, items); }), "event 3 names item 3, and"));
+  EXPECT_TRUE(has(message_of([&] { below.read_items(2, std::span(items).first(2)); }),
+                  "event 3 names item -"));
+  high.read_items(0, std::span(items).first(3));
+  for (const char byte : {'\x06', '\x7f', '\xff'}) {
+    const Store store = flipped("user_offsets.bin", byte == 6 ? 8 : 15, byte);
+    EXPECT_TRUE(has(message_of([&] { store.events_of(0); }), "offsets of user 0 are damaged"));
+    EXPECT_EQ(store.events_of(2).count, 3);
+    EXPECT_TRUE(has(message_of([&] { store.verify(); }), "has checksum"));
+  }
+}
+
+TEST(Store, AManifestThatIsAPipeIsNone) {
+  const TemporaryFolder folder;
+  write_small(folder / "s");
+  fs::remove(folder / "s/manifest.json");
+  ASSERT_EQ(::mkfifo((folder / "s/manifest.json").c_str(), 0600), 0);
+  EXPECT_TRUE(has(message_of([&] { Store store(folder / "s"); }), "it has no manifest.json"));
+}
+
+TEST(Store, ALogInItsPlaceIsToldHowToBecomeOne) {
+  const TemporaryFolder folder;
+  write_file(folder / "log.csv.gz", "\x1f\x8b");
+  EXPECT_TRUE(has(message_of([&] { Store store(folder / "log.csv.gz"); }),
+                  "make one of it with `turbogr data prepare log.csv.gz --out STORE`"));
 }
 
 TEST(Store, FindsOriginalIdsBothWays) {

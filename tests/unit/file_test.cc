@@ -58,8 +58,15 @@ TEST(Files, FailuresNameThePathAndTheSystemsWords) {
   const TemporaryFolder folder;
   EXPECT_EQ(message_of([&] { read_file("/nowhere/x"); }),
             "cannot open '/nowhere/x': No such file or directory; check the path");
-  EXPECT_EQ(message_of([&] { read_file(folder.path()); }),
-            fmt::format("'{}' is not a plain file", folder.path().string()));
+  EXPECT_EQ(
+      message_of([&] { read_file(folder.path()); }),
+      fmt::format("'{}' is not a plain file but a folder, pipe or device; name or restore the "
+                  "file",
+                  folder.path().string()));
+  test::write_file(folder / "ten", "0123456789");
+  EXPECT_EQ(read_file(folder / "ten", 10).size(), 10u);
+  EXPECT_NE(message_of([&] { read_file(folder / "ten", 9); }).find("has 10 bytes; at most 9"),
+            std::string::npos);
   EXPECT_EQ(message_of([&] { replace_file("/nowhere/x", "text"); }),
             "cannot create '/nowhere/x.partial': No such file or directory; check the path");
   EXPECT_EQ(message_of([&] { rename_durably(folder / "a", folder / "b"); }),

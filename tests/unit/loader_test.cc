@@ -14,15 +14,12 @@
 namespace turbogr::data {
 namespace {
 
+using test::has;
 using test::message_of;
 using test::numbered_time;
 using test::TemporaryFolder;
 using test::write_numbered_store;
 using Ints = std::vector<std::int64_t>;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(Windows, LastKeepsTheEndAndWindowsKeepAll) {
   TemporaryFolder folder;

@@ -1,22 +1,19 @@
 #include "turbogr/run/metrics.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/crc32c.h"
 #include "turbogr/core/output_file.h"
-#include "turbogr/run/progress.h"
 
 namespace turbogr {
 namespace {
@@ -53,7 +50,7 @@ TEST(JsonLines, ANewRunRefusesAnOldFile) {
   JsonLines(path, std::nullopt).write(step_record(1));
   EXPECT_NE(message_of([&] { JsonLines(path, std::nullopt); }).find("is there already"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { JsonLines("/nowhere/x", std::nullopt); }).find("cannot open"),
+  EXPECT_NE(message_of([&] { JsonLines("/nowhere/x", std::nullopt); }).find("cannot create"),
             std::string::npos);
 }
 
@@ -84,6 +81,65 @@ TEST(JsonLines, AnEvaluationThatComesAgainAfterAResumeIsWrittenOnce) {
   other.values[0].second = 0.25;
   resumed.write(other);
   EXPECT_EQ(read_json_lines(path).size(), 2u);
+}
+
+// Of the lines before it, nothing else.
+std::string note_of(const std::vector<MetricRecord>& records) {
+  for (const MetricRecord& record : records) {
+    if (!record.note.empty()) return record.note;
+  }
+  return "";
+}
+
+TEST(JsonLines, AFileRemovedOrCutWhileItIsWrittenSaysSo) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  JsonLines lines(path, std::nullopt);
+  lines.write(step_record(10));
+  std::filesystem::remove(path);
+  lines.write(step_record(20));
+  std::vector<MetricRecord> records = read_json_lines(path);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_NE(note_of(records).find("figures up to step 20 are missing"), std::string::npos);
+  EXPECT_EQ(records[1].step, 20);
+  lines.write(step_record(30));
+  EXPECT_EQ(read_json_lines(path).size(), 3u);  // said once
+  std::filesystem::resize_file(path, 0);
+  lines.write(step_record(40));
+  records = read_json_lines(path);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_NE(note_of(records).find("figures up to step 40 are missing"), std::string::npos);
+  EXPECT_TRUE(lines.logged().are_in(read_file(path)));
+}
+
+TEST(JsonLines, AFileThatLostLinesBetweenTwoRunsSaysSo) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  LoggedBytes logged;
+  {
+    JsonLines lines(path, std::nullopt);
+    for (const std::int64_t step : {10, 20}) lines.write(step_record(step));
+    logged = lines.logged();
+    lines.write(step_record(30));  // of steps that will be done again
+  }
+  const std::string whole = read_file(path);
+  const auto resumed = [&](const std::string& found) {
+    std::ofstream(path, std::ios::trunc) << found;
+    JsonLines lines(path, 20, logged);
+    EXPECT_TRUE(lines.logged().are_in(read_file(path)));
+    return note_of(read_json_lines(path));
+  };
+  EXPECT_EQ(resumed(whole), "");
+  EXPECT_EQ(resumed(whole.substr(0, logged.bytes)), "");
+  const std::string missing = "figures up to step 20 are missing";
+  EXPECT_NE(resumed("").find(missing), std::string::npos);
+  EXPECT_NE(resumed(whole.substr(0, logged.bytes - 1)).find(missing), std::string::npos);
+  EXPECT_NE(resumed(whole.substr(whole.find('\n') + 1)).find(missing), std::string::npos);
+  std::filesystem::remove(path);
+  JsonLines lines(path, 20, logged);
+  EXPECT_NE(note_of(read_json_lines(path)).find(missing), std::string::npos);
+  EXPECT_EQ(LoggedBytes::of({{"metrics", logged.to_json()}})->bytes, logged.bytes);
+  EXPECT_FALSE(LoggedBytes::of(nlohmann::json::object()));
 }
 
 TEST(JsonLines, ReadingSkipsAndCountsWhatIsNoRecord) {
@@ -167,109 +223,6 @@ TEST(TensorBoardEvents, TensorBoardItselfReadsThem) {
   const std::string command =
       "python3 '" + (folder / "read.py").string() + "' '" + folder.path().string() + "'";
   EXPECT_EQ(std::system(command.c_str()), 0);
-}
-
-TEST(Progress, TextsOfTimesAndCounts) {
-  EXPECT_EQ(duration_text(-3), "0:00");
-  EXPECT_EQ(duration_text(7.4), "0:07");
-  EXPECT_EQ(duration_text(750), "12:30");
-  EXPECT_EQ(duration_text(11109), "3:05:09");
-  EXPECT_EQ(duration_text(2 * 86400 + 4 * 3600), "2d 04:00");
-  EXPECT_EQ(grouped_text(0), "0");
-  EXPECT_EQ(grouped_text(999), "999");
-  EXPECT_EQ(grouped_text(98304), "98,304");
-  EXPECT_EQ(grouped_text(-1234567), "-1,234,567");
-}
-
-TEST(Progress, LinesKeepTheirColumns) {
-  const ProgressFigures early = {.step = 20,
-                                 .epoch = 0.1,
-                                 .loss = 6.9315,
-                                 .grad_norm = 0.871,
-                                 .lr = 1e-5,
-                                 .tokens_per_s = 9876.0,
-                                 .mfu_causal = 0.042};
-  const ProgressFigures late = {.step = 12000,
-                                .epoch = 101,
-                                .loss = 12.5,
-                                .grad_norm = 123.4,
-                                .lr = 3e-4,
-                                .tokens_per_s = 1234567.0,
-                                .mfu_causal = 0.512};
-  EXPECT_EQ(progress_line(early, 12000, 75.0),
-            "step      20/12000   epoch    0.10   loss   6.9315   norm    0.871   lr 1.00e-05   "
-            "      9,876 tok/s   mfu   4.2%   left     1:15");
-  EXPECT_EQ(progress_line(late, 12000, 0.0).size(), progress_line(early, 12000, 75.0).size());
-  EXPECT_EQ(progress_line(early, 0, -1.0).find("left"), std::string::npos);
-}
-
-TEST(Progress, TheBarFitsItsTerminal) {
-  const ProgressFigures half = {
-      .step = 500, .loss = 2.3148, .tokens_per_s = 98304.0, .mfu_causal = 0.381};
-  EXPECT_EQ(progress_bar(half, 1000, 36.0, 90),
-            " 50% [############............] 500/1000  loss 2.3148  98,304 tok/s  "
-            "mfu 38.1%  left 0:36");
-  EXPECT_EQ(progress_bar(half, 1000, 36.0, 62).find('['), std::string::npos);
-  for (const int columns : {1, 10, 40, 65, 70, 80, 200}) {
-    EXPECT_LE(progress_bar(half, 1000, 36.0, columns).size(),
-              static_cast<std::size_t>(std::max(columns - 1, 1)));
-  }
-  EXPECT_EQ(progress_bar(half, 0, -1.0, 80), " 500  loss 2.3148  98,304 tok/s  mfu 38.1%");
-}
-
-std::string printed(Progress::Style style, const std::function<void(Progress&)>& body) {
-  const TemporaryFolder folder;
-  std::FILE* out = std::fopen((folder / "out").c_str(), "w");
-  {
-    Progress progress(out, style, 100);
-    body(progress);
-  }
-  std::fclose(out);
-  return read_file(folder / "out");
-}
-
-TEST(Progress, LinesAreWholeLinesAndNothingElse) {
-  const std::string text = printed(Progress::Style::kLines, [](Progress& progress) {
-    progress.update({.step = 10});
-    progress.clear();
-    progress.update({.step = 20});
-  });
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
-  EXPECT_EQ(text.find('\r'), std::string::npos);
-  EXPECT_EQ(printed(Progress::Style::kNone, [](Progress& p) { p.update({.step = 1}); }), "");
-}
-
-TEST(Progress, TheBarRedrawsInPlaceSparinglyAndAlwaysShowsTheEnd) {
-  const std::string text = printed(Progress::Style::kBar, [](Progress& progress) {
-    for (std::int64_t step = 1; step <= 100; ++step) progress.update({.step = step});
-    progress.pause();
-    progress.resume();
-  });
-  EXPECT_LE(std::count(text.begin(), text.end(), '\r'), 5);
-  EXPECT_NE(text.find("100/100"), std::string::npos);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-  EXPECT_EQ(text.back(), '\n');
-  const std::string cleared = printed(Progress::Style::kBar, [](Progress& progress) {
-    progress.update({.step = 1});
-    progress.clear();
-  });
-  EXPECT_TRUE(cleared.ends_with("\r\x1b[K")) << cleared;
-}
-
-TEST(Progress, TheStyleFollowsTheWordAndTheTerminal) {
-  std::FILE* file = std::fopen("/dev/null", "w");
-  EXPECT_EQ(Progress::choose("auto", file), Progress::Style::kLines);
-  EXPECT_EQ(Progress::choose("bar", file), Progress::Style::kBar);
-  EXPECT_EQ(Progress::choose("lines", file), Progress::Style::kLines);
-  EXPECT_EQ(Progress::choose("none", file), Progress::Style::kNone);
-  EXPECT_NE(message_of([&] { Progress::choose("loud", file); }).find("'loud'"), std::string::npos);
-  std::fclose(file);
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal >= 0 && isatty(terminal) != 0) {
-    std::FILE* tty = fdopen(terminal, "w");
-    EXPECT_EQ(Progress::choose("auto", tty), Progress::Style::kBar);
-    std::fclose(tty);
-  }
 }
 
 }  // namespace

@@ -20,14 +20,11 @@ namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::message_of;
 using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string joined(const std::vector<std::string>& lines) {
   return fmt::format("{}", fmt::join(lines, "\n"));

@@ -17,14 +17,11 @@ namespace turbogr::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::message_of;
 using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Two users, three events, two items: a category, a bag and numbers.
 void write_small(const fs::path& path, bool features = true) {

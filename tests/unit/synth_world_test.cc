@@ -146,6 +146,27 @@ TEST(SynthWorld, AUserIsTheSameWheneverAsked) {
   EXPECT_NE(first.items, again.items);
 }
 
+TEST(SynthWorld, RepeatsAsOftenAsAsked) {
+  const auto share = [](double repeats) {
+    const SynthWorld world({.users = 60, .mean_length = 600, .repeats = repeats, .seed = 3});
+    double repeated = 0, all = 0;
+    SynthHistory history;
+    for (std::int64_t user = 0; user < 60; ++user) {
+      world.generate(user, history);
+      for (std::size_t i = 64; i < history.items.size(); ++i, ++all) {
+        const auto now = history.items.begin() + static_cast<std::ptrdiff_t>(i);
+        repeated += std::find(now - 64, now, *now) != now ? 1 : 0;
+      }
+    }
+    return repeated / all;
+  };
+  const double usual = share(kSynthRepeats);  // mostly by chance, in a world this small
+  EXPECT_LT(usual, .5);
+  EXPECT_GT(share(.7), .7);
+  EXPECT_LT(share(.7), .8);
+  EXPECT_LT(share(0), usual);
+}
+
 TEST(SynthWorld, RefusesWhatItCannotMake) {
   EXPECT_EQ(message_of([] { SynthWorld({.like = "netflix"}); }),
             "synth: no preset 'netflix'; use kuairand27k or movielens");
@@ -159,6 +180,8 @@ TEST(SynthWorld, RefusesWhatItCannotMake) {
   EXPECT_NE(message_of([] { SynthWorld({.users = 5, .mean_length = -1}); }).find("mean length"),
             std::string::npos);
   EXPECT_NE(message_of([] { SynthWorld({.users = 5, .max_length = 2}); }).find("largest length"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { SynthWorld({.users = 5, .repeats = 1}); }).find("use 0 to 0.9"),
             std::string::npos);
   SynthHistory history;
   EXPECT_EQ(message_of([&] { SynthWorld({.users = 5}).generate(5, history); }),

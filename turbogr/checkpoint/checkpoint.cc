@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <thread>
 #include <utility>
@@ -39,6 +38,10 @@ std::string some_of(const std::vector<std::string>& all) {
 // changed meanwhile is looked at again, so many times at most.
 constexpr int kAttempts = 20;
 
+// Of files that are read whole: far more than any that this program writes.
+constexpr std::size_t kLargestPointer = 4096;
+constexpr std::size_t kLargestText = 64 << 20;
+
 constexpr std::uint64_t kVerifyThreads = 8;  // as many as memory can feed; one for 64 MB
 
 // Another number for another folder of the same name.
@@ -59,7 +62,7 @@ Listing listing_of(const std::string& folder) {
 
 // What `latest` or `best` says.
 std::string pointed_name(const std::string& file) {
-  std::string name = read_file(file);
+  std::string name = read_file(file, kLargestPointer);
   name.erase(name.find_last_not_of(" \n") + 1);
   return name;
 }
@@ -99,7 +102,7 @@ std::optional<Checkpoint> open_whole(const std::string& path, std::string& fault
 Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   json manifest;
   try {
-    manifest = json::parse(read_file(folder_ + "/manifest.json"), nullptr, false);
+    manifest = json::parse(read_file(folder_ + "/manifest.json", kLargestText), nullptr, false);
   } catch (const Error& error) {
     refuse("it has no manifest (", error.what(), ")");
   }
@@ -120,6 +123,11 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   }
   try {  // a manifest with a right checksum and a wrong structure was made by hand
     step_ = manifest.at("step").get<std::int64_t>();
+    const auto named = checkpoint_step(std::filesystem::path(folder_).filename().string());
+    if (step_ < 0 || (named && *named != step_)) {
+      refuse("its manifest.json is of step ", step_,
+             ", not of the step in the folder's name; give the folder its own name back");
+    }
     if (!manifest.at("score").is_null()) score_ = manifest.at("score").get<double>();
     command_ = manifest.at("command").get<std::string>();
     config_ = read_listed_file(manifest.at("files"), "config.toml");
@@ -153,8 +161,12 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
 }
 
 Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fields) const {
+  if (name.empty() || name.find('/') != std::string::npos) {  // it must not lead out of the folder
+    refuse("its manifest.json names a file '", escaped(name), "', which is no plain name");
+  }
   const std::string path = folder_ + "/" + name + ".safetensors";
   if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
+  if (!std::filesystem::is_regular_file(path)) refuse("the shard '", path, "' is no plain file");
   const auto bytes = fields.at("bytes").get<std::uint64_t>();
   const std::uint64_t found = std::filesystem::file_size(path);
   if (found != bytes) {
@@ -171,7 +183,7 @@ Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fi
 }
 
 std::string Checkpoint::read_listed_file(const json& files, const std::string& name) const {
-  std::string content = read_file(folder_ + "/" + name);
+  std::string content = read_file(folder_ + "/" + name, kLargestText);
   if (sum_text(content) != files.at(name)) {
     refuse("'", name, "' is damaged: the checksum differs");
   }
@@ -410,7 +422,11 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
 
 std::string best_checkpoint(const std::string& folder) {
   std::string name;
-  std::getline(std::ifstream(folder + "/best"), name);
+  try {
+    name = pointed_name(folder + "/best");
+  } catch (const Error&) {  // none is kept, or it is no file that could name one
+    return "";
+  }
   const std::string path = folder + "/" + name;
   return checkpoint_step(name) && std::filesystem::exists(path + "/manifest.json") ? path : "";
 }

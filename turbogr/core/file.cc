@@ -93,10 +93,11 @@ void sync_folder(const std::filesystem::path& folder) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const FileHandle file(path, O_RDONLY);
+  const FileHandle file(path, O_RDONLY | O_NONBLOCK);  // to open a pipe would wait for its writer
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) throw_file_error("read", path, errno);
-  TGR_CHECK(S_ISREG(status.st_mode), "'", path.string(), "' is not a plain file");
+  TGR_CHECK(S_ISREG(status.st_mode), "'", path.string(),
+            "' is not a plain file but a folder, pipe or device; name or restore the file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;  // an empty mapping does not exist
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);

@@ -11,6 +11,8 @@
 namespace turbogr {
 namespace {
 
+thread_local int plans_alive = 0;
+
 constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
 // Asking takes a few files' reading: after so much was taken, not each time; sooner where a
 // sixteenth of what is left is less.
@@ -119,5 +121,10 @@ bool detail::host_has(std::size_t bytes) {
   next_look = std::min(kBetweenLooks, available / 16);
   return fits(bytes, available);
 }
+
+PlanOnly::PlanOnly() { ++plans_alive; }
+PlanOnly::~PlanOnly() { --plans_alive; }
+
+bool plans_only() { return plans_alive > 0; }
 
 }  // namespace turbogr

@@ -11,6 +11,17 @@ namespace turbogr {
 // where these have less; the largest number where the system does not say.
 std::size_t available_host_memory();
 
+// While one lives, tensors that this thread makes in host memory take addresses and no memory: how
+// much a run would need can be told where it is not there. Nothing may be computed with them.
+class PlanOnly {
+ public:
+  PlanOnly();
+  ~PlanOnly();
+  PlanOnly(const PlanOnly&) = delete;
+  PlanOnly& operator=(const PlanOnly&) = delete;
+};
+bool plans_only();  // whether one lives on this thread
+
 namespace detail {
 // The same from the folders /proc and /sys/fs/cgroup stand for.
 std::size_t available_host_memory(const std::string& proc, const std::string& groups);

@@ -31,7 +31,8 @@ class OutputFile {
   std::uint64_t bytes_ = 0;
 };
 
-std::string read_file(const std::string& path);
+// A plain file of `most` bytes at most: what is far larger than it can be is another file.
+std::string read_file(const std::string& path, std::size_t most = std::size_t{1} << 30);
 
 // Where to write what shall become the file `path`: beside it, or there itself where it is a device
 // or a pipe, which must not be replaced. A link is followed.

@@ -27,7 +27,8 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
               "a tensor of shape ", shape_text(shape_), " has more elements than memory can hold");
   }
   const std::size_t rounded = (bytes() + 63) / 64 * 64;
-  if (device == Device::kCuda || detail::host_has(rounded)) {
+  const bool only_planned = device != Device::kCuda && plans_only();
+  if (device == Device::kCuda || only_planned || detail::host_has(rounded)) {
     data_ = {detail::allocate_bytes(device, rounded == 0 ? 64 : rounded),
              detail::FreeBytes{device}};
   }
@@ -40,7 +41,7 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, Device device)
     if (free != std::numeric_limits<std::size_t>::max()) text << ", and " << free << " are free";
     throw OutOfMemory(text.str());
   }
-  detail::clear_bytes(device, data_.get(), bytes());
+  if (!only_planned) detail::clear_bytes(device, data_.get(), bytes());
 }
 
 void detail::FreeBytes::operator()(std::byte* data) const noexcept { free_bytes(device, data); }

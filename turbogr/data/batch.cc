@@ -92,7 +92,7 @@ void Collator::copy_seen(Batch& batch) const {
   batch.seen_items.clear();
   for (const std::int64_t index : batch.windows) {
     const Window& window = windows_[static_cast<std::size_t>(index)];
-    const std::int64_t begin = store_.offsets()[static_cast<std::size_t>(window.user)];
+    const std::int64_t begin = store_.events_of(window.user).first;
     const std::int64_t count = window.first_event + window.length - begin;
     const std::size_t at = batch.seen_items.size();
     batch.seen_items.resize(at + static_cast<std::size_t>(count));

@@ -43,6 +43,12 @@ std::string_view CsvReader::peek() {
     started_ = true;
     // A first line longer than a block would look cut short.
     while (std::memchr(buffer_.data(), '\n', end_) == nullptr && refill()) {
+      const std::string_view so_far(buffer_.data(), end_);
+      TGR_CHECK(
+          so_far.find('\n') != std::string_view::npos || so_far.find('\r') >= so_far.size() - 1,
+          "'", name_,
+          "' ends its lines in CR alone, as old Macintosh programs wrote them; convert it: "
+          "tr '\\r' '\\n' < OLD > NEW");
     }
     const std::string_view bytes(buffer_.data(), end_);
     TGR_CHECK(!bytes.starts_with("\xff\xfe") && !bytes.starts_with("\xfe\xff"), "'", name_,

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/core/progress.h"
 #include "turbogr/data/event_rows.h"
 #include "turbogr/data/features/event_features.h"
 #include "turbogr/data/field.h"
 #include "turbogr/data/id_collector.h"
 #include "turbogr/data/prepare.h"
-#include "turbogr/data/progress.h"
 
 namespace turbogr::data {
 

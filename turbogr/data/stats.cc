@@ -8,7 +8,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 
 namespace turbogr::data {
@@ -102,11 +101,8 @@ StoreStats stats_of(const Store& store) {
                    .time_unit = store.time_unit(),
                    .signals = store.manifest().signals};
   std::vector<std::int64_t> lengths;
-  const auto offsets = store.offsets();
-  for (std::size_t user = 1; user < offsets.size(); ++user) {
-    lengths.push_back(offsets[user] - offsets[user - 1]);
-    TGR_CHECK(lengths.back() >= 0 && offsets[user] <= stats.events, "'", store.folder().string(),
-              "': the offsets of user ", user - 1, " are damaged; run `turbogr data verify`");
+  for (std::int64_t user = 0; user < stats.users; ++user) {
+    lengths.push_back(store.events_of(user).count);
   }
   stats.lengths = quantiles_of(std::move(lengths));
 
@@ -119,12 +115,7 @@ StoreStats stats_of(const Store& store) {
     const auto count = static_cast<std::size_t>(std::min(kBlock, stats.events - event));
     items.resize(count);
     store.read_items(event, items);
-    for (const std::int64_t item : items) {
-      TGR_CHECK(item >= 0 && item < stats.items, "'", store.folder().string(), "' names item ",
-                item, ", and there are ", stats.items,
-                "; the store is damaged, run `turbogr data verify`");
-      ++popularity[static_cast<std::size_t>(item)];
-    }
+    for (const std::int64_t item : items) ++popularity[static_cast<std::size_t>(item)];
     if (set.empty()) continue;
     bits.resize(count);
     store.read_signals(event, bits);

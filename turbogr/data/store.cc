@@ -4,14 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/data/partial_folder.h"
 
 namespace turbogr::data {
 namespace {
+
+constexpr std::size_t kLargestManifest = 64 << 20;
 
 template <class T>
 constexpr const char* type_name() {
@@ -28,12 +29,13 @@ Manifest read_manifest(const std::filesystem::path& folder) {
             "'; make one with `turbogr data prepare` or `turbogr data synth`");
   TGR_CHECK(!is_partial_folder(folder), "'", folder.string(),
             "' is what an interrupted run left; prepare the store again");
+  TGR_CHECK(!std::filesystem::is_regular_file(folder), "'", folder.string(),
+            "' is a file and no store; make one of it with `turbogr data prepare ",
+            folder.filename().string(), " --out STORE`");
   const std::filesystem::path path = folder / "manifest.json";
-  std::ifstream in(path, std::ios::binary);
-  TGR_CHECK(in && std::filesystem::is_regular_file(path), "'", folder.string(),
+  TGR_CHECK(std::filesystem::is_regular_file(path), "'", folder.string(),
             "' is not a sequence store: it has no manifest.json");
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return Manifest::from_json(text, path);
+  return Manifest::from_json(read_file(path.string(), kLargestManifest), path);
 }
 
 }  // namespace
@@ -125,6 +127,14 @@ void Store::check_range(std::int64_t first_event, std::size_t count) const {
             " are not all among the store's ", num_events());
 }
 
+Store::UserEvents Store::events_of(std::int64_t user) const {
+  const std::int64_t begin = offsets_[static_cast<std::size_t>(user)];
+  const std::int64_t end = offsets_[static_cast<std::size_t>(user) + 1];
+  TGR_CHECK(begin >= 0 && begin <= end && end <= num_events(), "'", folder_.string(),
+            "': the offsets of user ", user, " are damaged; run `turbogr data verify`");
+  return {begin, end - begin};
+}
+
 void Store::read_items(std::int64_t first_event, std::span<std::int64_t> out) const {
   check_range(first_event, out.size());
   if (wide_items_) {
@@ -132,6 +142,11 @@ void Store::read_items(std::int64_t first_event, std::span<std::int64_t> out) co
   } else {
     std::copy_n(items32().begin() + first_event, out.size(), out.begin());
   }
+  const auto bad = std::find_if(out.begin(), out.end(),
+                                [&](std::int64_t item) { return item < 0 || item >= num_items(); });
+  TGR_CHECK(bad == out.end(), "'", folder_.string(), "': event ", first_event + (bad - out.begin()),
+            " names item ", *bad, ", and there are ", num_items(),
+            "; the store is damaged, run `turbogr data verify`");
 }
 
 std::span<const std::int64_t> Store::times() const {

@@ -1,10 +1,10 @@
 // A sequence store, open for reading: histories of all users end to end in mapped columns. Opening
 // checks the manifest and the sizes and touches no event, so it takes milliseconds at any size;
-// verify() reads every byte.
+// what is read later is checked as far as it could lead out of memory; verify() reads every byte.
 //
 //   Store store("ml-1m.store");
-//   auto items = store.items32();                       // dense index of every event
-//   for (std::int64_t e = store.offsets()[u]; e < store.offsets()[u + 1]; ++e) ... items[e] ...
+//   const auto [first, count] = store.events_of(user);
+//   store.read_items(first, items);                     // dense indices, `count` of them
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,13 @@ class Store {
 
   // [users + 1]: events of user u are offsets()[u] up to offsets()[u + 1], oldest first.
   std::span<const std::int64_t> offsets() const { return offsets_; }
+  struct UserEvents {
+    std::int64_t first, count;
+  };
+  UserEvents events_of(std::int64_t user) const;  // throws where the offsets are damaged
 
   // Dense item index of every event. Stores of 2^31 items and more are wide: items64(). Asking for
-  // the other width throws; read_items serves both.
+  // the other width throws; read_items serves both, and throws on an item that is none.
   bool wide_items() const { return wide_items_; }
   std::span<const std::int32_t> items32() const;
   std::span<const std::int64_t> items64() const;

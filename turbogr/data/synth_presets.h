@@ -9,6 +9,8 @@
 
 namespace turbogr::data {
 
+inline constexpr double kSynthRepeats = .03;  // of events, where nothing else is asked for
+
 // A point of a monotone curve; between points curves are read by interpolation.
 struct CurvePoint {
   double x;

@@ -16,7 +16,6 @@ constexpr std::array<double, kInterests> kInterestShare = {.32, .22, .16, .13, .
 constexpr double kSwitch = .35;   // of interest, at an event
 constexpr double kDrift = .12;    // of an interest replaced, at a session's start
 constexpr double kFollow = .48;   // continue the interest's thread by a link
-constexpr double kRepeat = .03;   // an item of the user's own past
 constexpr double kExplore = .05;  // a cluster that is no interest
 constexpr int kMemory = 64;       // how far back repeats reach
 constexpr double kSecond = 1000;  // milliseconds
@@ -62,6 +61,11 @@ class Walk {
         static_cast<double>(user.single_end - user.single_begin) / static_cast<double>(user.length);
     // Slightly eager: a user who has used up his single items simply meets no more.
     single_threshold_ = threshold(single_share * 1.02);
+    // More of one kind leaves less of the others.
+    const double others = (1 - user.repeats) / (1 - kSynthRepeats);
+    follow_threshold_ = threshold(kFollow * others);
+    repeat_threshold_ = threshold(user.repeats);
+    explore_threshold_ = threshold(kExplore * others);
     for (std::size_t i = 0; i < kInterests; ++i) renew(i);
     double share = 0;
     for (std::size_t i = 0; i < kInterests; ++i) {
@@ -170,13 +174,13 @@ class Walk {
     std::uint32_t bound = single_threshold_;
     if (kind < bound && single_ < user_.single_end) {
       item = user_.catalogue.single_id(single_++);
-    } else if (kind < (bound += threshold(kFollow))) {
+    } else if (kind < (bound += follow_threshold_)) {
       last_[interest_] = user_.catalogue.follow(last_[interest_], link(bits[2] & 0xffffu));
       item = user_.catalogue.id(last_[interest_]);
       click = click_rate_ * kClickFollow;
-    } else if (kind < (bound += threshold(kRepeat)) && history_.items.size() > kMemory) {
+    } else if (kind < (bound += repeat_threshold_) && history_.items.size() > kMemory) {
       item = history_.items[history_.items.size() - 2 - bits[2] % (kMemory - 2)];
-    } else if (kind < (bound += threshold(kExplore))) {
+    } else if (kind < (bound += explore_threshold_)) {
       const std::uint32_t cluster = user_.catalogue.draw_cluster(bits[2] * 0x9e3779b9u);
       item = user_.catalogue.id(user_.catalogue.draw(cluster, bits[2]));
       click = click_rate_ * kClickExplore;
@@ -226,6 +230,9 @@ class Walk {
   double gap_scale_ = 1;
   std::uint32_t request_threshold_ = 0;
   std::uint32_t single_threshold_ = 0;
+  std::uint32_t follow_threshold_ = 0;
+  std::uint32_t repeat_threshold_ = 0;
+  std::uint32_t explore_threshold_ = 0;
   std::int64_t single_;
   std::size_t interest_ = 0;
   std::array<SynthCatalogue::Place, kInterests> last_ = {};

@@ -33,6 +33,7 @@ struct SynthUser {
   double length_rank;
   std::int64_t single_begin;  // the single items that are this user's
   std::int64_t single_end;
+  double repeats = kSynthRepeats;
 };
 
 void generate_synth_user(const SynthUser& user, SynthHistory& history);

@@ -24,6 +24,8 @@ const SynthOptions& checked(const SynthOptions& options) {
   TGR_CHECK(options.max_length == 0 || options.max_length >= kSynthMinLength,
             "synth: a largest length of ", options.max_length, "; use 0 for none, or at least ",
             kSynthMinLength);
+  TGR_CHECK(options.repeats >= 0 && options.repeats <= .9, "synth: a share of repeats of ",
+            options.repeats, "; use 0 to 0.9");
   return options;
 }
 
@@ -107,7 +109,8 @@ void SynthWorld::generate(std::int64_t user, SynthHistory& history) const {
        .length = length,
        .length_rank = length_rank(user),
        .single_begin = singles_before(begin),
-       .single_end = std::min(singles_before(begin + length), catalogue_.num_single())},
+       .single_end = std::min(singles_before(begin + length), catalogue_.num_single()),
+       .repeats = options_.repeats},
       history);
 }
 

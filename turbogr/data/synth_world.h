@@ -24,9 +24,10 @@ namespace turbogr::data {
 struct SynthOptions {
   std::string like = "kuairand27k";
   std::int64_t users = 1000;
-  std::int64_t items = 0;       // 0: what the preset has for so many events
-  double mean_length = 0;       // scales every length; 0: the preset's own
-  std::int64_t max_length = 0;  // cuts longer histories; 0: none
+  std::int64_t items = 0;          // 0: what the preset has for so many events
+  double mean_length = 0;          // scales every length; 0: the preset's own
+  std::int64_t max_length = 0;     // cuts longer histories; 0: none
+  double repeats = kSynthRepeats;  // share of events that repeat one of the user's last 64
   std::uint64_t seed = 0;
 };
 

@@ -41,17 +41,13 @@ std::vector<Window> make_windows(const Store& store, const WindowOptions& option
   TGR_CHECK(store.num_users() <= std::numeric_limits<std::int32_t>::max(), "a store of ",
             store.num_users(), " users; the loader numbers users with 31 bits");
   options.holdout.check(options.split, store.time_unit());
-  const std::span<const std::int64_t> offsets = store.offsets();
   std::span<const std::int64_t> times;
   if (options.holdout.by_time()) times = store.times();
   const bool cut = options.split == Split::kTrain && options.long_history == LongHistory::kWindows;
 
   std::vector<Window> windows;
   for (std::int64_t user = 0; user < store.num_users(); ++user) {
-    const std::int64_t begin = offsets[static_cast<std::size_t>(user)];
-    const std::int64_t count = offsets[static_cast<std::size_t>(user) + 1] - begin;
-    TGR_CHECK(begin >= 0 && count >= 0 && begin + count <= store.num_events(),
-              "the store's offsets of user ", user, " are damaged; run `turbogr data verify`");
+    const auto [begin, count] = store.events_of(user);
     const auto own = times.empty() ? times
                                    : times.subspan(static_cast<std::size_t>(begin),
                                                    static_cast<std::size_t>(count));

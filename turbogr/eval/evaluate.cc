@@ -42,6 +42,10 @@ void count_user(bool repeated, std::int64_t rank, SeenItems rule, RankingMetrics
   }
 }
 
+// A share of one as a whole number: 2^27 users may be summed.
+constexpr double kUnits = std::int64_t{1} << 36;
+std::int64_t units_of(double share) { return std::llround(share * kUnits); }
+
 // Scored together, so that a pass over the items serves many users.
 constexpr std::int64_t kUsersAtOnce = 1024;
 
@@ -74,11 +78,11 @@ RankingMetrics::RankingMetrics(std::vector<std::int64_t> cutoffs)
 
 void RankingMetrics::add(std::int64_t rank) {
   ++users_;
-  reciprocal_ += 1.0 / static_cast<double>(rank);
+  reciprocal_ += units_of(1.0 / static_cast<double>(rank));
   for (std::size_t k = 0; k < cutoffs_.size(); ++k) {
     if (rank > cutoffs_[k]) continue;
     hits_[k] += 1;
-    gains_[k] += 1 / std::log2(static_cast<double>(rank) + 1);
+    gains_[k] += units_of(1 / std::log2(static_cast<double>(rank) + 1));
   }
 }
 
@@ -100,10 +104,12 @@ std::vector<std::pair<std::string, double>> RankingMetrics::figures() const {
   const double users = static_cast<double>(std::max<std::int64_t>(users_, 1));
   std::vector<std::pair<std::string, double>> figures;
   for (std::size_t k = 0; k < cutoffs_.size(); ++k) {
-    figures.emplace_back("hr@" + std::to_string(cutoffs_[k]), hits_[k] / users);
-    figures.emplace_back("ndcg@" + std::to_string(cutoffs_[k]), gains_[k] / users);
+    figures.emplace_back("hr@" + std::to_string(cutoffs_[k]),
+                         static_cast<double>(hits_[k]) / users);
+    figures.emplace_back("ndcg@" + std::to_string(cutoffs_[k]),
+                         static_cast<double>(gains_[k]) / kUnits / users);
   }
-  figures.emplace_back("mrr", reciprocal_ / users);
+  figures.emplace_back("mrr", static_cast<double>(reciprocal_) / kUnits / users);
   return figures;
 }
 

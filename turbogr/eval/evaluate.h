@@ -34,8 +34,10 @@ class RankingMetrics {
 
  private:
   std::vector<std::int64_t> cutoffs_;
-  std::vector<double> hits_, gains_;
-  double reciprocal_ = 0;
+  // In whole numbers, gains and reciprocals in units of 2^-36: sums that come out the same in any
+  // order of users and on any number of ranks, to the last digit.
+  std::vector<std::int64_t> hits_, gains_;
+  std::int64_t reciprocal_ = 0;
   std::int64_t users_ = 0;
   std::int64_t repeats_ = 0;
 };

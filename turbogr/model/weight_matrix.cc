@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "turbogr/core/host_memory.h"
 #include "turbogr/ops/dense/convert.h"
 
 namespace turbogr::model {
@@ -24,6 +25,7 @@ void WeightMatrix<T>::refresh(const Context& ctx, const ParameterSet<T>& paramet
     packed_.emplace(ctx, master.shape[0], master.shape[1]);
     ctx.workspace().reserve(ops::linear_workspace_bytes<T>(ctx, *packed_));
   }
+  if (plans_only()) return;  // there is nothing to pack, and where to has no memory
   if constexpr (std::is_same_v<T, Accum<T>>) {
     packed_->pack(ctx, master);
   } else {

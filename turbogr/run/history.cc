@@ -50,10 +50,7 @@ void history_batch(const data::Store& store, std::span<const std::int64_t> users
   std::vector<std::int64_t> items;
   std::vector<std::uint32_t> signals;
   for (const std::int64_t user : users) {
-    const std::int64_t first = store.offsets()[static_cast<std::size_t>(user)];
-    const std::int64_t count = store.offsets()[static_cast<std::size_t>(user) + 1] - first;
-    TGR_CHECK(first >= 0 && count >= 0 && count <= store.num_events() - first,
-              "the store's offsets of user ", user, " are damaged; run `turbogr data verify`");
+    const auto [first, count] = store.events_of(user);
     TGR_CHECK(count > 0, "user ", store.user_ids().text(user), " has no events to recommend from");
     items.resize(static_cast<std::size_t>(count));
     store.read_items(first, items);

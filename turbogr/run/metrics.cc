@@ -1,17 +1,18 @@
 #include "turbogr/run/metrics.h"
 
 #include <fcntl.h>
-#include <unistd.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/crc32c.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
@@ -60,16 +61,33 @@ std::set<std::string> lines_of_step(std::string_view text, std::int64_t step) {
 
 }  // namespace
 
-JsonLines::JsonLines(std::string path, std::optional<std::int64_t> resume_step)
+bool LoggedBytes::are_in(std::string_view text) const {
+  return text.size() >= bytes && crc32c(0, text.data(), bytes) == sum;
+}
+
+json LoggedBytes::to_json() const { return {{"bytes", bytes}, {"crc32c", sum}}; }
+
+std::optional<LoggedBytes> LoggedBytes::of(const json& state) {
+  const json logged = state.value("metrics", json());
+  if (logged.is_null()) return std::nullopt;
+  return LoggedBytes{logged.at("bytes").get<std::uint64_t>(),
+                     logged.at("crc32c").get<std::uint32_t>()};
+}
+
+JsonLines::JsonLines(std::string path, std::optional<std::int64_t> resume_step,
+                     std::optional<LoggedBytes> logged)
     : path_(std::move(path)) {
   std::error_code absent;
   const bool exists = std::filesystem::file_size(path_, absent) > 0 && !absent;
+  bool lost = logged && logged->bytes > 0;
   if (exists) {
     TGR_CHECK(resume_step.has_value(), "'", path_,
               "' is there already; resume that run or choose another run.dir");
     const std::string text = read_file(path_);
     const std::size_t keep = bytes_to_keep(text, *resume_step);
-    kept_ = lines_of_step(std::string_view(text).substr(0, keep), *resume_step);
+    const std::string_view kept = std::string_view(text).substr(0, keep);
+    lost = logged && !logged->are_in(kept);
+    kept_ = lines_of_step(kept, *resume_step);
     if (keep < text.size()) {
       log::info("{}: cutting off {} bytes logged after step {}", path_, text.size() - keep,
                 *resume_step);
@@ -78,22 +96,51 @@ JsonLines::JsonLines(std::string path, std::optional<std::int64_t> resume_step)
       TGR_CHECK(!error, "cannot shorten '", path_, "': ", error.message());
     }
   }
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  TGR_CHECK(descriptor_ >= 0, "cannot open '", path_, "': ", std::strerror(errno));
+  open();
+  if (lost) say_lost(*resume_step, "since its checkpoint was saved");
 }
 
-JsonLines::~JsonLines() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+// What is there now is what has been logged.
+void JsonLines::open() {
+  file_ = FileHandle(path_, O_WRONLY | O_CREAT | O_APPEND);
+  logged_ = {};
+  if (!std::filesystem::is_regular_file(path_)) return;
+  const std::string text = read_file(path_);
+  logged_ = {text.size(), crc32c(0, text.data(), text.size())};
+}
+
+void JsonLines::append(const std::string& line) {
+  write_all(file_.get(), std::as_bytes(std::span(line)), path_);
+  logged_.bytes += line.size();
+  logged_.sum = crc32c(logged_.sum, line.data(), line.size());
+}
+
+void JsonLines::say_lost(std::int64_t step, const char* when) {
+  log::warn("{} was removed, cut or changed {}: figures up to step {} are missing from it", path_,
+            when, step);
+  const ordered_json line = {
+      {"step", step},
+      {"note", fmt::format("figures up to step {} are missing: the file was removed, cut or "
+                           "changed {}",
+                           step, when)}};
+  append(line.dump() + "\n");
 }
 
 void JsonLines::write(const MetricRecord& record) {
+  struct stat status = {};
+  const bool whole = is_at(file_.get(), path_) && ::fstat(file_.get(), &status) == 0 &&
+                     static_cast<std::uint64_t>(status.st_size) == logged_.bytes;
+  if (!whole) {
+    open();
+    say_lost(record.step, "while the run wrote to it");
+  }
   ordered_json line;
   line["step"] = record.step;
   line["epoch"] = record.epoch;
   if (!record.split.empty()) line["split"] = record.split;
   for (const auto& [name, value] : record.values) line[name] = value;
   const std::string text = line.dump() + "\n";
-  if (!kept_.contains(text)) write_all(descriptor_, std::as_bytes(std::span(text)), path_);
+  if (!kept_.contains(text)) append(text);
 }
 
 std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t* skipped) {
@@ -117,6 +164,8 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
         record.epoch = value.get<double>();
       } else if (key == "split" && value.is_string()) {
         record.split = value.get<std::string>();
+      } else if (key == "note" && value.is_string()) {
+        record.note = value.get<std::string>();
       } else if (value.is_number()) {
         record.values.emplace_back(key, value.get<double>());
       }

@@ -7,11 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "turbogr/core/file.h"
 
 namespace turbogr {
 
@@ -20,12 +24,24 @@ struct MetricRecord {
   double epoch = 0.0;
   std::string split;  // of an evaluation: validation, test; empty for training
   std::vector<std::pair<std::string, double>> values;
+  std::string note;  // what a reader of the figures must know; there are none beside it
 };
 
 class MetricSink {
  public:
   virtual ~MetricSink() = default;
   virtual void write(const MetricRecord& record) = 0;
+};
+
+// How a metrics.jsonl began when a checkpoint was saved: bytes that are lost since are noticed.
+struct LoggedBytes {
+  std::uint64_t bytes = 0;
+  std::uint32_t sum = 0;  // CRC-32C
+
+  bool are_in(std::string_view text) const;  // at its beginning
+  nlohmann::json to_json() const;
+  // From the state of a checkpoint; nothing from that of an older program.
+  static std::optional<LoggedBytes> of(const nlohmann::json& state);
 };
 
 // One JSON object a line: step, epoch, split (evaluations only), then the values in order. A
@@ -35,17 +51,25 @@ class JsonLines : public MetricSink {
   // A new run wants no file or an empty one. A resumed run goes on after `resume_step`: a torn last
   // line and what a killed run logged past that step are cut off, since they will come again. What
   // it logged of that step stays and is not written twice: an evaluation may come again too.
-  JsonLines(std::string path, std::optional<std::int64_t> resume_step);
-  ~JsonLines() override;
-  JsonLines(const JsonLines&) = delete;
-  JsonLines& operator=(const JsonLines&) = delete;
+  // `logged`: what it had written when its checkpoint was saved. Where that is not there any more,
+  // a warning and a line with a note say so.
+  JsonLines(std::string path, std::optional<std::int64_t> resume_step,
+            std::optional<LoggedBytes> logged = std::nullopt);
 
+  // A file that was removed or cut meanwhile is begun again, with the same warning and note.
   void write(const MetricRecord& record) override;
 
+  LoggedBytes logged() const { return logged_; }
+
  private:
+  void open();
+  void append(const std::string& line);
+  void say_lost(std::int64_t step, const char* when);
+
   std::string path_;
   std::set<std::string> kept_;  // lines of the step resumed from
-  int descriptor_ = -1;
+  FileHandle file_;
+  LoggedBytes logged_;
 };
 
 // The records of a metrics.jsonl, in order. A line that is no record of this kind is left out;

@@ -11,13 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "turbogr/checkpoint/checkpoint.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/core/progress.h"
 #include "turbogr/core/version.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/lengths.h"
 #include "turbogr/run/metrics.h"
-#include "turbogr/run/progress.h"
 #include "turbogr/run/timeline.h"
 
 namespace turbogr {
@@ -350,15 +352,49 @@ std::string summary_of(const std::optional<Config>& config) {
                      config->data.store.empty() ? "" : ", on ", config->data.store);
 }
 
+// What the newest checkpoint says was logged before it.
+std::optional<LoggedBytes> logged_by(const std::string& run_folder) {
+  const std::vector<std::string> checkpoints = list_checkpoints(run_folder + "/checkpoints");
+  if (checkpoints.empty()) return std::nullopt;
+  try {
+    return LoggedBytes::of(Checkpoint(checkpoints.front()).state());
+  } catch (const Error&) {  // damaged, or gone by now: figures can be shown without it
+  } catch (const nlohmann::json::exception&) {
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> notes_of(const std::vector<MetricRecord>& records) {
+  std::vector<std::string> notes;
+  for (const MetricRecord& record : records) {
+    if (!record.note.empty()) notes.push_back(record.note);
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::string report_page(const std::string& run_folder) {
   const std::string metrics = run_folder + "/metrics.jsonl";
   TGR_CHECK(fs::is_directory(run_folder), "there is no run folder '", run_folder, "'");
-  TGR_CHECK(fs::exists(metrics), "'", run_folder, "' has no metrics.jsonl; is it a run folder?");
+  const std::optional<LoggedBytes> logged = logged_by(run_folder);  // before a run at work goes on
+  const bool lost =
+      logged && logged->bytes > 0 && (!fs::exists(metrics) || !logged->are_in(read_file(metrics)));
+  TGR_CHECK(
+      fs::exists(metrics), "'", run_folder, "' has no metrics.jsonl; ",
+      lost ? "figures were logged and are gone with it: put the file back" : "is it a run folder?");
   std::int64_t skipped = 0;
   const std::vector<MetricRecord> records = read_json_lines(metrics, &skipped);
-  TGR_CHECK(!records.empty(), "'", metrics, "' holds no figures yet; train some steps first");
+  TGR_CHECK(
+      !records.empty(), "'", metrics, "' holds no figures ",
+      lost ? "any more, and some were logged: put the file back" : "yet; train some steps first");
+  std::vector<std::string> notes = notes_of(records);
+  if (lost) {
+    notes.push_back(fmt::format(
+        "figures are missing: {} no longer begins as it did when the newest checkpoint was saved",
+        metrics));
+  }
+  for (const std::string& note : notes) log::warn("{}", note);
   const Curves curves = sort_records(records);
   const fs::path folder = fs::weakly_canonical(run_folder);
   const std::string config_path = run_folder + "/config.toml";
@@ -367,6 +403,7 @@ std::string report_page(const std::string& run_folder) {
                              {"summary", summary_of(config)},
                              {"made_by", fmt::format("turbogr {} ({})", version(), commit())},
                              {"skipped", skipped},
+                             {"notes", notes},
                              {"last_step", curves.last_step},
                              {"tiles", tiles_of(curves, config)},
                              {"charts", charts_of(curves)},

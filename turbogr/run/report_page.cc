@@ -316,7 +316,7 @@ function configuration(parent, config) {
 
 document.title = data.name + " - turbogr";
 document.getElementById("name").textContent = data.name;
-document.getElementById("made").textContent = (data.summary ? data.summary + ". " : "") + data.made_by + ". Curves run over training steps" + (data.charts.some(spec => spec.smooth && spec.lines.some(line => line.points.length > 60)) ? "; a bold line is the mean round a pale one." : ".") + (data.skipped ? " Unreadable lines of metrics.jsonl left out: " + data.skipped + "." : "");
+document.getElementById("made").textContent = (data.summary ? data.summary + ". " : "") + data.made_by + ". Curves run over training steps" + (data.charts.some(spec => spec.smooth && spec.lines.some(line => line.points.length > 60)) ? "; a bold line is the mean round a pale one." : ".") + (data.skipped ? " Unreadable lines of metrics.jsonl left out: " + data.skipped + "." : "") + data.notes.map(note => " Note: " + note + ".").join("");
 for (const tile of data.tiles) {
   const box = make("div", document.getElementById("tiles"), undefined, "tile");
   make("div", box, tile.label, "label"); make("div", box, tile.value, "value"); make("div", box, tile.note, "note");

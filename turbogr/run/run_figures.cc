@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "turbogr/core/log.h"
 #include "turbogr/eval/evaluate.h"
@@ -113,8 +114,11 @@ std::optional<double> TrainingRun<T>::evaluate_all() {
     write(record);
     if (!prints()) continue;
     if (progress_ != nullptr) progress_->clear();
+    // The targets of a split are the same every time: said once.
+    const std::string repeats =
+        std::exchange(last_split_, split) == split ? "" : repeats_text(metrics, seen);
     print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
-                 metrics.users(), figures_text(metrics), repeats_text(metrics, seen));
+                 metrics.users(), figures_text(metrics), repeats);
   }
   if (progress_ != nullptr) progress_->resume();
   return score;

@@ -33,16 +33,28 @@ json window_state(const Window& window, const StageTimes& stages) {
           {"stages", {since.compute, since.dense_communication, since.sparse_communication}}};
 }
 
+[[noreturn]] void refuse_state(const Checkpoint& saved) {
+  detail::throw_error("checkpoint '", saved.folder(),
+                      "': its state.json does not say where the run stood (loader, epoch, window) "
+                      "as this program writes it; go on from another checkpoint");
+}
+
+std::int64_t count_of(const json& value, const Checkpoint& saved) {
+  const auto count = value.is_number_integer() ? value.get<std::int64_t>() : -1;
+  if (count < 0) refuse_state(saved);
+  return count;
+}
+
 // A number that is not finite is null in JSON.
 double number_of(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-Window window_from(const json& state) {
+Window window_from(const json& state, const Checkpoint& saved) {
   Window window;
   window.loss_sum = number_of(state.at("loss_sum"));
-  window.predicting = state.at("predicting").get<std::int64_t>();
-  window.tokens = state.at("tokens").get<std::int64_t>();
+  window.predicting = count_of(state.at("predicting"), saved);
+  window.tokens = count_of(state.at("tokens"), saved);
   window.seconds = state.at("seconds").get<double>();
   window.flops = {state.at("flops").at(0).get<double>(), state.at("flops").at(1).get<double>()};
   const json& stages = state.at("stages");
@@ -128,16 +140,15 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
   try {
     const json& state = saved.state();
     loader_.restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
-    epoch_ = state.at("epoch").get<std::int64_t>();
-    bad_steps_ = state.value("bad_steps", std::int64_t{0});
-    skipped_steps_ = state.value("skipped_steps", std::int64_t{0});
+    epoch_ = count_of(state.at("epoch"), saved);
+    bad_steps_ = count_of(state.value("bad_steps", json(0)), saved);
+    skipped_steps_ = count_of(state.value("skipped_steps", json(0)), saved);
     early_stopping_.restore(state.value("early_stopping", json::object()));
-    if (state.contains("window")) window_ = window_from(state.at("window"));
+    if (early_stopping_.since_best() < 0) refuse_state(saved);
+    if (state.contains("window")) window_ = window_from(state.at("window"), saved);
+    logged_ = LoggedBytes::of(state);
   } catch (const json::exception&) {
-    detail::throw_error(
-        "checkpoint '", saved.folder(),
-        "': its state.json does not say where the run stood (loader, epoch, window) "
-        "as this program writes it; go on from another checkpoint");
+    refuse_state(saved);
   }
   last_saved_ = saved.step();  // saving it again without its score would lose that
   if (leads()) log::info("resumed from {} at step {}", saved.folder(), saved.step());
@@ -210,7 +221,8 @@ void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
                     {"bad_steps", bad_steps_},
                     {"skipped_steps", skipped_steps_},
                     {"early_stopping", early_stopping_.state()},
-                    {"window", window_state(window_, trainer_->times())}};
+                    {"window", window_state(window_, trainer_->times())},
+                    {"metrics", lines_->logged().to_json()}};
   contents.config = config_text(config_);
   contents.command = command_;
   contents.score = score;

@@ -81,7 +81,7 @@ TrainingRun<T>::TrainingRun(const Config& config, const std::string& command,
   options.ranks = ranks;
   try {
     make_trainer(options);
-    check_room_to_work();
+    if (!config.run.dry_run) check_room_to_work();
   } catch (const OutOfMemory& error) {
     detail::throw_error(error.what(), " (planned for ", capacity, " tokens a step, ",
                         config.negatives.count, " negatives, ", store_.num_items(), " items of ",
@@ -96,6 +96,8 @@ template <class T>
 void TrainingRun<T>::make_trainer(RetrievalOptions options) {
   const std::vector<std::int64_t> counts = training_counts(config_, store_);
   options.plan_only = config_.run.dry_run;
+  std::optional<PlanOnly> planning;
+  if (options.plan_only) planning.emplace();
   if (!options.plan_only && ctx_.device() == Device::kCuda &&
       (world_.size() > 1 || config_.dist.link != "auto")) {
     link_ = dist::choose_link(world_, config_.dist.link, device_id());
@@ -143,7 +145,7 @@ template <class T>
 void TrainingRun<T>::open_files(std::optional<std::int64_t> resumed) {
   folder_.check_in_place();
   write_run_config(folder_, config_);
-  lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed);
+  lines_ = std::make_unique<JsonLines>(folder_.metrics(), resumed, logged_);
   if (config_.log.tensorboard) {
     events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
   }
@@ -177,9 +179,10 @@ Trace* TrainingRun<T>::trace_of(const Config& config) {
 
 template <class T>
 RunEnd TrainingRun<T>::train() {
-  Progress progress(
-      stderr, leads() ? Progress::choose(config_.log.progress, stderr) : Progress::Style::kNone,
-      total_steps_, trainer_->steps_done());
+  TrainingProgress progress(stderr,
+                            leads() ? TrainingProgress::choose(config_.log.progress, stderr)
+                                    : TrainingProgress::Style::kNone,
+                            total_steps_, trainer_->steps_done());
   progress_ = &progress;
   if (finished() && prints()) {
     log::info("nothing left to train: {} steps, {} epochs are done; raise {} to go on",

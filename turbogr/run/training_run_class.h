@@ -26,10 +26,10 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/metrics.h"
 #include "turbogr/run/peak_rate.h"
-#include "turbogr/run/progress.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_folder.h"
 #include "turbogr/run/run_options.h"
+#include "turbogr/run/training_progress.h"
 #include "turbogr/run/training_run.h"
 #include "turbogr/train/schedules.h"
 
@@ -177,12 +177,13 @@ class TrainingRun {
   std::int64_t capacity_ = 0;
 
   RunFolder folder_;
+  std::optional<LoggedBytes> logged_;  // before the step gone on from
   std::unique_ptr<JsonLines> lines_;
   std::unique_ptr<TensorBoardEvents> events_;
   std::unique_ptr<dist::Communicator> writing_ranks_;
   std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
   ItemNames names_;
-  Progress* progress_ = nullptr;
+  TrainingProgress* progress_ = nullptr;
   PeakRate peak_rate_;
   Window window_;
   StepResult last_;
@@ -194,6 +195,7 @@ class TrainingRun {
   EarlyStopping early_stopping_;
   std::int64_t counted_step_ = -1;              // of the last evaluation that counts
   std::optional<RankingMetrics> last_metrics_;  // of the last split evaluated
+  std::optional<data::Split> last_split_;       // whose evaluation was printed
 };
 
 }  // namespace turbogr::train

@@ -1,0 +1,129 @@
+// Training over thread ranks against training on one: the same losses and weights up to the order
+// of sums, for every layout.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/rank_training.h"
+
+namespace turbogr::train {
+namespace {
+
+using test::message_of;
+
+TEST(Layouts, AnyLayoutIsOneRankUpToRounding) {
+  const Outcome alone = train_alone<float>(smooth_options());
+  EXPECT_LT(alone.results.back().loss, 2.0);
+  for (const Layout layout : {Layout{1, 1}, {2, 2}, {2, 1}, {3, 3}, {4, 2}, {4, 1}}) {
+    const Outcome many = train_on_ranks<float>(smooth_options(), layout, {});
+    expect_near(alone, many, 2e-6,
+                std::to_string(layout.ranks) + " ranks, groups of " + std::to_string(layout.group));
+  }
+  // More ranks than sequences: some have nothing to do.
+  expect_near(alone, train_on_ranks<float>(smooth_options(), {12, 4}, {}), 2e-6, "12 ranks");
+}
+
+TEST(Layouts, TheSameForClippingFuxiSharedNegativesAndAdaGrad) {
+  RetrievalOptions options = smooth_options();
+  options.clip = 0.05;
+  options.negatives.shared = true;
+  options.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
+  options.table.epsilon = 1e-2;
+  expect_near(train_alone<float>(options), train_on_ranks<float>(options, {2, 2}, {}), 2e-6,
+              "clipped, shared");
+  RetrievalOptions fuxi = options_of(model::ModelKind::kFuxi);
+  fuxi.dense.epsilon = fuxi.table.epsilon = 1e-2;
+  expect_near(train_alone<float>(fuxi), train_on_ranks<float>(fuxi, {3, 3}, {}), 2e-6, "fuxi");
+}
+
+TEST(Layouts, NegativesComeFromThePositivesOfAllRanks) {
+  for (const NegativeKind kind : {NegativeKind::kInBatch, NegativeKind::kMixed}) {
+    for (const bool shared : {false, true}) {
+      RetrievalOptions options = smooth_options();
+      options.negatives.kind = kind;
+      if (kind == NegativeKind::kMixed) options.negatives.mix = {1, 1, 1};
+      options.negatives.count = 9;
+      options.negatives.shared = shared;
+      const Outcome alone = train_alone<float>(options);
+      for (const Layout layout : {Layout{2, 2}, {4, 2}, {12, 4}}) {
+        expect_near(
+            alone,
+            train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch}),
+            2e-6, "kind " + std::to_string(static_cast<int>(kind)));
+      }
+    }
+  }
+}
+
+TEST(Layouts, TargetsAreCountedOverAllRanks) {
+  RetrievalOptions options = smooth_options();
+  options.parts = {.prefix = 2, .targets = 3};
+  const Outcome alone = train_alone<float>(options);
+  EXPECT_LT(alone.results[0].predicting, alone.results[0].tokens);
+  for (const Layout layout : {Layout{1, 1}, {3, 3}, {4, 2}, {12, 4}}) {
+    const Outcome many = train_on_ranks<float>(options, layout, {});
+    expect_near(alone, many, 2e-6, std::to_string(layout.ranks) + " ranks");
+    EXPECT_EQ(alone.results[0].predicting, many.results[0].predicting);
+  }
+}
+
+TEST(Layouts, AveragedReplicasTrain) {
+  RankOptions options = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  const Outcome averaged = train_on_ranks<float>(smooth_options(), {4, 2}, options);
+  const Outcome exact = train_on_ranks<float>(smooth_options(), {4, 2}, {});
+  EXPECT_NEAR(averaged.results.back().loss, exact.results.back().loss, 0.1);
+  options.schedule = StepSchedule::kSemiAsync;
+  EXPECT_NE(message_of([&] {
+              train_on_ranks<float>(smooth_options(), {2, 1}, options);
+            }).find("averaged replicas"),
+            std::string::npos);
+}
+
+// Between two means, too: a checkpoint and an evaluation hold what every group has learnt.
+TEST(Layouts, AveragedReplicasSettleOnTheirMean) {
+  constexpr int kRanks = 3;
+  dist::run_threads(kRanks, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    RetrievalOptions options = options_of();
+    options.ranks = {.topology = dist::make_topology(world.nodes(), 1),
+                     .replicas = embedding::ReplicaMode::kAverage,
+                     .average_every = 100};
+    RetrievalTrainer<float> trainer(ctx, world, options, kShape.items);
+    trainer.initialise(ctx);
+    for (int step = 0; step < 3; ++step) {
+      trainer.step(ctx, batches_of(step, world.rank(), world.size()));
+    }
+    const auto values_of = [](const Tensor& tensor) {
+      const auto* values = reinterpret_cast<const float*>(tensor.data());
+      return std::vector<float>(values, values + tensor.size());
+    };
+    const auto tensors_of = [](embedding::ItemTable& table) {
+      return std::vector<Tensor*>{&table.weight_tensor(), &table.first_moment(),
+                                  &table.second_moment()};
+    };
+    std::vector<std::vector<float>> own;  // a group of one holds all rows, in their order
+    for (Tensor* tensor : tensors_of(trainer.table())) own.push_back(values_of(*tensor));
+    trainer.rows().settle(ctx);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      std::vector<float> sum = own[i];
+      world.all_reduce(sum, dist::Reduce::kSum);
+      const std::vector<float> mean = values_of(*tensors_of(trainer.table())[i]);
+      EXPECT_NE(mean, own[i]) << "the groups have learnt nothing of their own: nothing is tested";
+      ASSERT_EQ(mean.size(), sum.size());
+      for (std::size_t j = 0; j < sum.size(); ++j) {
+        ASSERT_EQ(mean[j], sum[j] * (1.0f / kRanks)) << i << ' ' << j;
+      }
+    }
+    // Once: a third of three equal numbers need not be one of them.
+    const std::vector<float> before = values_of(trainer.table().weight_tensor());
+    trainer.rows().settle(ctx);
+    EXPECT_EQ(values_of(trainer.table().weight_tensor()), before);
+  });
+}
+
+}  // namespace
+}  // namespace turbogr::train
