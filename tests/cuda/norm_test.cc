@@ -41,7 +41,8 @@ NormResults run(const Context& ctx, const NormCase& c, const NormInputs<T>& in, 
   const View<A, 1> to_weight = weighs ? dweight.view<A, 1>() : View<A, 1>{};
   const View<A, 1> to_bias = weighs ? dbias.view<A, 1>() : View<A, 1>{};
   if (c.gated) {
-    const GatedNormOptions<T> options = {norm_options, c.concat, c.silu_gate, c.dropout};
+    const GatedNormOptions<T> options = {norm_options, c.concat, c.silu_gate, c.dropout,
+                                         c.concat_input};
     gated_norm<T>(ctx, x.rows(), gate.rows(), options, y.rows(), saved);
     gated_norm_backward<T>(ctx, x.rows(), gate.rows(), dy.rows(), options, read,
                            {dx.rows(), dgate.rows(), to_weight, to_bias});
@@ -118,6 +119,19 @@ TYPED_TEST(CudaNorm, GatesAndDrops) {
                        .silu_gate = affine,
                        .dropout = dropout});
         }
+      }
+      // The input itself in the middle.
+      for (const std::int64_t cols : {7, 64, 512, 1024}) {
+        if (!concat) break;
+        this->check({.rows = 5,
+                     .cols = cols,
+                     .kind = kind,
+                     .affine = cols != 1024,
+                     .gated = true,
+                     .concat = true,
+                     .silu_gate = true,
+                     .dropout = cols == 512 ? DropoutOptions{} : dropout,
+                     .concat_input = true});
       }
       for (const bool silu_gate : {false, true}) {
         for (const std::int64_t cols : {33, 1024}) {

@@ -147,7 +147,7 @@ EventResults run_event_input(Context& ctx, const EventCase& c, const EventBatch&
   out.dposition = event_start<A>({c.positions, c.cols});
   out.dtime = event_start<A>({c.buckets + 1, c.cols});
   const ops::EventInputOptions options = {.scale = kEventScale, .dropout = c.dropout};
-  ctx.workspace().reserve(ops::event_input_workspace_bytes(c.tokens()));
+  ctx.workspace().reserve(ops::event_input_workspace_bytes<T>(ctx, c.tokens(), c.cols));
   ops::event_input<T>(ctx, batch.view(), {prefix.rows(), events.rows()},
                       {in.position.template view<A, 2>(), in.time.template view<A, 2>()}, options,
                       x.rows());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -42,11 +43,18 @@ inline const Shape kManyPrefixes = {"v4",
                                     3,
                                     1};
 
+// Under the folder the test runs in, where a program was carried to another machine; else in the
+// source tree.
+inline std::string fixture_path(const std::string& name) {
+  const std::filesystem::path inside =
+      std::filesystem::path("tests") / "fixtures" / "ranking" / (name + ".safetensors");
+  if (std::filesystem::exists(inside)) return inside.string();
+  return (std::filesystem::path(TGR_SOURCE_DIR) / inside).string();
+}
+
 class Golden {
  public:
-  explicit Golden(const Shape& shape)
-      : file_(std::string(TGR_SOURCE_DIR) + "/tests/fixtures/ranking/" + shape.name +
-              ".safetensors") {}
+  explicit Golden(const Shape& shape) : file_(fixture_path(shape.name)) {}
 
   const SafetensorsFile& file() const { return file_; }
   Tensor tensor(const std::string& name) const {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/support/data.h"
-#include "tests/support/golden_ranking.h"
+#include "tests/support/golden_ranking_step.h"
 #include "tests/support/messages.h"
 #include "tests/support/ranking_training.h"
 #include "tests/support/tolerance.h"
@@ -25,152 +25,25 @@
 namespace turbogr::train {
 namespace {
 
-using model::Pooling;
-using test::Golden;
 using test::kItems;
 using test::kSequences;
 using test::message_of;
 using test::OwnedRankingBatch;
 using test::ranking_share;
-using test::Shape;
 using test::small_ranking_training;
 using test::tables_of;
 
-// The step of a fixture.
-
-struct GoldenStep {
-  RankingTrainOptions options;
-  std::vector<std::string> tables;
-  OwnedRankingBatch batch;
-
-  GoldenStep(const Shape& shape, const Golden& golden) {
-    options = {.model = test::options_of(shape), .loss_scale = 20, .norm_by_batch = true};
-    options.dense.rate = options.table.rate = 0.01;
-    batch.num_prefix = std::ssize(shape.prefix);
-    batch.tasks = shape.tasks;
-    batch.times = golden.integers("when");
-    batch.num_targets = golden.integers("m");
-    const std::vector<std::int64_t> history = golden.integers("h");
-    const std::vector<std::int64_t> bits = golden.integers("action");
-    std::size_t next = 0;
-    for (std::size_t b = 0; b < history.size(); ++b) {
-      const std::int64_t targets = batch.num_targets[b];
-      batch.offsets.push_back(batch.offsets.back() + batch.num_prefix + history[b] + targets);
-      for (std::int64_t j = 0; j < history[b]; ++j) {
-        batch.actions.push_back(static_cast<std::uint32_t>(bits.at(next++)));
-      }
-      batch.actions.insert(batch.actions.end(), static_cast<std::size_t>(targets), 0);
-    }
-    const std::vector<std::int64_t> context = golden.integers("context");
-    for (std::size_t k = 0; k < shape.prefix.size(); ++k) {
-      options.features.prefix.push_back({.name = shape.prefix[k].table,
-                                         .table = table(shape.prefix[k].table, golden),
-                                         .least_events = shape.prefix[k].least_length});
-      std::vector<std::int64_t>& own = batch.ids.emplace_back();
-      batch.bags.emplace_back();
-      for (std::size_t b = 0; b < history.size(); ++b) {
-        own.push_back(context[b * shape.prefix.size() + k]);
-      }
-    }
-    for (const std::string& name : shape.items) add_items(name, golden);
-    const auto floats = [&](const char* name) {
-      const Tensor values = test::converted<float, double>(golden.tensor(name));
-      const auto* data = reinterpret_cast<const float*>(values.data());
-      return std::vector<float>(data, data + values.size());
-    };
-    batch.labels = floats("label");
-    batch.weights = floats("weight");
-    options.memory = {
-        .layers = {.capacity = batch.offsets.back() + 3, .sequences = std::ssize(history)},
-        .targets = std::ssize(batch.labels) / shape.tasks};
-  }
-
-  std::size_t table(const std::string& name, const Golden& golden) {
-    const auto at = std::find(tables.begin(), tables.end(), name);
-    if (at != tables.end()) return static_cast<std::size_t>(at - tables.begin());
-    tables.push_back(name);
-    options.features.table_rows.push_back(golden.file().at("p.tables." + name).shape[0]);
-    return tables.size() - 1;
-  }
-  // A bag where there are several ids an event, -1 where there are fewer.
-  void add_items(const std::string& name, const Golden& golden) {
-    const std::vector<std::int64_t> ids = golden.integers("id." + name);
-    const std::size_t many = ids.size() / batch.times.size();
-    options.features.items.push_back({.name = name,
-                                      .table = table(name, golden),
-                                      .pooling = many > 1 ? Pooling::kMean : Pooling::kOne,
-                                      .most_ids = static_cast<std::int64_t>(many)});
-    std::vector<std::int64_t>& own = batch.ids.emplace_back();
-    std::vector<std::int64_t>& bags = batch.bags.emplace_back();
-    if (many > 1) bags.push_back(0);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] >= 0) own.push_back(ids[i]);
-      if (many > 1 && (i + 1) % many == 0) bags.push_back(std::ssize(own));
-    }
-  }
-};
-
-void run_golden(const Shape& shape) {
-  const Golden golden(shape);
-  GoldenStep given(shape, golden);
-  given.options.model.norm_length = 1;  // the batch's counts
-  const Context ctx({.threads = 2});
-  const auto alone = dist::make_self();
-  embedding::LocalRows<float> rows(tables_of(given.options), Device::kCpu);
-  RankingTrainStep<float> step(ctx, *alone, given.options, rows);
-  for (std::size_t t = 0; t < given.tables.size(); ++t) {
-    rows.shard(t).weight_tensor() =
-        test::converted<float, double>(golden.tensor("p.tables." + given.tables[t]));
-    const Tensor start = test::converted<float, double>(golden.tensor("acc0." + given.tables[t]));
-    ASSERT_EQ(start.size(), rows.shard(t).second_moment().size());
-    std::copy_n(start.data(), start.bytes(), rows.shard(t).second_moment().data());
-  }
-  auto& parameters = step.model().parameters();
-  for (int i = 0; i < parameters.size(); ++i) {
-    const Tensor start =
-        test::converted<float, double>(golden.tensor("p." + parameters.spec(i).name));
-    std::copy_n(start.data(), start.bytes(), parameters.value(i).data());
-  }
-  step.refresh(ctx);
-
-  const RankingResult result = step.run(ctx, given.batch.view());
-  EXPECT_TRUE(result.finite);
-  EXPECT_EQ(result.out_of_range, 0);
-  EXPECT_NEAR(result.loss, golden.number("loss"), 2e-5 * golden.number("loss"));
-  const double norm = golden.number("gradient_norm");
-  EXPECT_NEAR(result.gradient_norm, norm, 2e-5 * norm);
-  EXPECT_GT(norm, given.options.clip) << "nothing is clipped";
-
-  // Adam's first step is a gradient's sign: where rounding decides that, only its size is known.
-  std::int64_t signs = 0, all = 0;
-  for (int i = 0; i < parameters.size(); ++i) {
-    const std::string& name = parameters.spec(i).name;
-    const Tensor after = golden.tensor("after." + name), gradient = golden.tensor("g." + name);
-    const double unsure = 2e-5 * std::max(1.0, test::max_magnitude(gradient));
-    for (std::int64_t k = 0; k < after.size(); ++k, ++all) {
-      const double g = std::abs(test::element(gradient, k));
-      // A step of rate * g / (g + epsilon) of the clipped gradient.
-      const double off = g > unsure ? 2e-6 + 0.01 * 1e-8 * norm * unsure / (g * g) : 0.0201;
-      signs += g > unsure ? 0 : 1;
-      ASSERT_NEAR(test::element(parameters.value(i), k), test::element(after, k), off)
-          << name << ' ' << k;
-    }
-  }
-  EXPECT_LT(signs, all / 20);
-  for (std::size_t t = 0; t < given.tables.size(); ++t) {
-    const std::string& name = given.tables[t];
-    EXPECT_LE(test::max_error(rows.shard(t).weight_tensor(), golden.tensor("after.tables." + name)),
-              2e-6)
-        << name;
-    const Tensor wanted = golden.tensor("acc1." + name);
-    EXPECT_LE(test::max_error(rows.shard(t).second_moment(), wanted),
-              2e-5 * std::max(1.0, test::max_magnitude(wanted)))
-        << name;
-  }
+const Context& cpu() {
+  static const Context ctx({.threads = 2});
+  return ctx;
 }
 
-TEST(RankingStep, OfManyTargetsMatchesAnotherImplementation) { run_golden(test::kManyTargets); }
-TEST(RankingStep, OfManyPrefixesMatchesAnotherImplementation) { run_golden(test::kManyPrefixes); }
+TEST(RankingStep, OfManyTargetsMatchesAnotherImplementation) {
+  test::check_golden_step(cpu(), test::kManyTargets);
+}
+TEST(RankingStep, OfManyPrefixesMatchesAnotherImplementation) {
+  test::check_golden_step(cpu(), test::kManyPrefixes);
+}
 
 constexpr int kSteps = 6;
 
@@ -279,6 +152,64 @@ TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
       expect_near(alone.accumulators[t], many.accumulators[t], 2e-6, what + ", accumulators");
     }
   }
+}
+
+// A batch larger than the model's memory goes through it part by part.
+TEST(RankingStep, PartsOfABatchAddUpToIt) {
+  RankingTrainOptions options = small_ranking_training();
+  const Outcome whole = train_alone<float>(options);
+  options.batch = model::size_of(options.memory);
+  options.memory.layers.sequences = 2;
+  options.memory.layers.capacity = 40;
+  options.memory.targets = 7;
+  const Outcome parts = train_alone<float>(options);
+  for (std::size_t s = 0; s < whole.results.size(); ++s) {
+    EXPECT_NEAR(parts.results[s].loss, whole.results[s].loss, 5e-7) << s;
+    EXPECT_NEAR(parts.results[s].gradient_norm, whole.results[s].gradient_norm, 1e-5) << s;
+  }
+  expect_near(whole.dense, parts.dense, 2e-6, "dense weights");
+  for (std::size_t t = 0; t < whole.tables.size(); ++t) {
+    expect_near(whole.tables[t], parts.tables[t], 2e-6, "a table");
+  }
+  EXPECT_NE(message_of([&] {
+              options.memory.layers.sequences = 1;
+              options.batch.sequences = 40;
+              options.memory.layers.capacity = 14;
+              train_alone<float>(options, 1, 1);
+            }),
+            "");
+}
+
+TEST(RankingStep, StepsMayBeSubmittedAheadOfTheirResults) {
+  const RankingTrainOptions options = small_ranking_training();
+  const Outcome wanted = train_alone<float>(options);
+  const Context ctx({.threads = 1});
+  const auto alone = dist::make_self();
+  embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
+  RankingTrainStep<float> step(ctx, *alone, options, rows);
+  step.initialise(ctx);
+  EXPECT_EQ(message_of([&] { step.finish(); }),
+            "no step is pending; submit one before it is finished");
+  std::vector<RankingResult> results;
+  for (int s = 0; s < kSteps; ++s) {
+    OwnedRankingBatch batch = ranking_share(s, 0, 1);
+    step.submit(ctx, batch.view());
+    if (s == 1) {
+      EXPECT_EQ(message_of([&] { step.submit(ctx, batch.view()); }),
+                "2 steps are pending; finish one before the next");
+      EXPECT_EQ(message_of([&] { step.run(ctx, batch.view()); }),
+                "2 steps are pending; finish them before another is run");
+    }
+    if (step.pending() == step.kInFlight) results.push_back(step.finish());
+  }
+  while (step.pending() > 0) results.push_back(step.finish());
+  ASSERT_EQ(results.size(), wanted.results.size());
+  for (std::size_t s = 0; s < results.size(); ++s) {
+    EXPECT_EQ(results[s].step, wanted.results[s].step);
+    EXPECT_EQ(results[s].loss, wanted.results[s].loss);
+    EXPECT_EQ(results[s].rate, wanted.results[s].rate);
+  }
+  EXPECT_TRUE(dense_of(step) == wanted.dense);
 }
 
 TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {

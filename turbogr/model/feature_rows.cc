@@ -89,6 +89,11 @@ FeatureRows::FeatureRows(const Context& ctx, RankingFeatures features, std::int6
   weights_.reserve(static_cast<std::size_t>(most_uses_));
   weights_by_row_.reserve(static_cast<std::size_t>(most_uses_));
   ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(most_uses_));
+  if (ctx.device() == Device::kCpu) return;
+  const auto uses = static_cast<std::size_t>(most_uses_);
+  feed_ = Feed(ctx, Feed::room<std::int64_t>(static_cast<std::size_t>(most_slots_) + 1) +
+                        Feed::room<std::int64_t>(uses + 1) + 2 * Feed::room<std::int32_t>(uses) +
+                        2 * Feed::room<float>(uses));
 }
 
 void FeatureRows::check_batch(const Context& ctx, const RankingBatch& batch) const {
@@ -141,6 +146,20 @@ void FeatureRows::read(const Context& ctx, const RankingBatch& batch) {
   num_item_slots_ = batch.sequences.num_events() * std::ssize(features_.items);
   find_uses(ctx.host(), batch);
   find_rows(ctx.host());
+  send_lists(ctx);
+}
+
+void FeatureRows::send_lists(const Context& ctx) {
+  const std::int64_t uses = std::ssize(rows_);
+  const bool gpu = ctx.device() != Device::kCpu;
+  if (gpu) feed_.begin();
+  const auto sent = [&](const auto& list, std::int64_t count) {
+    return feed_.put(ctx, first_of(list, count));
+  };
+  picks_of_slots_ = {sent(slot_offsets_, num_slots() + 1), sent(rows_, uses), sent(weights_, uses)};
+  picks_of_rows_ = {sent(row_offsets_, num_rows() + 1), sent(slots_by_row_, uses),
+                    sent(weights_by_row_, uses)};
+  if (gpu) feed_.end(ctx);
 }
 
 // Slot by slot, the rows' numbers and what each counts.
@@ -226,20 +245,16 @@ std::int64_t FeatureRows::most_rows() const {
 
 template <class T>
 void FeatureRows::pool(const Context& ctx, Rows<const T> rows, Rows<T> slots) const {
-  const std::int64_t uses = std::ssize(rows_);
-  ops::sum_weighted_rows<T, T>(
-      ctx, rows,
-      {first_of(slot_offsets_, num_slots() + 1), first_of(rows_, uses), first_of(weights_, uses)},
-      slots);
+  ops::sum_weighted_rows<T, T>(ctx, rows, picks_of_slots_, slots);
 }
 
 template <class T>
 void FeatureRows::sum_gradients(const Context& ctx, Rows<const T> dslots, Rows<float> drows) const {
-  const std::int64_t uses = std::ssize(rows_);
-  ops::sum_weighted_rows<T, float>(ctx, dslots,
-                                   {first_of(row_offsets_, num_rows() + 1),
-                                    first_of(slots_by_row_, uses), first_of(weights_by_row_, uses)},
-                                   drows);
+  ops::sum_weighted_rows<T, float>(ctx, dslots, picks_of_rows_, drows);
+}
+
+std::size_t FeatureRows::workspace_bytes(const Context& ctx, std::int64_t width) const {
+  return ops::sum_weighted_rows_workspace_bytes(ctx, most_uses_, width);
 }
 
 template <class T>
@@ -256,13 +271,15 @@ RankingRows<T> FeatureRows::split(Rows<T> slots) const {
           part(num_prefix_slots_, num_item_slots_, features_.items)};
 }
 
-std::size_t FeatureRows::bytes() const {
-  return (ids_.capacity() + numbers_.capacity() + row_offsets_.capacity() +
-          slot_offsets_.capacity()) *
-             sizeof(std::int64_t) +
-         (rows_.capacity() + slots_.capacity() + positions_.capacity() + slots_by_row_.capacity() +
-          weights_.capacity() + weights_by_row_.capacity()) *
-             sizeof(float);
+PlannedBytes FeatureRows::bytes() const {
+  PlannedBytes bytes = feed_.bytes();
+  bytes.host +=
+      (ids_.capacity() + numbers_.capacity() + row_offsets_.capacity() + slot_offsets_.capacity()) *
+          sizeof(std::int64_t) +
+      (rows_.capacity() + slots_.capacity() + positions_.capacity() + slots_by_row_.capacity() +
+       weights_.capacity() + weights_by_row_.capacity()) *
+          sizeof(float);
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                       \

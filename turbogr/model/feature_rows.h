@@ -10,7 +10,8 @@
 //
 // A slot is a feature of a sequence or of an event: those of sequences first, each with its
 // features side by side. Pooling is a sparse matrix times rows, and the way back is its transpose:
-// sums go in the order of slots, whatever the number of threads. On a CPU.
+// sums depend on the batch alone, not on the number of threads. The host finds the rows; where the
+// context is a GPU's, it reads the lists there.
 //
 // U distinct ids of all tables, S slots, E width; the other letters as in ranking_batch.h.
 #pragma once
@@ -21,6 +22,8 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/feed.h"
+#include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/view.h"
 #include "turbogr/model/ranking_batch.h"
 #include "turbogr/model/ranking_model.h"
@@ -80,7 +83,9 @@ class FeatureRows {
   template <class T>
   RankingRows<T> split(Rows<T> slots) const;
 
-  std::size_t bytes() const;  // of the host's memory
+  // Of pool and sum_gradients, for rows of so many columns.
+  std::size_t workspace_bytes(const Context& ctx, std::int64_t width) const;
+  PlannedBytes bytes() const;
 
  private:
   struct Bag {
@@ -92,6 +97,7 @@ class FeatureRows {
   const Feature& feature_of(std::int64_t slot) const;
   void find_uses(const Context& ctx, const RankingBatch& batch);
   void find_rows(const Context& ctx);
+  void send_lists(const Context& ctx);
 
   RankingFeatures features_;
   std::vector<std::int64_t>
@@ -106,6 +112,9 @@ class FeatureRows {
   std::vector<std::int64_t> slot_offsets_, numbers_, row_offsets_;
   std::vector<std::int32_t> rows_, slots_, positions_, slots_by_row_;
   std::vector<float> weights_, weights_by_row_;
+  // The same lists where the device reads them.
+  Feed feed_;
+  ops::RowPicks picks_of_slots_, picks_of_rows_;
 };
 
 }  // namespace turbogr::model

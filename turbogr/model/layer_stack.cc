@@ -92,7 +92,7 @@ ops::AttentionShape LayerStack<T>::attention_shape(const Context& ctx) const {
           .query_width = options_.dq,
           .value_width = options_.dv,
           .tables = options_.position_bias() || options_.time_bias(),
-          .masks = options_.window > 0,
+          .masks = options_.window > 0 || memory_.masks,
           .planned = true,
           .deterministic = memory_.deterministic,
           .position_length = options_.position_bias() ? options_.max_length : 0};
@@ -148,7 +148,7 @@ Rows<const T> LayerStack<T>::forward(const Context& ctx, const ParameterSet<T>& 
   ops::AttentionShape shape = attention_shape(ctx);
   shape.tokens = input.num_tokens;
   shape.batch = input.batch();
-  shape.masks |= !input.num_prefix.empty() || !input.num_targets.empty();
+  shape.masks = options_.window > 0 || !input.num_prefix.empty() || !input.num_targets.empty();
   plan_ = ops::make_attention_plan<T>(ctx, attention_kind(),
                                       {input.offsets, input.key_times, input.query_times}, shape,
                                       plan_memory_);

@@ -27,6 +27,8 @@ struct ModelMemory {
   // Sequences of the largest step; 0: any number, but a step with many of fewer than 16 tokens is
   // slow on a GPU.
   std::int64_t sequences = 0;
+  // Whether steps may have a prefix or several targets: on a GPU their masks take memory.
+  bool masks = false;
   // Keep only each layer's input and run its forward pass again inside backward: less memory, same
   // bits.
   bool recompute = false;

@@ -19,6 +19,13 @@ constexpr double kPostEps = 1e-5;
 // Half the width of a uniform start of a table that is looked up by place.
 double table_bound(std::int64_t rows) { return std::sqrt(1.0 / static_cast<double>(rows)); }
 
+// Steps of sequences with one target each have none but the causal mask.
+ModelMemory layer_memory(const RankingOptions& options, const RankingMemory& memory) {
+  ModelMemory layers = memory.layers;
+  layers.masks = options.full_prefix || memory.most_targets != 1;
+  return layers;
+}
+
 // [B, c D] as [B c, D].
 template <class T>
 Rows<T> a_row_each(Rows<T> wide, std::int64_t width) {
@@ -36,6 +43,15 @@ double batch_norm_length(const ops::EventSequences& sequences) {
     targets = std::max(targets, at.targets);
   }
   return static_cast<double>(std::max<std::int64_t>(history + targets + sequences.num_prefix, 1));
+}
+
+void check_lengths(const ops::EventSequences& sequences, std::int64_t max_length) {
+  for (std::int64_t b = 0; b < sequences.batch(); ++b) {
+    const std::int64_t length = sequences.offsets(b + 1) - sequences.offsets(b);
+    TGR_CHECK(length <= max_length, "ranking model: sequence ", b, " has ", length,
+              " tokens in a model of max_length ", max_length,
+              "; cut its history or raise max_length");
+  }
 }
 
 template <class T>
@@ -56,7 +72,7 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
                           table_bound(options.positions))),
       time_(add_table("time", {options.time_buckets + 1, options.width}, Init::kUniform,
                       table_bound(options.time_buckets))),
-      layers_(ctx, layer_options(options), memory.layers, parameters_),
+      layers_(ctx, layer_options(options), layer_memory(options, memory), parameters_),
       post_(parameters_,
             {.name = "post",
              .shape = {options.width + ops::kClockFeatures, options.width},
@@ -194,12 +210,7 @@ void RankingModel<T>::check_step(const RankingStep& step, const RankingRows<cons
             "ranking model: sequences with ", s.num_prefix, " prefix tokens for a model of ",
             options_.prefix);
   layers_.check_size(layer_step(step));
-  for (std::int64_t b = 0; b < s.batch() && parameters_.device() == Device::kCpu; ++b) {
-    const std::int64_t length = s.offsets(b + 1) - s.offsets(b);
-    TGR_CHECK(length <= options_.max_length, "ranking model: sequence ", b, " has ", length,
-              " tokens in a model of max_length ", options_.max_length,
-              "; cut its history or raise max_length");
-  }
+  if (parameters_.device() == Device::kCpu) check_lengths(s, options_.max_length);
   TGR_CHECK(step.num_targets <= memory_.targets, "a step of ", step.num_targets,
             " targets in a model planned for ", memory_.targets,
             "; plan for more or make the batch smaller");
@@ -222,7 +233,9 @@ StepInput RankingModel<T>::layer_step(const RankingStep& step) const {
   if (options_.full_prefix) {
     input.num_prefix = first_values<std::int64_t>(prefix_counts_, step.sequences.batch());
   }
-  input.num_targets = step.sequences.num_targets;
+  // A target alone in its sequence is its last token, which sees all of it anyway.
+  const bool causal = !options_.full_prefix && step.most_targets == 1;
+  if (!causal) input.num_targets = step.sequences.num_targets;
   input.training = step.training;
   input.norm_length = step.norm_length;
   input.seed = step.seed;
@@ -421,11 +434,13 @@ std::size_t RankingModel<T>::activation_bytes() const {
 
 template <class T>
 std::size_t RankingModel<T>::workspace_bytes(const Context& ctx) const {
-  std::size_t most = std::max({layers_.workspace_bytes(ctx), content_.workspace_bytes(ctx),
-                               action_.workspace_bytes(ctx), tower_.workspace_bytes(ctx),
-                               head_.workspace_bytes(ctx),
-                               ops::event_input_workspace_bytes(memory_.layers.capacity),
-                               ops::norm_workspace_bytes<T>(ctx, options_.width)});
+  std::size_t most = std::max(
+      {layers_.workspace_bytes(ctx), content_.workspace_bytes(ctx), action_.workspace_bytes(ctx),
+       tower_.workspace_bytes(ctx), head_.workspace_bytes(ctx),
+       ops::event_input_workspace_bytes<T>(ctx, memory_.layers.capacity, options_.width),
+       ops::action_bits_workspace_bytes<T>(ctx, options_.action_width()),
+       ops::find_targets_workspace_bytes(ctx, memory_.layers.sequences),
+       ops::norm_workspace_bytes<T>(ctx, options_.width)});
   if (extra_) most = std::max(most, extra_->workspace_bytes(ctx));
   const auto product = [&](const WeightMatrix<T>& weight, std::int64_t rows) {
     return std::max(ops::linear_workspace_bytes<T>(ctx, weight.packed()),

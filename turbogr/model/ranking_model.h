@@ -37,14 +37,18 @@
 namespace turbogr::model {
 
 struct RankingMemory {
-  ModelMemory layers;        // sequences must be given
+  ModelMemory layers;        // sequences must be given; masks are the model's to say
   std::int64_t targets = 0;  // of the largest step
+  // Of one sequence; 0: any number. Where it is 1, a GPU needs no memory for masks.
+  std::int64_t most_targets = 0;
 };
 
-// A step besides its rows.
+// A step besides its rows, in memory of the context's device. What a GPU's has must have been
+// checked before it got there (ranking_inputs.h).
 struct RankingStep {
   ops::EventSequences sequences;
   std::int64_t num_targets = 0;           // M, the sum of sequences.num_targets
+  std::int64_t most_targets = 0;          // of one sequence; 0: not known
   View<const std::uint32_t, 1> actions;   // [N - B c], of events; a target's is never read
   View<const std::uint64_t, 1> row_keys;  // [N], see StepInput
   double norm_length = 0;                 // of this step's attention; 0: the model's own
@@ -56,6 +60,9 @@ struct RankingStep {
 // What attention is divided by where the batch decides: its longest history and its most targets
 // and the prefix.
 double batch_norm_length(const ops::EventSequences& sequences);
+
+// Throws when one of the sequences, which are the host's, is longer than a model takes.
+void check_lengths(const ops::EventSequences& sequences, std::int64_t max_length);
 
 // Rows of features, pooled where a feature is a bag, zeros where it has no id. T may be const.
 template <class T>

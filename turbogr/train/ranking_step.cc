@@ -24,14 +24,40 @@ View<V, 1> all_of(std::vector<V>& values) {
 
 template <class T>
 RankingResult RankingTrainStep<T>::run(const Context& ctx, const model::RankingBatch& batch) {
+  TGR_CHECK(pending() == 0, pending(), " steps are pending; finish them before another is run");
+  submit(ctx, batch);
+  return finish();
+}
+
+template <class T>
+void RankingTrainStep<T>::submit(const Context& ctx, const model::RankingBatch& batch) {
+  TGR_CHECK(pending() < kInFlight, pending(), " steps are pending; finish one before the next");
   prepare(ctx, batch);
   fetch(ctx);
   compute(ctx, batch);
   return_rows(ctx);
   update_dense(ctx);
   update_rows(ctx);
+  Outcome& outcome = outcomes_[static_cast<std::size_t>(submitted_ % kInFlight)];
+  outcome.result = result_;
+  copy_bytes(ctx, outcome.numbers.data(), numbers_.data(), outcome.numbers.bytes());
+  outcome.sent.record(ctx);
+  ++submitted_;
   ++steps_done_;
-  return result_;
+}
+
+template <class T>
+RankingResult RankingTrainStep<T>::finish() {
+  TGR_CHECK(pending() > 0, "no step is pending; submit one before it is finished");
+  Outcome& outcome = outcomes_[static_cast<std::size_t>(finished_++ % kInFlight)];
+  outcome.sent.wait();
+  const auto& scale = *reinterpret_cast<const ops::StepScale*>(outcome.numbers.data());
+  RankingResult result = outcome.result;
+  result.loss = scale.loss;
+  result.gradient_norm = scale.norm;
+  result.finite = scale.finite != 0;
+  if (!result.finite) result.rate = 0;
+  return result;
 }
 
 template <class T>
@@ -39,8 +65,8 @@ void RankingTrainStep<T>::prepare(const Context& ctx, const model::RankingBatch&
   feature_rows_.read(ctx, batch);
   for (std::size_t t = 0; t < touched_.size(); ++t) {
     touched_[t].clear();
-    touched_[t].mark(ctx, feature_rows_.ids(t));
-    touched_[t].number(ctx);
+    touched_[t].mark(ctx.host(), feature_rows_.ids(t));
+    touched_[t].number(ctx.host());
   }
   std::array<std::int64_t, 3> sums = {batch.sequences.num_tokens(), batch.num_targets(),
                                       feature_rows_.out_of_range()};
@@ -51,7 +77,8 @@ void RankingTrainStep<T>::prepare(const Context& ctx, const model::RankingBatch&
   result_.tokens = sums[0];
   result_.predicting = sums[1];
   result_.out_of_range = sums[2];
-  ops::weight_sums(ctx, batch.weights, all_of(weight_sums_));
+  num_targets_ = batch.num_targets();
+  ops::weight_sums(ctx.host(), batch.weights, all_of(weight_sums_));
   ranks_->all_reduce(weight_sums_, dist::Reduce::kSum);
   rows_.prepare(ctx, Lane::kThis,
                 {.step = steps_done_,
@@ -81,21 +108,46 @@ void RankingTrainStep<T>::compute(const Context& ctx, const model::RankingBatch&
                 dslots = first_rows<T>(dslots_, num_slots);
   feature_rows_.pool<T>(ctx, first_rows<T>(std::as_const(table_rows_), feature_rows_.num_rows()),
                         slots);
-  const model::RankingStep step = model_step(batch);
-  const auto rows = feature_rows_.split<const T>(slots);
-  logits_ = model_.forward(ctx, step, rows);
-
-  const Rows<T> dlogits = first_rows<T>(dlogits_, logits_.rows);
-  ops::task_loss<T>(ctx, logits_, batch.labels, batch.weights,
-                    {.scale = options_.loss_scale,
-                     .weight_sums = all_of(weight_sums_),
-                     .regression = {options_.regression.data(), {std::ssize(options_.regression)}}},
-                    all_of(losses_), dlogits);
-
+  task_feed_.begin();
+  sent_weight_sums_ = task_feed_.put(ctx, View<const double, 1>(all_of(weight_sums_)));
+  sent_regression_ = task_feed_.put(
+      ctx,
+      View<const std::uint8_t, 1>{options_.regression.data(), {std::ssize(options_.regression)}});
+  task_feed_.end(ctx);
+  const double norm_length = options_.norm_by_batch ? model::batch_norm_length(batch.sequences) : 0;
   ops::zero_gradients(ctx, dense_.slices);
-  model_.backward(ctx, step, rows, dlogits, feature_rows_.split<T>(dslots));
+  zero_bytes(ctx, number(first_loss()), static_cast<std::size_t>(num_losses()) * sizeof(double));
+  const auto rows = feature_rows_.split<const T>(slots);
+  const auto drows = feature_rows_.split<T>(dslots);
+  double* losses = number(first_loss());
+  for (const model::RankingPart& part : inputs_.send(ctx, batch)) {
+    compute_part(ctx, part, norm_length, rows_of(part, rows), rows_of(part, drows), losses);
+    losses += options_.model.tasks;
+  }
   feature_rows_.sum_gradients<T>(ctx, dslots,
                                  first_rows<float>(table_gradients_, feature_rows_.num_rows()));
+}
+
+template <class T>
+void RankingTrainStep<T>::compute_part(const Context& ctx, const model::RankingPart& part,
+                                       double norm_length, const model::RankingRows<const T>& rows,
+                                       const model::RankingRows<T>& drows, double* losses) {
+  model::RankingStep step = part.step;
+  step.norm_length = norm_length;
+  step.training = true;
+  step.seed = options_.seed;
+  step.step = static_cast<std::uint64_t>(steps_done_);
+  const Rows<const T> logits = model_.forward(ctx, step, rows);
+  const Rows<T> dlogits = first_rows<T>(dlogits_, logits.rows);
+  const std::int64_t tasks = options_.model.tasks;
+  ops::task_loss<T>(ctx, logits, part.labels, part.weights,
+                    {.scale = options_.loss_scale,
+                     .weight_sums = sent_weight_sums_,
+                     .regression = sent_regression_},
+                    {losses, {tasks}}, dlogits);
+  copy_bytes(ctx, first_rows<T>(logits_, num_targets_).row(part.first_target), logits.data,
+             static_cast<std::size_t>(logits.rows * tasks) * sizeof(T));
+  model_.backward(ctx, step, rows, dlogits, drows);
 }
 
 template <class T>
@@ -105,44 +157,30 @@ void RankingTrainStep<T>::return_rows(const Context& ctx) {
     returned_[t] = {all.row(feature_rows_.first_row(t)), feature_rows_.ids(t).shape[0], all.cols,
                     all.cols};
   }
-  rows_.return_gradients(ctx, Lane::kThis, *request_, Part::kAll, returned_, squares_.data() + 1);
+  rows_.return_gradients(ctx, Lane::kThis, *request_, Part::kAll, returned_, number(kSquares + 1));
 }
 
 // The tables' gradients only have to be finite: they neither make the norm nor are clipped by it.
 template <class T>
 void RankingTrainStep<T>::update_dense(const Context& ctx) {
   reducer_->finish();
-  ranks_->all_reduce({squares_.data() + 1, std::ssize(squares_) - 1}, dist::Reduce::kSum);
-  ranks_->all_reduce(losses_, dist::Reduce::kSum);
-  ops::squared_sum(ctx, dense_.slices, squares_.data());
-  ops::make_step_scale(ctx, all_of(squares_), all_of(losses_),
-                       {.clip = options_.clip, .counted = 1}, &dense_scale_);
-  ops::make_step_scale(ctx, all_of(squares_), all_of(losses_), {.counted = 1}, &row_scale_);
+  const std::int64_t tables = std::ssize(touched_);
+  number_ranks_->all_reduce({number(kSquares + 1), tables + num_losses()}, dist::Reduce::kSum);
+  ops::squared_sum(ctx, dense_.slices, number(kSquares));
+  const View<const double, 1> squares = {number(kSquares), {1 + tables}};
+  const View<const double, 1> losses = {number(first_loss()), {num_losses()}};
+  ops::make_step_scale(ctx, squares, losses, {.clip = options_.clip, .counted = 1}, dense_scale());
+  ops::make_step_scale(ctx, squares, losses, {.counted = 1}, row_scale());
   const AdamWSettings settings = settings_of(options_.dense);
-  ops::adamw(ctx, dense_.slices, settings, &dense_scale_);
+  ops::adamw(ctx, dense_.slices, settings, dense_scale());
   model_.refresh(ctx);
-  result_.loss = dense_scale_.loss;
-  result_.gradient_norm = dense_scale_.norm;
-  result_.finite = dense_scale_.finite != 0;
-  result_.rate = result_.finite ? settings.rate : 0;
+  result_.rate = settings.rate;
 }
 
 template <class T>
 void RankingTrainStep<T>::update_rows(const Context& ctx) {
   std::fill(row_settings_.begin(), row_settings_.end(), settings_of(options_.table));
-  rows_.update(ctx, Lane::kThis, *request_, Part::kAll, row_settings_, &row_scale_);
-}
-
-template <class T>
-model::RankingStep RankingTrainStep<T>::model_step(const model::RankingBatch& batch) const {
-  return {.sequences = batch.sequences,
-          .num_targets = batch.num_targets(),
-          .actions = batch.actions,
-          .row_keys = batch.row_keys,
-          .norm_length = options_.norm_by_batch ? model::batch_norm_length(batch.sequences) : 0,
-          .training = true,
-          .seed = options_.seed,
-          .step = static_cast<std::uint64_t>(steps_done_)};
+  rows_.update(ctx, Lane::kThis, *request_, Part::kAll, row_settings_, row_scale());
 }
 
 template <class T>
@@ -157,26 +195,36 @@ AdamWSettings RankingTrainStep<T>::settings_of(const AdamWSettings& given) const
 
 // What a step is made of.
 
+namespace {
+
+RankingTrainOptions with_batch_size(RankingTrainOptions options) {
+  if (options.batch.sequences == 0) options.batch = model::size_of(options.memory);
+  return options;
+}
+
+}  // namespace
+
 template <class T>
 RankingTrainStep<T>::RankingTrainStep(const Context& ctx, dist::Communicator& world,
-                                      const RankingTrainOptions& options,
+                                      const RankingTrainOptions& given,
                                       embedding::RowSource<T>& rows)
-    : options_(options),
+    : options_(with_batch_size(given)),
       ranks_(world.split(0, world.rank(), "ranks")),
-      dense_ranks_(world.split(0, world.rank(), "dense gradients")),
-      model_(ctx, options.model, options.memory),
+      number_ranks_(reach(ctx, world, "numbers")),
+      dense_ranks_(reach(ctx, world, "dense gradients")),
+      model_(ctx, given.model, given.memory),
       rows_(rows),
-      feature_rows_(ctx, options.features, options.memory.layers.sequences,
-                    options.memory.layers.capacity),
+      feature_rows_(ctx, given.features, options_.batch.sequences, options_.batch.tokens),
+      inputs_(ctx, given.model, given.memory, options_.batch),
+      task_feed_(ctx, Feed::room<double>(static_cast<std::size_t>(given.model.tasks)) +
+                          Feed::room<std::uint8_t>(given.regression.size())),
       dense_(make_dense_state(ctx, model_.parameters(), {})),
+      outcomes_{{{{}, {}, Event(ctx)}, {{}, {}, Event(ctx)}}},
       fetched_(feature_rows_.num_tables()),
       returned_(feature_rows_.num_tables()),
       row_settings_(feature_rows_.num_tables()),
-      weight_sums_(static_cast<std::size_t>(options.model.tasks)),
-      squares_(1 + feature_rows_.num_tables()),
-      losses_(static_cast<std::size_t>(options.model.tasks)) {
-  TGR_CHECK(ctx.device() == Device::kCpu,
-            "the ranking task trains on a CPU only; use train.device = \"cpu\"");
+      weight_sums_(static_cast<std::size_t>(given.model.tasks)) {
+  const RankingTrainOptions& options = options_;
   TGR_CHECK(std::ssize(options.features.prefix) == options.model.prefix &&
                 std::ssize(options.features.items) == options.model.item_features,
             options.features.prefix.size(), " prefix and ", options.features.items.size(),
@@ -195,15 +243,34 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, dist::Communicator& wo
     touched_.emplace_back(table_rows, most.back());
   }
   request_ = rows.make_request(ctx, most);
-  table_rows_ = Tensor(dtype_of<T>(), {feature_rows_.most_rows(), width});
-  table_gradients_ = Tensor(DType::kF32, {feature_rows_.most_rows(), width});
-  slots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width});
-  dslots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width});
-  dlogits_ = Tensor(dtype_of<T>(), {options.memory.targets, options.model.tasks});
+  const Device device = ctx.device();
+  table_rows_ = Tensor(dtype_of<T>(), {feature_rows_.most_rows(), width}, device);
+  table_gradients_ = Tensor(DType::kF32, {feature_rows_.most_rows(), width}, device);
+  slots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width}, device);
+  dslots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width}, device);
+  logits_ = Tensor(dtype_of<T>(), {options.batch.targets, options.model.tasks}, device);
+  dlogits_ = Tensor(dtype_of<T>(), {options.memory.targets, options.model.tasks}, device);
+  numbers_ = Tensor(DType::kF64, {first_loss() + num_losses()}, device);
+  for (Outcome& outcome : outcomes_) {
+    outcome.numbers =
+        Tensor(DType::kF64, {kSquares}, device == Device::kCuda ? Device::kPinned : Device::kCpu);
+  }
   make_reducer(ctx);
   ctx.workspace().reserve(
-      std::max(ops::squared_sum_workspace_bytes(ctx, dense_.slices),
-               ops::squared_sum_workspace_bytes(ctx, feature_rows_.most_rows() * width)));
+      std::max({ops::squared_sum_workspace_bytes(ctx, dense_.slices),
+                ops::squared_sum_workspace_bytes(ctx, feature_rows_.most_rows() * width),
+                ops::task_loss_workspace_bytes(ctx, options.memory.targets, options.model.tasks),
+                feature_rows_.workspace_bytes(ctx, width)}));
+}
+
+// Ranks over the device's memory.
+template <class T>
+std::unique_ptr<dist::Communicator> RankingTrainStep<T>::reach(const Context& ctx,
+                                                               dist::Communicator& world,
+                                                               const char* name) const {
+  std::unique_ptr<dist::Communicator> ranks = world.split(0, world.rank(), name);
+  if (ctx.device() == Device::kCpu) return ranks;
+  return dist::make_device_communicator(options_.link, std::move(ranks), ctx, options_.wait);
 }
 
 template <class T>
@@ -227,6 +294,31 @@ template <class T>
 void RankingTrainStep<T>::refresh(const Context& ctx) {
   model_.refresh(ctx);
   rows_.refresh_copies(ctx);
+}
+
+template <class T>
+Rows<const T> RankingTrainStep<T>::logits() const {
+  return first_rows<T>(logits_, num_targets_);
+}
+
+template <class T>
+PlannedBytes RankingTrainStep<T>::bytes(const Context& ctx) const {
+  const Device device = ctx.device();
+  PlannedBytes bytes = feature_rows_.bytes();
+  bytes += inputs_.bytes();
+  bytes += request_->bytes();
+  bytes.add(device, ctx.workspace().capacity() + model_.activation_bytes() + reducer_->bytes());
+  for (const Tensor* tensor :
+       {&table_rows_, &table_gradients_, &slots_, &dslots_, &logits_, &dlogits_}) {
+    bytes.add(*tensor);
+  }
+  for (int i = 0; i < model_.parameters().size(); ++i) {
+    bytes.add(device, 4 * model_.parameters().value(i).bytes());  // gradient, and two moments
+  }
+  for (const embedding::TouchedRows& touched : touched_) {
+    bytes.host += embedding::TouchedRows::bytes_of(touched.rows(), feature_rows_.most_rows());
+  }
+  return bytes;
 }
 
 template class RankingTrainStep<float>;

@@ -10,24 +10,36 @@
 //
 // The loss, and so every gradient, is that of the global batch: each rank divides by the weights of
 // all. A step whose loss or gradients are not finite changes nothing. For now the stages run one
-// after the other (the serial schedule), on a CPU, with one batch a step.
+// after the other (the serial schedule). A batch may be larger than what the model takes at a time
+// (options.memory): its parts go through the model one after the other, and their gradients add up.
 //
 //   RankingTrainStep<float> step(ctx, world, options, rows);
 //   step.initialise(ctx);
 //   const RankingResult result = step.run(ctx, batch);     // this rank's share, which may be empty
+//
+// A GPU is never waited for but by finish: the host reads the next batch while it computes.
+//
+//   step.submit(ctx, first);
+//   step.submit(ctx, second);
+//   const RankingResult of_first = step.finish();
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/ranking_batch.h"
+#include "turbogr/model/ranking_inputs.h"
 #include "turbogr/model/ranking_model.h"
 #include "turbogr/ops/rows/update.h"
 #include "turbogr/train/dense_reducer.h"
@@ -38,7 +50,8 @@ namespace turbogr::train {
 
 struct RankingTrainOptions {
   model::RankingOptions model;
-  model::RankingMemory memory;
+  model::RankingMemory memory;    // of the model: a batch may have several times as much,
+  model::RankingBatchSize batch;  // this much; zeros: the same
   model::RankingFeatures features;
   AdamWSettings dense = {.beta1 = 0.95, .beta2 = 0.999};
   AdamWSettings table = {.epsilon_outside = true};
@@ -52,6 +65,9 @@ struct RankingTrainOptions {
   // on who shares it; else by the model's own number.
   bool norm_by_batch = false;
   std::int64_t bucket_bytes = 1 << 20;  // of the dense gradients' sums
+  // How ranks over GPUs reach each other.
+  dist::DeviceLink link = dist::DeviceLink::kStaged;
+  dist::WaitOptions wait;
   std::uint64_t seed = 1;
 };
 
@@ -70,7 +86,13 @@ class RankingTrainStep {
   void initialise(const Context& ctx);
   void refresh(const Context& ctx);  // after weights were loaded
 
-  // Collective; results are those of all ranks together.
+  // Collective; results are those of all ranks together, in the order of submission. The batch may
+  // go when submit returns. At most kInFlight steps are pending.
+  static constexpr std::int64_t kInFlight = 2;
+  void submit(const Context& ctx, const model::RankingBatch& batch);
+  RankingResult finish();
+  std::int64_t pending() const { return submitted_ - finished_; }
+  // Both, with no other step pending.
   RankingResult run(const Context& ctx, const model::RankingBatch& batch);
 
   std::int64_t steps_done() const { return steps_done_; }
@@ -80,27 +102,55 @@ class RankingTrainStep {
   embedding::RowSource<T>& rows() { return rows_; }
   std::span<Tensor> first_moments() { return dense_.first_moments; }
   std::span<Tensor> second_moments() { return dense_.second_moments; }
-  Rows<const T> logits() const { return logits_; }  // of the last step's targets on this rank
+  // Of the last step's targets on this rank, in the device's memory.
+  Rows<const T> logits() const;
+  std::int64_t num_rows() const { return feature_rows_.num_rows(); }  // distinct, of the last step
+  PlannedBytes bytes(const Context& ctx) const;                       // but for the tables'
 
  private:
+  // What a step leaves for the host, in flight until it is asked for.
+  struct Outcome {
+    RankingResult result;
+    Tensor numbers;  // pinned where the device is a GPU
+    Event sent;
+  };
+  // f64 in the device's memory: two StepScales (clipped and not), squares of the dense gradients
+  // and of each table's, and losses of every task in every part.
+  static constexpr std::int64_t kSquares = 8;
+  double* number(std::int64_t place) { return numbers_.view<double, 1>().data + place; }
+  ops::StepScale* dense_scale() { return reinterpret_cast<ops::StepScale*>(number(0)); }
+  ops::StepScale* row_scale() { return reinterpret_cast<ops::StepScale*>(number(4)); }
+  std::int64_t first_loss() const { return kSquares + 1 + std::ssize(touched_); }
+  std::int64_t num_losses() const {
+    return model::RankingInputs::kMostParts * options_.model.tasks;
+  }
+
   void prepare(const Context& ctx, const model::RankingBatch& batch);
   void fetch(const Context& ctx);
   void compute(const Context& ctx, const model::RankingBatch& batch);
+  void compute_part(const Context& ctx, const model::RankingPart& part, double norm_length,
+                    const model::RankingRows<const T>& rows, const model::RankingRows<T>& drows,
+                    double* losses);
   void return_rows(const Context& ctx);
   void update_dense(const Context& ctx);
   void update_rows(const Context& ctx);
-  model::RankingStep model_step(const model::RankingBatch& batch) const;
   AdamWSettings settings_of(const AdamWSettings& given) const;
+  std::unique_ptr<dist::Communicator> reach(const Context& ctx, dist::Communicator& world,
+                                            const char* name) const;
   void make_reducer(const Context& ctx);
 
   RankingTrainOptions options_;
-  std::unique_ptr<dist::Communicator> ranks_, dense_ranks_;
+  std::unique_ptr<dist::Communicator> ranks_;                       // hosts
+  std::unique_ptr<dist::Communicator> number_ranks_, dense_ranks_;  // devices
   model::RankingModel<T> model_;
   embedding::RowSource<T>& rows_;
   model::FeatureRows feature_rows_;
+  model::RankingInputs inputs_;
+  Feed task_feed_;
   DenseState dense_;
   std::unique_ptr<DenseReducer> reducer_;
-  std::int64_t steps_done_ = 0;
+  std::int64_t steps_done_ = 0, submitted_ = 0, finished_ = 0;
+  std::array<Outcome, kInFlight> outcomes_;
 
   // Of the step under way.
   std::vector<embedding::TouchedRows> touched_;  // one a table
@@ -109,13 +159,13 @@ class RankingTrainStep {
   std::vector<embedding::StepRows<T>> fetched_;  // each table's part
   std::vector<Rows<const float>> returned_;
   std::vector<AdamWSettings> row_settings_;
-  Tensor slots_, dslots_;  // [S, E], features as the model reads them
-  Tensor dlogits_;         // [M, K]
-  Rows<const T> logits_;
-  std::vector<double> weight_sums_;  // [K], of all ranks
-  std::vector<double> squares_;      // of the dense gradients, then of each table's
-  std::vector<double> losses_;       // [K]
-  ops::StepScale dense_scale_ = {}, row_scale_ = {};  // clipped, and not
+  Tensor slots_, dslots_;    // [S, E], features as the model reads them
+  Tensor logits_, dlogits_;  // [M, K], of the batch and of a part
+  std::int64_t num_targets_ = 0;
+  std::vector<double> weight_sums_;         // [K], of all ranks
+  View<const double, 1> sent_weight_sums_;  // the same on the device
+  View<const std::uint8_t, 1> sent_regression_;
+  Tensor numbers_;
   RankingResult result_;
 };
 

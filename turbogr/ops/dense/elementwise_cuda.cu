@@ -1,4 +1,4 @@
-#include "turbogr/cuda/columns.cuh"
+#include "turbogr/cuda/row_launch.cuh"
 #include "turbogr/ops/dense/elementwise_kernels.h"
 
 namespace turbogr::ops::kernels {
@@ -6,34 +6,14 @@ namespace {
 
 using cuda::Eight;
 using cuda::kColumns;
+using cuda::over_columns;
+using cuda::RowLaunch;
 
 template <class A>
 __device__ A silu_slope(A x) {
   const A s = cuda::sigmoid(x);
   return s * (1 + x * (1 - s));
 }
-
-// Calls body(row, column) for a thread's eight columns of every row.
-template <class Body>
-__device__ void over_columns(std::int64_t rows, std::int64_t cols, Body&& body) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= rows) return;
-  for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < cols;
-       c += std::int64_t{blockDim.x} * kColumns) {
-    body(row, c);
-  }
-}
-
-struct RowLaunch {
-  dim3 block;
-  unsigned blocks;
-  cudaStream_t stream;
-
-  RowLaunch(Cuda cuda, std::int64_t rows, std::int64_t cols)
-      : block(cuda::team_block(std::min(cols, cuda::kMaxWidth), 256)),
-        blocks(static_cast<unsigned>(cuda::divide_up(rows, block.y))),
-        stream(cuda::stream_of(cuda.stream)) {}
-};
 
 template <class T, bool kVector>
 __global__ void swiglu_kernel(Rows<const T> a, Rows<const T> b, Rows<T> y) {

@@ -13,7 +13,7 @@ kernels::NormOutput output_of(const GatedNormOptions<T>& options) {
 }
 
 template <class T>
-void check_gated_norm(const Context& ctx, const char* op, Rows<const T> x, Rows<const T> gate,
+void check_gated_norm(const char* op, Rows<const T> x, Rows<const T> gate,
                       const GatedNormOptions<T>& options,
                       const NormStatistics<const Accum<T>>& statistics) {
   check_rows(op, "x", x, x.rows, x.cols);
@@ -22,8 +22,6 @@ void check_gated_norm(const Context& ctx, const char* op, Rows<const T> x, Rows<
   check_dropout(op, options.dropout, x.rows);
   TGR_CHECK(options.concat || !options.concat_input, op,
             ": concat_input without concat; it says what concat puts in the middle");
-  TGR_CHECK(ctx.device() == Device::kCpu || !options.concat_input, op,
-            ": concat_input runs on the CPU only");
 }
 
 }  // namespace
@@ -32,7 +30,7 @@ template <class T>
 void gated_norm(const Context& ctx, Rows<const T> x, Rows<const T> gate,
                 const GatedNormOptions<T>& options, Rows<T> y,
                 const NormStatistics<Accum<T>>& statistics) {
-  check_gated_norm<T>(ctx, "gated_norm", x, gate, options, {statistics.mean, statistics.rstd});
+  check_gated_norm<T>("gated_norm", x, gate, options, {statistics.mean, statistics.rstd});
   check_rows("gated_norm", "y", y, x.rows, options.concat ? 3 * x.cols : x.cols);
   const SectionScope section = section_scope(ctx, Section::kElementwise);
   on_device(ctx, [&](auto device) {
@@ -46,7 +44,7 @@ void gated_norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> gate
                          const NormStatistics<const Accum<T>>& statistics,
                          const GatedNormGradients<T>& gradients) {
   const char* op = "gated_norm_backward";
-  check_gated_norm<T>(ctx, op, x, gate, options, statistics);
+  check_gated_norm<T>(op, x, gate, options, statistics);
   check_rows(op, "dy", dy, x.rows, options.concat ? 3 * x.cols : x.cols);
   check_rows(op, "dx", gradients.dx, x.rows, x.cols);
   check_rows(op, "dgate", gradients.dgate, x.rows, x.cols);

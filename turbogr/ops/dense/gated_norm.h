@@ -23,7 +23,7 @@ struct GatedNormOptions {
   bool concat = false;
   bool silu_gate = false;  // silu(gate) gates, and dgate goes through it
   DropoutOptions dropout;
-  bool concat_input = false;  // with concat, on a CPU: x in the middle, not norm(x)
+  bool concat_input = false;  // with concat: x in the middle, not norm(x)
 };
 
 // x, gate [N, D]; y [N, D], or [N, 3 D] with concat.

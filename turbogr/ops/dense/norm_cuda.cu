@@ -19,6 +19,11 @@ __device__ Eight<A> load_parameter(const A* p, std::int64_t column, std::int64_t
   return out;
 }
 
+// [gate | something | gate * norm(x)]
+TGR_HD constexpr bool is_concat(NormOutput output) {
+  return output == NormOutput::kConcat || output == NormOutput::kConcatInput;
+}
+
 // kAffine: weight and bias may be there.
 template <class T, NormOutput kOutput, bool kAffine, bool kVector>
 __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) {
@@ -39,7 +44,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) 
     Eight<A> x = {}, gate = {};
     if (active) {
       x = cuda::load8<kVector>(args.x.row(r) + c, left);
-      if constexpr (kOutput != NormOutput::kPlain) {
+      if constexpr (has_gate(kOutput)) {
         gate = cuda::load8<kVector>(args.gate.row(r) + c, left);
         if (args.silu_gate) {
 #pragma unroll
@@ -47,6 +52,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) 
         }
       }
     }
+    [[maybe_unused]] const Eight<A> given = x;
     A mean = 0;
     if (args.layer) {
       A sum[1] = {0};
@@ -73,11 +79,17 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) 
       x[i] *= rstd;
       if constexpr (kAffine) x[i] = x[i] * w[i] + b[i];
     }
-    const bool drops = kOutput != NormOutput::kPlain && args.draw.threshold != 0;
-    const DropoutRow drop = args.draw.row(drops ? r : 0);
     T* y = args.y.row(r) + c;
-    if constexpr (kOutput == NormOutput::kConcat) {
-      Eight<A> first = gate, second = x;
+    if constexpr (kOutput == NormOutput::kSwish) {
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) x[i] = given[i] * cuda::sigmoid(x[i]);
+      cuda::store8<kVector>(y, left, x);
+      continue;
+    }
+    const bool drops = has_gate(kOutput) && args.draw.threshold != 0;
+    const DropoutRow drop = args.draw.row(drops ? r : 0);
+    if constexpr (is_concat(kOutput)) {
+      Eight<A> first = gate, second = kOutput == NormOutput::kConcat ? x : given;
       multiply(x, gate);
       if (drops) {
         multiply(first, dropout_factors<kVector, A>(drop, c));
@@ -98,7 +110,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_kernel(NormArgs<T> args) 
 }
 
 // With hat = (x - mean) rstd, a = hat w + b and d = dL/da: dx = rstd (d w - mean(d w) - hat mean(d
-// w hat)), without the middle term for RMSNorm.
+// w hat)), without the middle term for RMSNorm, and what reaches x past the norm.
 template <class T, NormOutput kOutput, bool kAffine, bool kVector>
 __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<T> args) {
   using A = Accum<T>;
@@ -115,29 +127,29 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
        base += std::int64_t{gridDim.x} * blockDim.y) {
     const std::int64_t r = base + threadIdx.y;
     const bool active = r < args.x.rows && left > 0;
-    Eight<A> hat = {}, d = {}, residual = {};
+    Eight<A> hat = {}, d = {}, past = {};
     A rstd = 0;
     if (active) {
       const T* dy = args.dy.row(r) + c;
       hat = cuda::load8<kVector>(args.x.row(r) + c, left);
       d = cuda::load8<kVector>(dy, left);
       Eight<A> gate = {}, second = {}, both = {};
-      if constexpr (kOutput != NormOutput::kPlain) {
+      if constexpr (has_gate(kOutput)) {
         gate = cuda::load8<kVector>(args.gate.row(r) + c, left);
       } else if (args.residual.data != nullptr) {
-        residual = cuda::load8<kVector>(args.residual.row(r) + c, left);
+        past = cuda::load8<kVector>(args.residual.row(r) + c, left);
       }
-      if constexpr (kOutput == NormOutput::kConcat) {
+      if constexpr (is_concat(kOutput)) {
         second = cuda::load8<kVector>(dy + cols, left);
         both = cuda::load8<kVector>(dy + 2 * cols, left);
       }
       const A mean = args.layer ? args.mean[r] : A(0);
       rstd = args.rstd[r];
-      const bool drops = kOutput != NormOutput::kPlain && args.draw.threshold != 0;
+      const bool drops = has_gate(kOutput) && args.draw.threshold != 0;
       const DropoutRow drop = args.draw.row(drops ? r : 0);
       if (drops) {
         multiply(d, dropout_factors<kVector, A>(drop, c));
-        if constexpr (kOutput == NormOutput::kConcat) {
+        if constexpr (is_concat(kOutput)) {
           multiply(second, dropout_factors<kVector, A>(drop, cols + c));
           multiply(both, dropout_factors<kVector, A>(drop, 2 * cols + c));
         }
@@ -145,7 +157,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
       Eight<A> dgate = {}, slope;
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) slope[i] = 1;
-      if (kOutput != NormOutput::kPlain && args.silu_gate) {
+      if (has_gate(kOutput) && args.silu_gate) {
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
           const A s = cuda::sigmoid(gate[i]);
@@ -155,15 +167,21 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
       }
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
-        hat[i] = i < left ? (hat[i] - mean) * rstd : A(0);
+        [[maybe_unused]] const A given = hat[i];
+        hat[i] = i < left ? (given - mean) * rstd : A(0);
         A a = hat[i];
         if constexpr (kAffine) a = hat[i] * w[i] + b[i];
         if constexpr (kOutput == NormOutput::kGated) {
           dgate[i] = d[i] * a * slope[i];
           d[i] *= gate[i];
-        } else if constexpr (kOutput == NormOutput::kConcat) {
+        } else if constexpr (is_concat(kOutput)) {
           dgate[i] = (d[i] + both[i] * a) * slope[i];
-          d[i] = second[i] + both[i] * gate[i];
+          d[i] = both[i] * gate[i];
+          (kOutput == NormOutput::kConcat ? d[i] : past[i]) += second[i];
+        } else if constexpr (kOutput == NormOutput::kSwish) {
+          const A s = cuda::sigmoid(a);
+          past[i] = d[i] * s;
+          d[i] *= given * s * (1 - s);
         }
         if constexpr (kAffine) {
           dweight[i] += d[i] * hat[i];
@@ -171,7 +189,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
           d[i] *= w[i];
         }
       }
-      if constexpr (kOutput != NormOutput::kPlain) {
+      if constexpr (has_gate(kOutput)) {
         cuda::store8<kVector>(args.dgate.row(r) + c, left, dgate);
       }
     }
@@ -187,7 +205,7 @@ __global__ void __launch_bounds__(cuda::kMaxTeam) norm_backward_kernel(NormArgs<
     const A mean_along = means[1] / static_cast<A>(cols);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      d[i] = rstd * (d[i] - mean_slope - hat[i] * mean_along) + residual[i];
+      d[i] = rstd * (d[i] - mean_slope - hat[i] * mean_along) + past[i];
     }
     cuda::store8<kVector>(args.dx.row(r) + c, left, d);
   }
@@ -232,7 +250,10 @@ template <class T, class Body>
 void choose_kernel(NormOutput output, bool affine, bool vector, Body&& body) {
   const auto with_output = [&](auto constant) {
     cuda::choose_vector<T>(vector, [&](auto vectors) {
-      if constexpr (vectors.value) {
+      // Ranking models' norms all have weights.
+      constexpr bool kRanking =
+          constant.value == NormOutput::kConcatInput || constant.value == NormOutput::kSwish;
+      if constexpr (vectors.value && !kRanking) {
         if (!affine) return body(constant, std::false_type{}, vectors);
       }
       body(constant, std::true_type{}, vectors);
@@ -242,14 +263,22 @@ void choose_kernel(NormOutput output, bool affine, bool vector, Body&& body) {
     with_output(std::integral_constant<NormOutput, NormOutput::kPlain>{});
   } else if (output == NormOutput::kGated) {
     with_output(std::integral_constant<NormOutput, NormOutput::kGated>{});
-  } else {
+  } else if (output == NormOutput::kConcat) {
     with_output(std::integral_constant<NormOutput, NormOutput::kConcat>{});
+  } else if (output == NormOutput::kConcatInput) {
+    with_output(std::integral_constant<NormOutput, NormOutput::kConcatInput>{});
+  } else {
+    with_output(std::integral_constant<NormOutput, NormOutput::kSwish>{});
   }
 }
 
 template <class T>
 bool empty_or_vectorable(Rows<T> rows) {
   return rows.data == nullptr || cuda::vectorable(rows);
+}
+
+bool has_grouped(NormOutput output) {
+  return output != NormOutput::kConcatInput && output != NormOutput::kSwish;
 }
 
 }  // namespace
@@ -266,7 +295,7 @@ void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions
   const bool affine = args.weight != nullptr || args.bias != nullptr;
   const bool vector = cuda::vectorable(x) && empty_or_vectorable(gate) && cuda::vectorable(y);
   if constexpr (std::is_same_v<T, bf16>) {
-    if (vector && !affine && cuda::grouped(x.cols)) {
+    if (vector && !affine && cuda::grouped(x.cols) && has_grouped(output)) {
       norm_grouped(cuda::stream_of(cuda.stream), output, args);
       return cuda::check_launch("norm");
     }
@@ -309,7 +338,7 @@ void norm_backward(Cuda cuda, Rows<const T> x, Rows<const T> gate, Rows<const T>
                       empty_or_vectorable(residual.rows) && cuda::vectorable(gradients.dx) &&
                       empty_or_vectorable(gradients.dgate);
   if constexpr (std::is_same_v<T, bf16>) {
-    if (vector && !affine && cuda::grouped(x.cols)) {
+    if (vector && !affine && cuda::grouped(x.cols) && has_grouped(output)) {
       if (residual.sums.data != nullptr) {
         args.residual_parts = scope.take<A, 2>({kColumnSumBlocks, x.cols}).data;
       }

@@ -2,6 +2,7 @@
 // on.
 #pragma once
 
+#include "turbogr/core/host_device.h"
 #include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/norm.h"
 
@@ -11,11 +12,11 @@ enum class NormOutput : std::uint8_t {
   kPlain,
   kGated,
   kConcat,       // [gate | norm(x) | gate * norm(x)]
-  kConcatInput,  // [gate | x | gate * norm(x)]; a CPU's
-  kSwish         // x * sigmoid(norm(x)); a CPU's
+  kConcatInput,  // [gate | x | gate * norm(x)]
+  kSwish         // x * sigmoid(norm(x))
 };
 
-inline bool has_gate(NormOutput output) {
+TGR_HD constexpr bool has_gate(NormOutput output) {
   return output != NormOutput::kPlain && output != NormOutput::kSwish;
 }
 

@@ -10,7 +10,8 @@ void add_rows(const Context& ctx, Rows<const T> x, Rows<T> y) {
   const char* op = "add_rows";
   check_rows(op, "x", x, x.rows, x.cols);
   check_rows(op, "y", y, x.rows, x.cols);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::add_rows<T>(cpu, x, y); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { kernels::add_rows<T>(device, x, y); });
 }
 
 template <class T>
@@ -19,7 +20,8 @@ void multiply_rows(const Context& ctx, Rows<const T> a, Rows<const T> b, Rows<T>
   check_rows(op, "a", a, a.rows, a.cols);
   check_rows(op, "b", b, a.rows, a.cols);
   check_rows(op, "y", y, a.rows, a.cols);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::multiply_rows<T>(cpu, a, b, y); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { kernels::multiply_rows<T>(device, a, b, y); });
 }
 
 template <class T>
@@ -31,7 +33,9 @@ void multiply_rows_backward(const Context& ctx, Rows<const T> a, Rows<const T> b
   check_rows(op, "dy", dy, a.rows, a.cols);
   check_rows(op, "da", da, a.rows, a.cols);
   check_rows(op, "db", db, a.rows, a.cols);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::multiply_rows_backward<T>(cpu, a, b, dy, da, db); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx,
+            [&](auto device) { kernels::multiply_rows_backward<T>(device, a, b, dy, da, db); });
 }
 
 #define TGR_INSTANTIATE(T)                                                               \

@@ -6,7 +6,7 @@
 
 namespace turbogr::ops {
 
-// y += x; x, y [N, D]. On a CPU, as all of these.
+// y += x; x, y [N, D].
 template <class T>
 void add_rows(const Context& ctx, Rows<const T> x, Rows<T> y);
 

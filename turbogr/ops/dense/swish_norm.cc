@@ -12,8 +12,9 @@ void swish_norm(const Context& ctx, Rows<const T> x, const NormOptions<T>& optio
   check_rows(op, "x", x, x.rows, x.cols);
   check_rows(op, "y", y, x.rows, x.cols);
   check_norm<T>(op, options, {statistics.mean, statistics.rstd}, x.rows, x.cols);
-  on_cpu(ctx, op, [&](Cpu cpu) {
-    kernels::norm<T>(cpu, x, {}, {.norm = options}, kernels::NormOutput::kSwish, y, statistics);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) {
+    kernels::norm<T>(device, x, {}, {.norm = options}, kernels::NormOutput::kSwish, y, statistics);
   });
 }
 
@@ -29,9 +30,10 @@ void swish_norm_backward(const Context& ctx, Rows<const T> x, Rows<const T> dy,
   check_norm<T>(op, options, statistics, x.rows, x.cols);
   if (gradients.dweight.data != nullptr) check_vector(op, "dweight", gradients.dweight, x.cols);
   if (gradients.dbias.data != nullptr) check_vector(op, "dbias", gradients.dbias, x.cols);
-  on_cpu(ctx, op, [&](Cpu cpu) {
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) {
     kernels::norm_backward<T>(
-        cpu, x, {}, dy, {}, {.norm = options}, kernels::NormOutput::kSwish, statistics,
+        device, x, {}, dy, {}, {.norm = options}, kernels::NormOutput::kSwish, statistics,
         {.dx = gradients.dx, .dweight = gradients.dweight, .dbias = gradients.dbias});
   });
 }

@@ -14,7 +14,7 @@
 
 namespace turbogr::ops {
 
-// x, y [N, D]; y may be x where no backward pass follows. On a CPU.
+// x, y [N, D]; y may be x where no backward pass follows.
 template <class T>
 void swish_norm(const Context& ctx, Rows<const T> x, const NormOptions<T>& options, Rows<T> y,
                 const NormStatistics<Accum<T>>& statistics);

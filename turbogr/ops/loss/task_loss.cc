@@ -26,9 +26,21 @@ void task_loss(const Context& ctx, Rows<const T> logits, Rows<const float> label
   if (options.regression.data != nullptr) {
     check_vector(op, "regression", options.regression, logits.cols);
   }
-  on_cpu(ctx, op, [&](Cpu cpu) {
-    kernels::task_loss<T>(cpu, logits, labels, weights, options, losses, dlogits);
+  const SectionScope section = section_scope(ctx, Section::kLoss);
+  on_device(ctx, [&](auto device) {
+    kernels::task_loss<T>(device, logits, labels, weights, options, losses, dlogits);
   });
+}
+
+std::size_t task_loss_workspace_bytes(const Context& ctx, std::int64_t targets,
+                                      std::int64_t tasks) {
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) {
+      return kernels::task_loss_workspace_bytes(Cuda{ctx.stream(), ctx.workspace()}, targets,
+                                                tasks);
+    }
+  }
+  return 0;
 }
 
 #define TGR_INSTANTIATE(T)                                                                        \

@@ -1,26 +1,7 @@
-#include <algorithm>
-#include <cmath>
-
 #include "turbogr/core/dtype.h"
 #include "turbogr/ops/loss/task_loss_kernels.h"
 
 namespace turbogr::ops::kernels {
-namespace {
-
-struct Error {
-  double value, slope;
-};
-
-// -y log s(z) - (1 - y) log(1 - s(z)), without the exponential of a large number.
-Error cross_entropy(double z, double label) {
-  const double small = std::exp(-std::abs(z));
-  const double sigmoid = z >= 0 ? 1 / (1 + small) : small / (1 + small);
-  return {std::max(z, 0.0) - z * label + std::log1p(small), sigmoid - label};
-}
-
-Error squared_error(double z, double label) { return {(z - label) * (z - label), 2 * (z - label)}; }
-
-}  // namespace
 
 void weight_sums(Cpu cpu, Rows<const float> weights, View<double, 1> sums) {
   parallel_for(cpu.pool, weights.cols, [&](std::int64_t k, int) {
@@ -35,7 +16,7 @@ void task_loss(Cpu cpu, Rows<const T> logits, Rows<const float> labels, Rows<con
                const TaskLossOptions& options, View<double, 1> losses, Rows<T> dlogits) {
   parallel_for(cpu.pool, logits.cols, [&](std::int64_t k, int) {
     const bool regression = options.regression.data != nullptr && options.regression(k) != 0;
-    const double factor = options.scale / std::max(1.0, options.weight_sums(k));
+    const double factor = task_factor(options, k);
     double sum = 0;
     for (std::int64_t i = 0; i < logits.rows; ++i) {
       const auto weight = static_cast<double>(weights(i, k));
@@ -45,7 +26,7 @@ void task_loss(Cpu cpu, Rows<const T> logits, Rows<const float> labels, Rows<con
       }
       const auto z = static_cast<double>(convert<Accum<T>>(logits(i, k)));
       const auto label = static_cast<double>(labels(i, k));
-      const Error error = regression ? squared_error(z, label) : cross_entropy(z, label);
+      const TaskError error = task_error(z, label, regression);
       sum += weight * error.value;
       dlogits(i, k) = convert<T>(factor * weight * error.slope);
     }

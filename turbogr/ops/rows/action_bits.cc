@@ -25,7 +25,9 @@ void action_bits(const Context& ctx, const EventSequences& sequences,
   const char* op = "action_bits";
   check_action_bits(ctx, op, sequences, blocks, masks);
   check_rows(op, "rows", rows, sequences.num_events(), blocks.table.size());
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::action_bits<T>(cpu, sequences, blocks, masks, rows); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx,
+            [&](auto device) { kernels::action_bits<T>(device, sequences, blocks, masks, rows); });
 }
 
 template <class T>
@@ -35,8 +37,20 @@ void action_bits_backward(const Context& ctx, const EventSequences& sequences,
   const char* op = "action_bits_backward";
   check_action_bits(ctx, op, sequences, dblocks, masks);
   check_rows(op, "drows", drows, sequences.num_events(), dblocks.table.size());
-  on_cpu(ctx, op,
-         [&](Cpu cpu) { kernels::action_bits_backward<T>(cpu, sequences, masks, drows, dblocks); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) {
+    kernels::action_bits_backward<T>(device, sequences, masks, drows, dblocks);
+  });
+}
+
+template <class T>
+std::size_t action_bits_workspace_bytes(const Context& ctx, std::int64_t cols) {
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) {
+      return kernels::action_bits_workspace_bytes<T>(Cuda{ctx.stream(), ctx.workspace()}, cols);
+    }
+  }
+  return 0;
 }
 
 #define TGR_INSTANTIATE(T)                                                                        \
@@ -45,7 +59,8 @@ void action_bits_backward(const Context& ctx, const EventSequences& sequences,
                                Rows<T>);                                                          \
   template void action_bits_backward<T>(const Context&, const EventSequences&,                    \
                                         View<const std::uint32_t, 1>, Rows<const T>,              \
-                                        const ActionBlocks<Accum<T>>&);
+                                        const ActionBlocks<Accum<T>>&);                           \
+  template std::size_t action_bits_workspace_bytes<T>(const Context&, std::int64_t);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -5,6 +5,7 @@
 // A bits, at most 32, W the width of a block.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "turbogr/core/context.h"
@@ -21,16 +22,21 @@ struct ActionBlocks {
   View<A, 1> target;  // [A W]
 };
 
-// masks [N - B c], of events; rows [N - B c, A W]. On a CPU.
+// masks [N - B c], of events; rows [N - B c, A W].
 template <class T>
 void action_bits(const Context& ctx, const EventSequences& sequences,
                  const ActionBlocks<const Accum<T>>& blocks, View<const std::uint32_t, 1> masks,
                  Rows<T> rows);
 
-// Adds to the blocks' gradients, event by event in order.
+// Adds to the blocks' gradients, event by event in order; on a GPU in another order that is always
+// the same.
 template <class T>
 void action_bits_backward(const Context& ctx, const EventSequences& sequences,
                           View<const std::uint32_t, 1> masks, Rows<const T> drows,
                           const ActionBlocks<Accum<T>>& dblocks);
+
+// Of backward, for A W columns.
+template <class T>
+std::size_t action_bits_workspace_bytes(const Context& ctx, std::int64_t cols);
 
 }  // namespace turbogr::ops

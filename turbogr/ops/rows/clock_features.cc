@@ -10,7 +10,8 @@ void clock_features(const Context& ctx, View<const std::int64_t, 1> times, Rows<
   const char* op = "clock_features";
   check_vector(op, "times", times, times.shape[0]);
   check_rows(op, "features", features, times.shape[0], kClockFeatures);
-  on_cpu(ctx, op, [&](Cpu cpu) { kernels::clock_features<T>(cpu, times, features); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { kernels::clock_features<T>(device, times, features); });
 }
 
 template void clock_features<double>(const Context&, View<const std::int64_t, 1>, Rows<double>);

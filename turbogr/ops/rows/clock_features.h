@@ -12,7 +12,7 @@ namespace turbogr::ops {
 
 inline constexpr std::int64_t kClockFeatures = 4;
 
-// times [M] in seconds; features [M, 4]. On a CPU.
+// times [M] in seconds; features [M, 4].
 template <class T>
 void clock_features(const Context& ctx, View<const std::int64_t, 1> times, Rows<T> features);
 

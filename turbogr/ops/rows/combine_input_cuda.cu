@@ -1,3 +1,4 @@
+#include "turbogr/cuda/bisect.cuh"
 #include "turbogr/ops/dense/dropout_mask_cuda.cuh"
 #include "turbogr/ops/rows/combine_input_kernels.h"
 
@@ -8,21 +9,6 @@ using cuda::Eight;
 using cuda::kColumns;
 
 constexpr unsigned kTeams = 4;  // of a block of backward: each has every fourth sequence
-
-// The sequence of row r: the last one that starts at or before it.
-__device__ std::int64_t sequence_of(Offsets offsets, std::int64_t r) {
-  std::int64_t low = 0;
-  std::int64_t high = offsets.shape[0] - 1;
-  while (low < high) {  // the first offset above r
-    const std::int64_t middle = (low + high) / 2;
-    if (offsets.data[middle] <= r) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low > 0 ? low - 1 : 0;
-}
 
 // A team has kTeamRows neighbouring rows: those that are read are on their way while it looks for
 // their sequence.
@@ -44,7 +30,7 @@ __global__ void combine_input_kernel(Jagged<const T> e, View<const T, 2> p, Rows
     for (int j = 0; j < kTeamRows; ++j) {
       if (j < count) values[j] = cuda::load8<kVector>(e.values.row(first + j) + c, left);
     }
-    std::int64_t b = sequence_of(e.offsets, first);
+    std::int64_t b = cuda::sequence_of(e.offsets, first);
 #pragma unroll
     for (int j = 0; j < kTeamRows; ++j) {
       if (j >= count) break;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "turbogr/cuda/bisect.cuh"
 #include "turbogr/ops/rows/embedding_kernels.h"
 #include "turbogr/ops/rows/segment_sum_cuda.cuh"
 #include "turbogr/ops/rows/sort_cuda.h"
@@ -108,17 +109,7 @@ __global__ void place_kernel(Rows<const T> rows, const std::int32_t* places, Row
 __global__ void group_keys_kernel(Offsets offsets, std::int64_t count, std::uint32_t* keys) {
   const std::int64_t i = thread_index();
   if (i >= count) return;
-  std::int64_t low = 0;
-  std::int64_t high = offsets.shape[0] - 1;
-  while (low < high) {  // the first offset above i
-    const std::int64_t middle = (low + high) / 2;
-    if (offsets.data[middle] <= i) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  keys[i] = static_cast<std::uint32_t>(low - 1);
+  keys[i] = static_cast<std::uint32_t>(cuda::sequence_of(offsets, i));
 }
 
 template <class T, bool kVector>

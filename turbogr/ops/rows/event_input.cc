@@ -30,8 +30,10 @@ void event_input(const Context& ctx, const EventSequences& sequences,
   const char* op = "event_input";
   check_event_input(ctx, op, sequences, tokens, tables, options.dropout, x.cols);
   check_rows(op, "x", x, sequences.num_tokens(), x.cols);
-  on_cpu(ctx, op,
-         [&](Cpu cpu) { kernels::event_input<T>(cpu, sequences, tokens, tables, options, x); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) {
+    kernels::event_input<T>(device, sequences, tokens, tables, options, x);
+  });
 }
 
 template <class T>
@@ -41,13 +43,20 @@ void event_input_backward(const Context& ctx, const EventSequences& sequences, R
   const char* op = "event_input_backward";
   check_event_input(ctx, op, sequences, dtokens, dtables, options.dropout, dx.cols);
   check_rows(op, "dx", dx, sequences.num_tokens(), dx.cols);
-  on_cpu(ctx, op, [&](Cpu cpu) {
-    kernels::event_input_backward<T>(cpu, sequences, dx, options, dtokens, dtables);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) {
+    kernels::event_input_backward<T>(device, sequences, dx, options, dtokens, dtables);
   });
 }
 
-std::size_t event_input_workspace_bytes(std::int64_t tokens) {
-  return 3 * workspace_bytes_of<std::int64_t>(tokens);
+template <class T>
+std::size_t event_input_workspace_bytes(const Context& ctx, std::int64_t tokens,
+                                        std::int64_t width) {
+  std::size_t bytes = 0;
+  on_device(ctx, [&](auto device) {
+    bytes = kernels::event_input_workspace_bytes<T>(device, tokens, width);
+  });
+  return bytes;
 }
 
 #define TGR_INSTANTIATE(T)                                                                         \
@@ -56,7 +65,8 @@ std::size_t event_input_workspace_bytes(std::int64_t tokens) {
                                Rows<T>);                                                           \
   template void event_input_backward<T>(const Context&, const EventSequences&, Rows<const T>,      \
                                         const EventInputOptions&, const EventTokens<T>&,           \
-                                        const EventTables<Accum<T>>&);
+                                        const EventTables<Accum<T>>&);                             \
+  template std::size_t event_input_workspace_bytes<T>(const Context&, std::int64_t, std::int64_t);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

@@ -40,20 +40,22 @@ struct EventInputOptions {
   DropoutOptions dropout;
 };
 
-// x [N, D], sequence by sequence. On a CPU.
+// x [N, D], sequence by sequence.
 template <class T>
 void event_input(const Context& ctx, const EventSequences& sequences,
                  const EventTokens<const T>& tokens, const EventTables<const Accum<T>>& tables,
                  const EventInputOptions& options, Rows<T> x);
 
-// Overwrites the gradients of tokens, adds to those of tables: token by token in order, whatever
-// the number of threads.
+// Overwrites the gradients of tokens, adds to those of tables: token by token in order on a CPU,
+// whatever the number of threads, and on a GPU in another order that is always the same.
 template <class T>
 void event_input_backward(const Context& ctx, const EventSequences& sequences, Rows<const T> dx,
                           const EventInputOptions& options, const EventTokens<T>& dtokens,
                           const EventTables<Accum<T>>& dtables);
 
-// Of either, for N tokens.
-std::size_t event_input_workspace_bytes(std::int64_t tokens);
+// Of either, for N tokens of width D.
+template <class T>
+std::size_t event_input_workspace_bytes(const Context& ctx, std::int64_t tokens,
+                                        std::int64_t width);
 
 }  // namespace turbogr::ops

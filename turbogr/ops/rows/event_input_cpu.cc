@@ -104,13 +104,19 @@ void event_input_backward(Cpu cpu, const EventSequences& sequences, Rows<const T
   });
 }
 
+template <class T>
+std::size_t event_input_workspace_bytes(Cpu, std::int64_t tokens, std::int64_t) {
+  return 3 * workspace_bytes_of<std::int64_t>(tokens);
+}
+
 #define TGR_INSTANTIATE(T)                                                                   \
   template void event_input<T>(Cpu, const EventSequences&, const EventTokens<const T>&,      \
                                const EventTables<const Accum<T>>&, const EventInputOptions&, \
                                Rows<T>);                                                     \
   template void event_input_backward<T>(Cpu, const EventSequences&, Rows<const T>,           \
                                         const EventInputOptions&, const EventTokens<T>&,     \
-                                        const EventTables<Accum<T>>&);
+                                        const EventTables<Accum<T>>&);                       \
+  template std::size_t event_input_workspace_bytes<T>(Cpu, std::int64_t, std::int64_t);
 TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)

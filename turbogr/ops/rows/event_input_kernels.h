@@ -13,5 +13,18 @@ template <class T>
 void event_input_backward(Cpu cpu, const EventSequences& sequences, Rows<const T> dx,
                           const EventInputOptions& options, const EventTokens<T>& dtokens,
                           const EventTables<Accum<T>>& dtables);
+template <class T>
+std::size_t event_input_workspace_bytes(Cpu cpu, std::int64_t tokens, std::int64_t width);
+
+template <class T>
+void event_input(Cuda cuda, const EventSequences& sequences, const EventTokens<const T>& tokens,
+                 const EventTables<const Accum<T>>& tables, const EventInputOptions& options,
+                 Rows<T> x);
+template <class T>
+void event_input_backward(Cuda cuda, const EventSequences& sequences, Rows<const T> dx,
+                          const EventInputOptions& options, const EventTokens<T>& dtokens,
+                          const EventTables<Accum<T>>& dtables);
+template <class T>
+std::size_t event_input_workspace_bytes(Cuda cuda, std::int64_t tokens, std::int64_t width);
 
 }  // namespace turbogr::ops::kernels

@@ -9,6 +9,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/context.h"
+#include "turbogr/core/host_device.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/checks.h"
 
@@ -20,7 +21,7 @@ struct EventSequences {
   View<const std::int64_t, 1> num_targets;  // [B]
   View<const std::int64_t, 1> times;        // [N - B c], of events, in seconds
 
-  std::int64_t batch() const { return offsets.shape[0] - 1; }
+  TGR_HD std::int64_t batch() const { return offsets.shape[0] - 1; }
   std::int64_t num_events() const { return times.shape[0]; }
   std::int64_t num_tokens() const { return num_events() + batch() * num_prefix; }
 };
@@ -32,10 +33,10 @@ struct EventSequence {
   std::int64_t history = 0;
   std::int64_t targets = 0;
 
-  std::int64_t events() const { return history + targets; }
+  TGR_HD std::int64_t events() const { return history + targets; }
 };
 
-inline EventSequence event_sequence(const EventSequences& s, std::int64_t b) {
+TGR_HD inline EventSequence event_sequence(const EventSequences& s, std::int64_t b) {
   const std::int64_t length = s.offsets(b + 1) - s.offsets(b);
   return {.token = s.offsets(b),
           .event = s.offsets(b) - b * s.num_prefix,
@@ -45,7 +46,8 @@ inline EventSequence event_sequence(const EventSequences& s, std::int64_t b) {
 
 // The largest k with 60 k^2 <= the seconds from `time` to `now`, at most `last`; 0 when now is not
 // later. In integers: a bucket's edge is where it says, for any gap.
-inline std::int64_t square_root_bucket(std::int64_t now, std::int64_t time, std::int64_t last) {
+TGR_HD inline std::int64_t square_root_bucket(std::int64_t now, std::int64_t time,
+                                              std::int64_t last) {
   if (now <= time) return 0;
   const std::uint64_t gap = static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(time);
   const auto minutes = [](std::uint64_t k) { return 60 * k * k; };

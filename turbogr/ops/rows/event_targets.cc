@@ -24,28 +24,41 @@ void find_targets(const Context& ctx, const EventSequences& sequences,
                   const EventTargets& targets) {
   const char* op = "find_targets";
   check_event_sequences(ctx, op, sequences);
-  on_cpu(ctx, op, [&](Cpu cpu) {
-    std::int64_t count = 0;
+  std::int64_t count = targets.tokens.shape[0];
+  if (ctx.device() == Device::kCpu) {
+    count = 0;
     for (std::int64_t b = 0; b < sequences.batch(); ++b) count += sequences.num_targets(b);
-    check_vector(op, "tokens", targets.tokens, count);
-    check_vector(op, "events", targets.events, count);
-    check_vector(op, "times", targets.times, count);
-    kernels::find_targets(cpu, sequences, targets);
-  });
+  }
+  check_vector(op, "tokens", targets.tokens, count);
+  check_vector(op, "events", targets.events, count);
+  check_vector(op, "times", targets.times, count);
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { kernels::find_targets(device, sequences, targets); });
+}
+
+std::size_t find_targets_workspace_bytes(const Context& ctx, std::int64_t sequences) {
+  if constexpr (kWithCuda) {
+    if (ctx.device() == Device::kCuda) {
+      return kernels::find_targets_workspace_bytes(Cuda{ctx.stream(), ctx.workspace()}, sequences);
+    }
+  }
+  return 0;
 }
 
 template <class T>
 void spread_rows(const Context& ctx, Rows<const T> rows, View<const std::int64_t, 1> places,
                  Rows<T> out) {
   check_places(ctx, "spread_rows", rows, places, out);
-  on_cpu(ctx, "spread_rows", [&](Cpu cpu) { kernels::spread_rows<T>(cpu, rows, places, out); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { kernels::spread_rows<T>(device, rows, places, out); });
 }
 
 template <class T>
 void add_rows_at(const Context& ctx, Rows<const T> rows, View<const std::int64_t, 1> places,
                  Rows<T> out) {
   check_places(ctx, "add_rows_at", rows, places, out);
-  on_cpu(ctx, "add_rows_at", [&](Cpu cpu) { kernels::add_rows_at<T>(cpu, rows, places, out); });
+  const SectionScope section = section_scope(ctx, Section::kElementwise);
+  on_device(ctx, [&](auto device) { kernels::add_rows_at<T>(device, rows, places, out); });
 }
 
 #define TGR_INSTANTIATE(T)                                                                 \

@@ -4,6 +4,7 @@
 // M targets, in the order of their sequences.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "turbogr/core/context.h"
@@ -18,8 +19,9 @@ struct EventTargets {
   View<std::int64_t, 1> times;   // [M]
 };
 
-// M must be the sum of num_targets. On a CPU, as all of these.
+// M must be the sum of num_targets.
 void find_targets(const Context& ctx, const EventSequences& sequences, const EventTargets& targets);
+std::size_t find_targets_workspace_bytes(const Context& ctx, std::int64_t sequences);
 
 // out(places(i)) = rows(i), and zeros everywhere else; places are distinct.
 //   rows [M, D]    places [M]    out [N, D]

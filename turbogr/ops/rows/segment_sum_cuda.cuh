@@ -21,18 +21,23 @@
 
 namespace turbogr::ops {
 
+inline constexpr std::int64_t kMinPiece = 8;
 inline constexpr std::int64_t kMaxPiece = 512;
+inline constexpr std::int64_t kPieces = 8192;  // where those lengths allow
 
 // Short pieces give more blocks, long ones fewer partial rows.
 inline std::int64_t segment_piece(std::int64_t count) {
-  std::int64_t piece = 8;
-  while (piece < kMaxPiece && piece * 8192 < count) piece *= 2;
+  std::int64_t piece = kMinPiece;
+  while (piece < kMaxPiece && piece * kPieces < count) piece *= 2;
   return piece;
 }
 
+// Of lists of up to `count` entries: a shorter one may have more pieces, but never more than these.
 template <class A>
 std::size_t segment_workspace_bytes(std::int64_t count, std::int64_t width) {
-  return 2 * workspace_bytes_of<A>(cuda::divide_up(count, segment_piece(count)) * width);
+  const std::int64_t pieces = std::min(cuda::divide_up(count, kMinPiece),
+                                       std::max(kPieces, cuda::divide_up(count, kMaxPiece)));
+  return 2 * workspace_bytes_of<A>(pieces * width);
 }
 
 struct SegmentList {

@@ -7,6 +7,7 @@
 // P sums, n picks, E width.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "turbogr/core/context.h"
@@ -23,11 +24,16 @@ struct RowPicks {
   std::int64_t sums() const { return offsets.shape[0] - 1; }
 };
 
-// out(p) = sum over the picks of p, in their order, of weight * rows(index); zeros where there are
-// none. In f32, whatever the formats: float, or bf16 into either. On a CPU.
+// out(p) = sum over the picks of p of weight * rows(index), in an order that depends on the offsets
+// alone, on a CPU their own; zeros where there are none. In f32, whatever the formats: float, or
+// bf16 into either.
 //   rows [R, E]    out [P, E]
 template <class T, class Out>
 void sum_weighted_rows(const Context& ctx, Rows<const T> rows, const RowPicks& picks,
                        Rows<Out> out);
+
+// For up to n picks.
+std::size_t sum_weighted_rows_workspace_bytes(const Context& ctx, std::int64_t picks,
+                                              std::int64_t width);
 
 }  // namespace turbogr::ops
