@@ -1,4 +1,4 @@
-#include "apps/recommend_inputs.h"
+#include "turbogr/run/recommend_inputs.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,9 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/field.h"
+#include "turbogr/run/item_names.h"
 
-namespace turbogr::apps {
+namespace turbogr::train {
 namespace {
 
 // Counts ids that a store does not have, or throws at the first.
@@ -93,10 +94,10 @@ std::vector<std::int64_t> indices_of(const std::vector<NamedId>& ids, const data
   return indices;
 }
 
-std::vector<train::HistoryEvent> read_history(const std::string& path, const data::Store& store,
-                                              Unknown unknown) {
+std::vector<HistoryEvent> read_history(const std::string& path, const data::Store& store,
+                                       Unknown unknown) {
   UnknownIds absent("item", store, unknown);
-  std::vector<train::HistoryEvent> events;
+  std::vector<HistoryEvent> events;
   std::optional<bool> timed;
   std::int64_t time = 0;
   const std::vector<NamedId> lines = ids_in_file(path, "one 'item' or 'item,time' a line");
@@ -129,4 +130,33 @@ std::vector<train::HistoryEvent> read_history(const std::string& path, const dat
   return events;
 }
 
-}  // namespace turbogr::apps
+std::vector<std::int64_t> candidate_items(const Checkpoint& checkpoint, const Config& config,
+                                          const data::Store& store, const CandidateRule& rule) {
+  std::vector<std::uint8_t> wanted(static_cast<std::size_t>(store.num_items()), rule.only ? 0 : 1);
+  if (rule.only) {
+    for (const std::int64_t item : *rule.only) wanted[static_cast<std::size_t>(item)] = 1;
+  }
+  for (const std::int64_t item : rule.without) wanted[static_cast<std::size_t>(item)] = 0;
+  if (!rule.untrained) {
+    const std::vector<std::uint8_t> trained = trained_items(checkpoint, config, store);
+    std::int64_t left_out = 0;
+    for (std::size_t item = 0; item < wanted.size(); ++item) {
+      left_out += wanted[item] > trained[item] ? 1 : 0;
+      wanted[item] &= trained[item];
+    }
+    if (left_out > 0) {
+      log::warn("{} items left out: they do not occur in training (--untrained-items ranks them)",
+                left_out);
+    }
+  }
+  std::vector<std::int64_t> items;
+  for (std::int64_t item = 0; item < store.num_items(); ++item) {
+    if (wanted[static_cast<std::size_t>(item)] != 0) items.push_back(item);
+  }
+  TGR_CHECK(!items.empty(), "no item of the ", store.num_items(),
+            " is left to recommend; see --allow, --block and --untrained-items");
+  if (std::ssize(items) == store.num_items()) items.clear();
+  return items;
+}
+
+}  // namespace turbogr::train
