@@ -177,9 +177,10 @@ Trace* TrainingRun<T>::trace_of(const Config& config) {
 
 template <class T>
 RunEnd TrainingRun<T>::train() {
-  Progress progress(
-      stderr, leads() ? Progress::choose(config_.log.progress, stderr) : Progress::Style::kNone,
-      total_steps_, trainer_->steps_done());
+  const bool shows = leads() && control_.progress;
+  Progress progress(stderr,
+                    shows ? Progress::choose(config_.log.progress, stderr) : Progress::Style::kNone,
+                    total_steps_, trainer_->steps_done());
   progress_ = &progress;
   if (finished() && prints()) {
     log::info("nothing left to train: {} steps, {} epochs are done; raise {} to go on",
