@@ -46,7 +46,7 @@ def texts_of(name: str, value: Any) -> list[str]:
 
 def integer_of(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     """A whole number in a range; numbers of NumPy too."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{name} is {shown(value)}; wanted: a whole number")
     number = value.__index__()
     if not least <= number <= most:

@@ -124,18 +124,18 @@ def _parquet_stream(paths: list[str], options: Any) -> tuple[str, Any]:
 def frame_stream(what: str, data: Any) -> Any:
     """The capsule of an Arrow stream of a table in memory: anything with __arrow_c_stream__, a mapping of
     arrays, a pandas frame where pyarrow is missing."""
-    if hasattr(data, "__arrow_c_stream__") and not isinstance(data, type):
+    if hasattr(type(data), "__arrow_c_stream__"):
         try:
             return data.__arrow_c_stream__()
         except ImportError:
             pass  # pandas without pyarrow: its columns are arrays
     if isinstance(data, Mapping):
         return stream_of_columns(what, data)
-    if hasattr(data, "columns") and hasattr(data, "to_numpy") and hasattr(data, "iloc"):
+    if hasattr(type(data), "columns") and hasattr(type(data), "to_numpy") and hasattr(type(data), "iloc"):
         return stream_of_columns(what, {str(name): data[name].to_numpy() for name in data.columns})
-    if hasattr(data, "scanner") and not isinstance(data, type):
+    if hasattr(type(data), "scanner"):
         return data.scanner().to_reader().__arrow_c_stream__()
-    if hasattr(data, "collect"):
+    if hasattr(type(data), "collect"):
         raise TypeError(f"{what} is {arguments.shown(data)}, which is lazy; give {what}.collect()")
     raise TypeError(
         f"{what} is {arguments.shown(data)}; wanted: a path, a data frame (pandas, polars, pyarrow, DuckDB: "

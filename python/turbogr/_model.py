@@ -20,9 +20,9 @@ def _ids(name: str, value: Any) -> list[str]:
         value = [value]
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an id or a list of ids")
-    if hasattr(value, "to_list"):  # columns of pandas and polars
+    if hasattr(type(value), "to_list"):  # columns of pandas and polars
         value = value.to_list()
-    elif hasattr(value, "to_pylist"):  # of pyarrow
+    elif hasattr(type(value), "to_pylist"):  # of pyarrow
         value = value.to_pylist()
     elif isinstance(value, np.ndarray):
         if value.ndim != 1:

@@ -28,7 +28,7 @@ def _toml(name: str, value: Any) -> str:
         return json.dumps(arguments.path_of(name, value), ensure_ascii=False)
     if isinstance(value, (list, tuple, np.ndarray)):
         return "[" + ", ".join(_toml(f"{name}[{i}]", entry) for i, entry in enumerate(value)) + "]"
-    if hasattr(value, "__index__"):
+    if hasattr(type(value), "__index__"):
         return str(arguments.integer_of(name, value, -(2**63)))
     number = arguments.number_of(name, value)
     return repr(number)

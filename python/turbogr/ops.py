@@ -54,7 +54,7 @@ def _array(name: str, value: Any, dtype: str | None = None) -> Any:
         if value.dtype.kind not in "fiu" or not value.dtype.isnative:
             raise TypeError(f"{name} has the type {value.dtype}; wanted: numbers in the machine's own order")
         return value
-    if not hasattr(value, "__dlpack__") or isinstance(value, type):
+    if not hasattr(type(value), "__dlpack__"):
         raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an array (NumPy, PyTorch, DLPack)")
     try:
         return np.from_dlpack(value)
