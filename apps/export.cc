@@ -10,7 +10,6 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
-#include "apps/sequences.h"
 #include "apps/user_progress.h"
 #include "turbogr/checkpoint/safetensors.h"
 #include "turbogr/core/check.h"
@@ -21,6 +20,7 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/history.h"
 #include "turbogr/run/item_names.h"
+#include "turbogr/run/sequences.h"
 #include "turbogr/run/trained_model.h"
 
 namespace turbogr::apps {
@@ -60,11 +60,11 @@ void run_export(const ExportOptions& options) {
                                            .query_time = {}};
     std::vector<std::int64_t> everybody(static_cast<std::size_t>(store.num_users()));
     std::iota(everybody.begin(), everybody.end(), std::int64_t{0});
-    const WholeHistories sequences(store, std::move(everybody), history);
+    const train::WholeHistories sequences(store, std::move(everybody), history);
     UserProgress progress("export", sequences.size());
     data::Batch batch;
     for (std::int64_t first = 0; first < sequences.size();) {
-      const std::int64_t end = batch_end(sequences, first, sequences.size());
+      const std::int64_t end = train::batch_end(sequences, first, sequences.size());
       sequences.fill(first, end, batch);
       const Tensor vectors = model.user_vectors(batch);
       std::memcpy(&users.view<float, 2>()(first, 0), vectors.data(), vectors.bytes());

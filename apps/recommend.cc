@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +13,7 @@
 #include "apps/command_line.h"
 #include "apps/commands.h"
 #include "apps/list_writer.h"
-#include "apps/recommend_inputs.h"
 #include "apps/same_command.h"
-#include "apps/sequences.h"
 #include "apps/user_progress.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -25,10 +24,11 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/history.h"
-#include "turbogr/run/item_names.h"
 #include "turbogr/run/rank_cores.h"
+#include "turbogr/run/recommend_inputs.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/run/seen_rule.h"
+#include "turbogr/run/sequences.h"
 #include "turbogr/run/trained_model.h"
 
 namespace turbogr::apps {
@@ -69,7 +69,7 @@ void check_options(const RecommendOptions& options) {
             "targets; leave out --history and --at, or --split");
   TGR_CHECK(options.split.empty() || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation or test");
-  unknown_from_name(options.unknown);  // throws on another word
+  train::unknown_from_name(options.unknown);  // throws on another word
   if (!options.seen.empty()) train::seen_items_from_name(options.seen);
   TGR_CHECK(options.allow.empty() || options.allow_file.empty(),
             "two lists of items to choose from; give one of --allow and --allow-file");
@@ -95,9 +95,10 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
     users.resize(static_cast<std::size_t>(store.num_users()));
     std::iota(users.begin(), users.end(), std::int64_t{0});
   } else {
-    const KnownIds known = {store, store.user_ids(), "user", unknown_from_name(options.unknown)};
-    users = options.users.empty() ? index_of(options.user, known)
-                                  : indices_in_file(options.users, known);
+    const train::KnownIds known = {store, store.user_ids(), "user",
+                                   train::unknown_from_name(options.unknown)};
+    users = options.users.empty() ? train::index_of(options.user, known)
+                                  : train::indices_in_file(options.users, known);
     TGR_CHECK(!users.empty(), "'", options.users, "' names no user; give one id a line");
     drop_named_again(users, store.num_users());
   }
@@ -108,57 +109,34 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
   return users;
 }
 
-// Which items may be recommended at all: nothing where all may.
 std::vector<std::int64_t> chosen_items(const RecommendOptions& options,
                                        const Checkpoint& checkpoint, const Config& config,
                                        const data::Store& store) {
-  const KnownIds known = {store, store.item_ids(), "item", unknown_from_name(options.unknown)};
+  const train::KnownIds known = {store, store.item_ids(), "item",
+                                 train::unknown_from_name(options.unknown)};
   const auto listed = [&](const std::string& ids, const std::string& file) {
-    return file.empty() ? indices_in_text(ids, known) : indices_in_file(file, known);
+    return file.empty() ? train::indices_in_text(ids, known) : train::indices_in_file(file, known);
   };
-  const bool only = !options.allow.empty() || !options.allow_file.empty();
-  std::vector<std::uint8_t> wanted(static_cast<std::size_t>(store.num_items()), only ? 0 : 1);
-  if (only) {
-    for (const std::int64_t item : listed(options.allow, options.allow_file)) {
-      wanted[static_cast<std::size_t>(item)] = 1;
-    }
+  train::CandidateRule rule;
+  if (!options.allow.empty() || !options.allow_file.empty()) {
+    rule.only = listed(options.allow, options.allow_file);
   }
   if (!options.block.empty() || !options.block_file.empty()) {
-    for (const std::int64_t item : listed(options.block, options.block_file)) {
-      wanted[static_cast<std::size_t>(item)] = 0;
-    }
+    rule.without = listed(options.block, options.block_file);
   }
-  if (!options.untrained_items) {
-    const std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);
-    std::int64_t left_out = 0;
-    for (std::size_t item = 0; item < wanted.size(); ++item) {
-      left_out += wanted[item] > trained[item] ? 1 : 0;
-      wanted[item] &= trained[item];
-    }
-    if (left_out > 0) {
-      log::warn("{} items left out: they do not occur in training (--untrained-items ranks them)",
-                left_out);
-    }
-  }
-  std::vector<std::int64_t> items;
-  for (std::int64_t item = 0; item < store.num_items(); ++item) {
-    if (wanted[static_cast<std::size_t>(item)] != 0) items.push_back(item);
-  }
-  TGR_CHECK(!items.empty(), "no item of the ", store.num_items(),
-            " is left to recommend; see --allow, --block and --untrained-items");
-  if (std::ssize(items) == store.num_items()) items.clear();
-  return items;
+  rule.untrained = options.untrained_items;
+  return train::candidate_items(checkpoint, config, store, rule);
 }
 
-std::unique_ptr<Sequences> sequences_of(const RecommendOptions& options, const Config& config,
-                                        const data::Store& store,
-                                        const train::HistoryOptions& history) {
+std::unique_ptr<train::Sequences> sequences_of(const RecommendOptions& options,
+                                               const Config& config, const data::Store& store,
+                                               const train::HistoryOptions& history) {
   std::vector<std::int64_t> users = chosen_users(options, store);
   if (options.split.empty()) {
-    return std::make_unique<WholeHistories>(store, std::move(users), history);
+    return std::make_unique<train::WholeHistories>(store, std::move(users), history);
   }
   const data::Split split = options.split == "test" ? data::Split::kTest : data::Split::kValidation;
-  return std::make_unique<EvaluationHistories>(
+  return std::make_unique<train::EvaluationHistories>(
       store, users, train::eval_loader_options(config, store, split, train::kTokensAtOnce));
 }
 
@@ -187,14 +165,14 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   const data::ItemTitles titles = options.titles.empty()
                                       ? data::ItemTitles::of(store)
                                       : data::ItemTitles::read(options.titles, store);
-  std::unique_ptr<Sequences> sequences;
+  std::unique_ptr<train::Sequences> sequences;
   data::Batch batch;
   if (options.history.empty()) {
     sequences = sequences_of(options, config, store, history);
   } else {
-    train::history_batch(store,
-                         read_history(options.history, store, unknown_from_name(options.unknown)),
-                         history, batch);
+    const std::vector<train::HistoryEvent> events =
+        train::read_history(options.history, store, train::unknown_from_name(options.unknown));
+    train::history_batch(store, std::span(&events, 1), history, batch);
   }
   std::vector<std::int64_t> candidates = chosen_items(options, checkpoint, config, store);
   const std::int64_t items = candidates.empty() ? store.num_items() : std::ssize(candidates);
@@ -228,7 +206,7 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   UserProgress progress("recommend", sequences->size(), speaks);
   std::int64_t without_items = 0;
   for (std::int64_t first = 0; first < sequences->size();) {
-    const std::int64_t end = batch_end(*sequences, first, kListsAtOnce / k);
+    const std::int64_t end = train::batch_end(*sequences, first, kListsAtOnce / k);
     if (leads) sequences->fill(first, end, batch);
     const auto lists = model.recommend(leads ? batch : nobody, k, seen);
     for (std::size_t i = 0; i < lists.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
@@ -25,9 +26,17 @@ spdlog::level::level_enum spdlog_level(Level level) {
   }
 }
 
+Sink host_sink;  // of a process, like the logger it stands in for
+
 }  // namespace
 
+void set_sink(Sink sink) { host_sink = std::move(sink); }
+
 void write(Level level, fmt::string_view format, fmt::format_args values) {
+  if (host_sink) {
+    host_sink(level, escaped(fmt::vformat(format, values), "\\\n"));
+    return;
+  }
   spdlog::logger& logger = *spdlog::default_logger_raw();
   const spdlog::level::level_enum at = spdlog_level(level);
   if (!logger.should_log(at)) return;

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 namespace turbogr::log {
@@ -18,6 +19,11 @@ namespace turbogr::log {
 void set_up(std::string_view level);
 
 enum class Level : std::uint8_t { kDebug, kInfo, kWarning, kError };
+
+// For a host that has a log of its own: lines of every level go there instead of to standard error,
+// from any thread. Called once, before anything is logged.
+using Sink = std::function<void(Level, std::string_view line)>;
+void set_sink(Sink sink);
 
 // Nothing is formatted when the level is below the one set up.
 void write(Level level, fmt::string_view format, fmt::format_args values);

@@ -10,10 +10,6 @@ namespace {
 // Past this even milliseconds lie beyond the year 5000: microseconds, or not a time at all.
 constexpr std::int64_t kLargestTime = 100'000'000'000'000;
 
-FieldError in_range(std::int64_t value) {
-  return value > -kLargestTime && value < kLargestTime ? FieldError::kNone : FieldError::kTooLarge;
-}
-
 bool digits(std::string_view text, std::size_t at, std::size_t count, int& value) {
   if (at + count > text.size()) return false;
   value = 0;
@@ -141,6 +137,10 @@ FieldError parse_signal_slow(std::string_view text, bool& value) {
   return error;
 }
 
+FieldError time_in_range(std::int64_t time) {
+  return time > -kLargestTime && time < kLargestTime ? FieldError::kNone : FieldError::kTooLarge;
+}
+
 TimeSpelling guess_time_spelling(std::string_view text) {
   if (text.find('-', 1) != std::string_view::npos) return TimeSpelling::kIso;
   return text.find('.') != std::string_view::npos ? TimeSpelling::kDecimalSeconds
@@ -150,7 +150,7 @@ TimeSpelling guess_time_spelling(std::string_view text) {
 FieldError parse_time(std::string_view text, TimeSpelling spelling, std::int64_t& value) {
   if (spelling == TimeSpelling::kInteger) {
     const FieldError error = parse_integer(text, value);
-    return error == FieldError::kNone ? in_range(value) : error;
+    return error == FieldError::kNone ? time_in_range(value) : error;
   }
   if (spelling == TimeSpelling::kIso) return parse_iso(text, value);
   double seconds = 0;

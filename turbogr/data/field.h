@@ -62,4 +62,7 @@ TimeSpelling guess_time_spelling(std::string_view text);
 // Without a zone it is taken as UTC.
 FieldError parse_time(std::string_view text, TimeSpelling spelling, std::int64_t& value);
 
+// kTooLarge for what is neither seconds nor milliseconds of the next millennia.
+FieldError time_in_range(std::int64_t time);
+
 }  // namespace turbogr::data

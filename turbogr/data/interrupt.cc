@@ -2,6 +2,7 @@
 
 #include <array>
 #include <csignal>
+#include <utility>
 
 #include "turbogr/core/check.h"
 
@@ -22,11 +23,14 @@ volatile std::sig_atomic_t signal_seen = 0;
 std::array<struct sigaction, kWatched.size()> old_actions;
 struct sigaction old_file_size;
 
+thread_local InterruptQuestion* question = nullptr;
+
 extern "C" void note_signal(int number) { signal_seen = number; }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard() : watches_(question == nullptr) {
+  if (!watches_) return;
   signal_seen = 0;
   struct sigaction action = {};
   action.sa_handler = note_signal;
@@ -42,6 +46,7 @@ InterruptGuard::InterruptGuard() {
 }
 
 InterruptGuard::~InterruptGuard() {
+  if (!watches_) return;
   for (std::size_t i = 0; i < kWatched.size(); ++i) {
     sigaction(kWatched[i].number, &old_actions[i], nullptr);
   }
@@ -49,9 +54,19 @@ InterruptGuard::~InterruptGuard() {
   signal_seen = 0;
 }
 
-bool interrupted() { return signal_seen != 0; }
+InterruptQuestion::InterruptQuestion(std::function<bool()> stop)
+    : stop_(std::move(stop)), outer_(std::exchange(question, this)) {}
+
+InterruptQuestion::~InterruptQuestion() { question = outer_; }
+
+bool interrupted() {
+  if (question == nullptr) return signal_seen != 0;
+  question->stopped_ = question->stopped_ || question->stop_();
+  return question->stopped_;
+}
 
 std::string_view interruption() {
+  if (question != nullptr) return interrupted() ? "the caller asked for it" : "";
   for (const Watched& watched : kWatched) {
     if (watched.number == signal_seen) return watched.name;
   }

@@ -5,24 +5,46 @@
 //   for (...) { check_interrupt(); ... }  // now and then, where the time goes
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 namespace turbogr::data {
 
 // Catches SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored) and SIGPIPE (nobody reads standard
 // output any more) while it lives; then the old handlers are back. One at a time. Past a file-size
-// limit (ulimit -f) a write fails, as on a full disk, instead of ending the process.
+// limit (ulimit -f) a write fails, as on a full disk, instead of ending the process. Leaves all
+// signals alone on a thread that has an InterruptQuestion.
 class InterruptGuard {
  public:
   InterruptGuard();
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  bool watches_;
 };
 
-bool interrupted();  // since the guard was set
+// For a host that has its own signal handlers, such as Python: while it lives, this thread asks it
+// whether to stop, and no guard touches a handler. It may be asked often and should answer fast;
+// once it has said yes it is not asked again.
+class InterruptQuestion {
+ public:
+  explicit InterruptQuestion(std::function<bool()> stop);
+  ~InterruptQuestion();
+  InterruptQuestion(const InterruptQuestion&) = delete;
+  InterruptQuestion& operator=(const InterruptQuestion&) = delete;
+
+ private:
+  friend bool interrupted();
+  std::function<bool()> stop_;
+  bool stopped_ = false;
+  InterruptQuestion* outer_;
+};
+
+bool interrupted();  // since the guard was set, or as the question is answered
 std::string_view
 interruption();          // by what: "SIGTERM", "standard output was closed"; empty: nothing
-void check_interrupt();  // throws then; without a guard it never does
+void check_interrupt();  // throws then; without a guard or a question it never does
 
 }  // namespace turbogr::data

@@ -167,7 +167,7 @@ LogInputs log_inputs(const PrepareOptions& options) {
       add_folder(input, inputs);
     }
   }
-  TGR_CHECK(!files.empty(), "no input file is given");
+  TGR_CHECK(!files.empty() || !options.streams.empty(), "no input file is given");
   check_distinct(files);
   return inputs;
 }

@@ -264,38 +264,11 @@ LogFormat log_format_from_name(std::string_view name) {
   detail::throw_error("unknown --format '", name, "'; there are kuairand, movielens and csv");
 }
 
-LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
-                      const std::string& file) {
-  TGR_CHECK(map.header == "auto" || map.header == "yes" || map.header == "no",
-            "--header is auto, yes or no, not '", map.header, "'");
-  check_delimited_text(first_bytes, file);
-  std::string_view first_line;
-  for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
-    const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
-    first_line = first_bytes.substr(at, stop - at);
-    if (first_line.ends_with('\r')) first_line.remove_suffix(1);
-    at = stop + 1;
-  }
-  TGR_CHECK(!first_line.empty(), "'", file, "' is empty");
+namespace {
 
-  LogLayout layout;
-  const std::string asked = spelled_out(map.delimiter);
-  layout.dialect.delimiter = asked.empty() ? guess_delimiter(first_line, file) : asked;
-  layout.dialect.quotes = layout.dialect.delimiter == "," || layout.dialect.delimiter == ";" ||
-                          (format == LogFormat::kCsv && layout.dialect.delimiter.size() == 1);
-  MemorySource source(first_bytes);
-  CsvReader reader(source, file, layout.dialect, first_bytes.size() + 1);
-  reader.next();
-  for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
-  layout.num_columns = layout.names.size();
-  TGR_CHECK(layout.num_columns <= kMostFields, "'", file, "': split at '", layout.dialect.delimiter,
-            "' the first line has more than ", kMostFields,
-            " columns; is --delimiter wrong, or is this not delimited text?");
-  const bool recbole = map.header != "no" && strip_recbole_types(layout.names);
-  if (recbole && layout.dialect.delimiter == "\t") layout.dialect.quotes = false;  // as it writes
-  layout.header = map.header == "auto" ? recbole || header_guess(format, map, layout.names)
-                                       : map.header == "yes";
-
+// Which column is what, once they have their names. `first_line` is for messages.
+LogLayout settle_columns(LogLayout layout, LogFormat format, const ColumnMap& map,
+                         std::string_view first_line, const std::string& file) {
   const auto find = [&](const std::string& name, const Names& usual) {
     if (!name.empty()) return find_asked(layout, name, file);
     return layout.header ? find_name(layout.names, usual) : -1;
@@ -351,6 +324,78 @@ LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view f
     layout.features.push_back(find_asked(layout, request.name, file));
   }
   return layout;
+}
+
+}  // namespace
+
+LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
+                      const std::string& file) {
+  TGR_CHECK(map.header == "auto" || map.header == "yes" || map.header == "no",
+            "--header is auto, yes or no, not '", map.header, "'");
+  check_delimited_text(first_bytes, file);
+  std::string_view first_line;
+  for (std::size_t at = 0; first_line.empty() && at < first_bytes.size();) {
+    const std::size_t stop = std::min(first_bytes.find('\n', at), first_bytes.size());
+    first_line = first_bytes.substr(at, stop - at);
+    if (first_line.ends_with('\r')) first_line.remove_suffix(1);
+    at = stop + 1;
+  }
+  TGR_CHECK(!first_line.empty(), "'", file, "' is empty");
+
+  LogLayout layout;
+  const std::string asked = spelled_out(map.delimiter);
+  layout.dialect.delimiter = asked.empty() ? guess_delimiter(first_line, file) : asked;
+  layout.dialect.quotes = layout.dialect.delimiter == "," || layout.dialect.delimiter == ";" ||
+                          (format == LogFormat::kCsv && layout.dialect.delimiter.size() == 1);
+  MemorySource source(first_bytes);
+  CsvReader reader(source, file, layout.dialect, first_bytes.size() + 1);
+  reader.next();
+  for (const std::string_view field : reader.fields()) layout.names.emplace_back(field);
+  layout.num_columns = layout.names.size();
+  TGR_CHECK(layout.num_columns <= kMostFields, "'", file, "': split at '", layout.dialect.delimiter,
+            "' the first line has more than ", kMostFields,
+            " columns; is --delimiter wrong, or is this not delimited text?");
+  const bool recbole = map.header != "no" && strip_recbole_types(layout.names);
+  if (recbole && layout.dialect.delimiter == "\t") layout.dialect.quotes = false;  // as it writes
+  layout.header = map.header == "auto" ? recbole || header_guess(format, map, layout.names)
+                                       : map.header == "yes";
+  return settle_columns(std::move(layout), format, map, first_line, file);
+}
+
+LogLayout find_named_layout(const ColumnMap& map, std::vector<std::string> names,
+                            const std::string& file) {
+  // What lists are called where a row is a user.
+  const auto accept_plural = [&](const std::string& asked, const char* plural, const char* usual) {
+    if (!asked.empty() || std::find(names.begin(), names.end(), usual) != names.end()) return;
+    const auto at = std::find(names.begin(), names.end(), plural);
+    if (at != names.end()) *at = usual;
+  };
+  accept_plural(map.item, "item_ids", "item_id");
+  accept_plural(map.time, "timestamps", "timestamp");
+  LogLayout layout;
+  layout.header = true;
+  layout.num_columns = names.size();
+  layout.names = std::move(names);
+  return settle_columns(std::move(layout), LogFormat::kCsv, map, "", file);
+}
+
+std::vector<std::string> log_columns(const ColumnMap& map, const std::vector<std::string>& names,
+                                     const std::string& file) {
+  const LogLayout layout = find_named_layout(map, names, file);
+  std::vector<bool> read(names.size());
+  const auto mark = [&](int column) {
+    if (column >= 0) read[static_cast<std::size_t>(column)] = true;
+  };
+  for (const int column : {layout.user, layout.item, layout.time}) mark(column);
+  for (const auto* list : {&layout.signals, &layout.numbers, &layout.features}) {
+    for (const int column : *list) mark(column);
+  }
+  for (const auto& [column, label] : layout.labels) mark(column);
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (read[i]) found.push_back(names[i]);
+  }
+  return found;
 }
 
 }  // namespace turbogr::data

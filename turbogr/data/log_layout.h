@@ -59,6 +59,14 @@ struct LogLayout {
 LogLayout find_layout(LogFormat format, const ColumnMap& map, std::string_view first_bytes,
                       const std::string& file);
 
+// The same for columns that have names and no delimiters: those of Arrow and Parquet.
+LogLayout find_named_layout(const ColumnMap& map, std::vector<std::string> names,
+                            const std::string& file);
+
+// Of these names, those that such a layout reads: what a file of columns has to bring.
+std::vector<std::string> log_columns(const ColumnMap& map, const std::vector<std::string>& names,
+                                     const std::string& file);
+
 // The parts, for other delimited files. `::`, comma, tab, semicolon or bar, whichever the line has
 // most of; throws when it has none.
 std::string guess_delimiter(std::string_view line, const std::string& file);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/data/arrow/arrow_abi.h"
 #include "turbogr/data/bad_rows.h"
 #include "turbogr/data/log_layout.h"
 
@@ -24,9 +25,16 @@ enum class Repeats : std::uint8_t {
   kDropItems,   // the same user and item, whenever
 };
 
+// A log that is in memory, or comes out of another library: read once, and released then.
+struct ArrowInput {
+  std::string name;  // for messages
+  ArrowArrayStream* stream = nullptr;
+};
+
 struct PrepareOptions {
   LogFormat format = LogFormat::kCsv;
   std::vector<std::filesystem::path> inputs;  // "-": standard input
+  std::vector<ArrowInput> streams;            // after the inputs
   std::filesystem::path out;
   bool overwrite = false;
   ColumnMap columns;

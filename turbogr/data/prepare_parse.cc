@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/arrow/arrow_log.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
+#include "turbogr/data/event_collector.h"
 #include "turbogr/data/features/table_reader.h"
 #include "turbogr/data/file_kind.h"
 #include "turbogr/data/log_inputs.h"
@@ -32,11 +34,10 @@ class Parser {
   Parser(const PrepareOptions& options, const MemoryPlan& plan, const fs::path& folder,
          Progress& progress, PrepareReport& report)
       : options_(options),
-        plan_(plan),
-        folder_(folder),
         progress_(progress),
         report_(report),
-        bad_(options.bad_rows) {}
+        bad_(options.bad_rows),
+        events_(options, plan, folder, report) {}
 
   ParsedLog run() {
     LogInputs inputs = log_inputs(options_);
@@ -51,6 +52,10 @@ class Parser {
     check_features(files);
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
+    for (const ArrowInput& input : options_.streams) {
+      ArrowStream stream(input.name, input.stream);
+      read_arrow_log(stream, options_, events_, bad_, report_);
+    }
     return finish();
   }
 
@@ -59,7 +64,6 @@ class Parser {
   void read_file(const fs::path& path);
   void begin_logs(const LogLayout& layout, std::string_view first_bytes, const std::string& file);
   bool integer_ids(const LogLayout& layout, std::string_view first_bytes, int column) const;
-  void check_same(const LogLayout& layout, const std::string& file) const;
   void read_row(const CsvReader& reader, const LogLayout& layout, const std::string& file);
   void leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
                  std::string_view column, std::string_view text,
@@ -67,31 +71,13 @@ class Parser {
   void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
               const std::string& file);
   std::string time_remark(std::string_view text) const;
-  void settle_time(ParsedLog& log);
   ParsedLog finish();
 
   const PrepareOptions& options_;
-  const MemoryPlan& plan_;
-  const fs::path& folder_;
   Progress& progress_;
   PrepareReport& report_;
   BadRows bad_;
-
-  std::optional<LogLayout> layout_;  // of the first log; later ones must offer the same
-  bool integer_users_ = true;
-  bool integer_items_ = true;
-  std::unique_ptr<IdCollector> users_;
-  std::unique_ptr<IdCollector> items_;
-  std::unique_ptr<EventRows> rows_;
-  std::unique_ptr<EventFeatures> event_features_;
-  std::uint32_t keep_mask_ = 0;
-
-  std::optional<TimeSpelling> spelling_;
-  std::int64_t first_time_ = std::numeric_limits<std::int64_t>::max();
-  std::int64_t last_time_ = std::numeric_limits<std::int64_t>::min();
-  std::int64_t without_time_ = 0;
-  bool whole_seconds_ = true;
-  std::vector<std::int64_t> empty_signals_;
+  EventCollector events_;
   std::vector<fs::path> user_tables_;
   std::vector<fs::path> item_tables_;
 };
@@ -129,44 +115,16 @@ bool Parser::integer_ids(const LogLayout& layout, std::string_view first_bytes, 
 
 void Parser::begin_logs(const LogLayout& layout, std::string_view first_bytes,
                         const std::string& file) {
-  layout_ = layout;
   TGR_CHECK(options_.ids == "auto" || options_.ids == "integer" || options_.ids == "string",
             "--ids is auto, integer or string, not '", options_.ids, "'");
-  integer_users_ = integer_ids(layout, first_bytes, layout.user);
-  integer_items_ = integer_ids(layout, first_bytes, layout.item);
-  spelling_ = usual_time_spelling(layout, first_bytes);
-  const auto kind = [](bool integer) { return integer ? IdKind::kInt64 : IdKind::kString; };
-  users_ = std::make_unique<IdCollector>(kind(integer_users_), folder_ / "users.tmp", plan_.ids);
-  items_ = std::make_unique<IdCollector>(kind(integer_items_), folder_ / "items.tmp", plan_.ids);
-  const RowLayout rows{.signals = !layout.signal_names.empty(),
-                       .num_numbers = layout.numbers.size() + layout.features.size()};
-  std::vector<std::vector<std::string>> samples;
+  LogTypes types = {.integer_users = integer_ids(layout, first_bytes, layout.user),
+                    .integer_items = integer_ids(layout, first_bytes, layout.item),
+                    .spelling = usual_time_spelling(layout, first_bytes),
+                    .feature_samples = {}};
   for (const int column : layout.features) {
-    samples.push_back(sample_fields(layout, first_bytes, column));
+    types.feature_samples.push_back(sample_fields(layout, first_bytes, column));
   }
-  event_features_ = std::make_unique<EventFeatures>(
-      parse_feature_requests(options_.columns.features, FeatureOwner::kEvent), samples,
-      plan_.lookup);
-  rows_ =
-      std::make_unique<EventRows>(rows, plan_.row_capacity(rows.stride()), folder_ / "rows.tmp");
-  empty_signals_.assign(layout.signal_names.size(), 0);
-  if (options_.keep_signal.empty()) return;
-  const auto& names = layout.signal_names;
-  const auto at = std::find(names.begin(), names.end(), options_.keep_signal);
-  TGR_CHECK(!names.empty(), "--keep-signal ", options_.keep_signal, ": '", file,
-            "' has no signal columns; name them with --signal-columns, or make one with --label");
-  TGR_CHECK(at != names.end(), "--keep-signal ", options_.keep_signal,
-            " is not among the signals: ", fmt::format("{}", fmt::join(names, ", ")));
-  keep_mask_ = std::uint32_t{1} << (at - names.begin());
-}
-
-void Parser::check_same(const LogLayout& layout, const std::string& file) const {
-  TGR_CHECK(layout.signal_names == layout_->signal_names &&
-                layout.number_names == layout_->number_names &&
-                (layout.time >= 0) == (layout_->time >= 0),
-            "'", file, "' does not have the columns of the first file (",
-            printable(fmt::format("{}", fmt::join(layout_->names, ", ")), 600),
-            "); prepare it apart or name the columns to keep");
+  events_.begin(layout, types, file);
 }
 
 void Parser::read_file(const fs::path& path) {
@@ -180,8 +138,8 @@ void Parser::read_file(const fs::path& path) {
     (layout.side_of_items ? item_tables_ : user_tables_).push_back(path);
     return;
   }
-  if (layout_) {
-    check_same(layout, input.name);
+  if (events_.begun()) {
+    events_.check_same(layout, input.name);
   } else {
     begin_logs(layout, reader.peek(), input.name);
   }
@@ -200,9 +158,9 @@ void Parser::read_file(const fs::path& path) {
 std::string Parser::time_remark(std::string_view text) const {
   std::int64_t time = 0;
   const TimeSpelling spelling = guess_time_spelling(text);
-  if (!spelling_ || parse_time(text, spelling, time) != FieldError::kNone) return "";
-  return *spelling_ == TimeSpelling::kIso ? "the other times are dates"
-                                          : "the other times are numbers";
+  if (!events_.spelling() || parse_time(text, spelling, time) != FieldError::kNone) return "";
+  return *events_.spelling() == TimeSpelling::kIso ? "the other times are dates"
+                                                   : "the other times are numbers";
 }
 
 void Parser::leave_out(BadRow kind, const CsvReader& reader, const std::string& file,
@@ -257,24 +215,22 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   }
   const auto field = [&](int column) { return fields[static_cast<std::size_t>(column)]; };
 
-  std::int64_t time = 0;
-  bool has_time = false;
+  LogEvent event;
   if (layout.time >= 0 && !field(layout.time).empty()) {
     const std::string_view text = field(layout.time);
-    const TimeSpelling spelling = spelling_ ? *spelling_ : guess_time_spelling(text);
-    const FieldError error = parse_time(text, spelling, time);
+    const TimeSpelling spelling = events_.spelling().value_or(guess_time_spelling(text));
+    const FieldError error = parse_time(text, spelling, event.time);
     if (error != FieldError::kNone) return reject(error, reader, layout, layout.time, file);
-    spelling_ = spelling;
-    has_time = true;
+    events_.set_spelling(spelling);
+    event.has_time = true;
   }
-  std::uint32_t bits = 0;
   for (std::size_t i = 0; i < layout.signals.size(); ++i) {
     bool set = false;
     const std::string_view text = field(layout.signals[i]);
     const FieldError error = parse_signal(text, set);
     if (error != FieldError::kNone) return reject(error, reader, layout, layout.signals[i], file);
-    bits |= static_cast<std::uint32_t>(set) << i;
-    empty_signals_[i] += text.empty() ? 1 : 0;
+    event.signals |= static_cast<std::uint32_t>(set) << i;
+    if (text.empty()) events_.count_empty_signal(i);
   }
   for (std::size_t i = 0; i < layout.labels.size(); ++i) {
     const auto& [column, label] = layout.labels[i];
@@ -282,8 +238,8 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     const FieldError error = parse_float(field(column), number);
     if (error != FieldError::kNone) return reject(error, reader, layout, column, file);
     const std::size_t bit = layout.signals.size() + i;
-    bits |= static_cast<std::uint32_t>(label.holds(number)) << bit;
-    empty_signals_[bit] += field(column).empty() ? 1 : 0;
+    event.signals |= static_cast<std::uint32_t>(label.holds(number)) << bit;
+    if (field(column).empty()) events_.count_empty_signal(bit);
   }
   float numbers[kMostNumbers];
   for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
@@ -291,112 +247,31 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     if (error != FieldError::kNone) return reject(error, reader, layout, layout.numbers[i], file);
   }
   // Ids are looked at before they are gathered: a bad row must leave no trace.
-  std::int64_t user = 0;
-  std::int64_t item = 0;
   const auto check_id = [&](bool integer, int column, std::int64_t& id) {
     const std::string_view text = field(column);
     if (integer) return parse_integer(text, id);
     if (text.size() > kLongestId) return FieldError::kTooLong;
     return text.empty() ? FieldError::kEmpty : FieldError::kNone;
   };
-  FieldError error = check_id(integer_users_, layout.user, user);
+  FieldError error = check_id(events_.integer_users(), layout.user, event.user);
   if (error != FieldError::kNone) return reject(error, reader, layout, layout.user, file);
-  error = check_id(integer_items_, layout.item, item);
+  error = check_id(events_.integer_items(), layout.item, event.item);
   if (error != FieldError::kNone) return reject(error, reader, layout, layout.item, file);
-  if ((bits & keep_mask_) != keep_mask_) {
-    ++report_.without_signal;
-    return;
-  }
-  if (integer_users_) {
-    users_->add_integer(user);
-  } else {
-    user = users_->add_string(field(layout.user));
-  }
-  if (integer_items_) {
-    items_->add_integer(item);
-  } else {
-    item = items_->add_string(field(layout.item));
-  }
-  if (has_time) {
-    first_time_ = std::min(first_time_, time);
-    last_time_ = std::max(last_time_, time);
-    if (*spelling_ != TimeSpelling::kInteger) whole_seconds_ = whole_seconds_ && time % 1000 == 0;
-  } else {
-    ++without_time_;
-  }
-  std::byte* row = rows_->add();
-  store_field(row, RowLayout::kUser, user);
-  store_field(row, RowLayout::kItem, item);
-  store_field(row, RowLayout::kTime, time);
-  if (rows_->layout().signals) store_field(row, RowLayout::kSignals, bits);
-  if (!layout.numbers.empty()) {
-    std::memcpy(row + rows_->layout().number(0), numbers, 4 * layout.numbers.size());
-  }
+  event.user_text = field(layout.user);
+  event.item_text = field(layout.item);
+  event.numbers = numbers;
+  std::byte* row = events_.add(event);
+  if (row == nullptr) return;
   for (std::size_t i = 0; i < layout.features.size(); ++i) {
-    store_field(row, rows_->layout().number(layout.numbers.size() + i),
-                event_features_->keep(i, field(layout.features[i]), file, reader.line()));
-  }
-}
-
-void Parser::settle_time(ParsedLog& log) {
-  TGR_CHECK(options_.time_unit == "auto" || options_.time_unit == "s" || options_.time_unit == "ms",
-            "--time-unit is auto, s or ms, not '", options_.time_unit, "'");
-  const std::int64_t rows = rows_->size();
-  if (without_time_ > 0 || layout_->time < 0) {
-    if (layout_->time >= 0) {
-      report_.remarks.push_back(fmt::format(
-          "{} of {} rows have no time: the store keeps the order of the files and no times",
-          without_time_, rows));
-    } else if (options_.columns.time != "none") {
-      report_.remarks.push_back("no time column: the store keeps the order of the files");
-    }
-    return;
-  }
-  log.first_time = first_time_;
-  log.last_time = last_time_;
-  if (*spelling_ != TimeSpelling::kInteger) {
-    log.time_unit = whole_seconds_ ? TimeUnit::kSeconds : TimeUnit::kMilliseconds;
-    log.time_divisor = whole_seconds_ ? 1000 : 1;
-    return;
-  }
-  // Seconds reach 10^11 in the year 5138; milliseconds did in 1973.
-  constexpr std::int64_t kMillisecondsFrom = 100'000'000'000;
-  const bool milliseconds = options_.time_unit == "auto"
-                                ? layout_->time_named_ms || last_time_ >= kMillisecondsFrom
-                                : options_.time_unit == "ms";
-  log.time_unit = milliseconds ? TimeUnit::kMilliseconds : TimeUnit::kSeconds;
-  if (options_.time_unit == "auto" && milliseconds && first_time_ > 0 &&
-      first_time_ < kMillisecondsFrom) {
-    report_.remarks.push_back(fmt::format(
-        "times from {} to {}: taken as milliseconds, and the first are then before 1973. If the "
-        "log mixes seconds and milliseconds, mend it; if not, name the unit (--time-unit s or ms)",
-        first_time_, last_time_));
+    events_.add_feature(row, i, field(layout.features[i]), file, reader.line());
   }
 }
 
 ParsedLog Parser::finish() {
-  TGR_CHECK(layout_.has_value(), "the inputs hold feature tables only; give a log as well");
+  TGR_CHECK(events_.begun(), "the inputs hold feature tables only; give a log as well");
   report_.bad_rows = bad_.count();
   for (const std::string& line : bad_.summary()) report_.remarks.push_back(line);
-  TGR_CHECK(rows_->size() > 0, "no usable row in the input: ", report_.rows, " rows read, ",
-            report_.bad_rows, " bad, ", report_.without_signal, " without the signal asked for");
-  for (std::size_t i = 0; i < empty_signals_.size(); ++i) {
-    if (empty_signals_[i] == 0) continue;
-    report_.remarks.push_back(fmt::format("{} is empty in {} rows; taken as not set",
-                                          layout_->signal_names[i], empty_signals_[i]));
-  }
-  ParsedLog log;
-  settle_time(log);
-  rows_->close();
-  log.users = users_->finish();
-  users_.reset();
-  log.items = items_->finish();
-  items_.reset();
-  log.rows = std::move(rows_);
-  for (const std::string& remark : event_features_->remarks()) report_.remarks.push_back(remark);
-  log.event_features = std::move(event_features_);
-  log.signal_names = layout_->signal_names;
-  log.number_names = layout_->number_names;
+  ParsedLog log = events_.finish();
   log.user_tables = std::move(user_tables_);
   log.item_tables = std::move(item_tables_);
   return log;

@@ -66,11 +66,14 @@ void history_batch(const data::Store& store, std::span<const std::int64_t> users
   }
 }
 
-void history_batch(const data::Store& store, const std::vector<HistoryEvent>& events,
+void history_batch(const data::Store& store, std::span<const std::vector<HistoryEvent>> histories,
                    const HistoryOptions& options, data::Batch& batch) {
-  TGR_CHECK(!events.empty(), "the history is empty; give at least one item");
   clear(batch);
-  append(store, events, 0, options, batch);
+  for (std::size_t i = 0; i < histories.size(); ++i) {
+    TGR_CHECK(!histories[i].empty(), histories.size() == 1 ? "the history" : "a history",
+              " is empty; give at least one item");
+    append(store, histories[i], static_cast<std::int64_t>(i), options, batch);
+  }
 }
 
 }  // namespace turbogr::train

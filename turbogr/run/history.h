@@ -28,8 +28,8 @@ struct HistoryEvent {
   std::int64_t time;
   std::uint32_t signals = 0;
 };
-// One history that is in no store.
-void history_batch(const data::Store& store, const std::vector<HistoryEvent>& events,
+// Histories that are in no store; none of them may be empty.
+void history_batch(const data::Store& store, std::span<const std::vector<HistoryEvent>> histories,
                    const HistoryOptions& options, data::Batch& batch);
 
 }  // namespace turbogr::train

@@ -86,6 +86,7 @@ void TrainingRun<T>::write(const MetricRecord& record) {
   if (leads()) folder_.check_in_place();
   if (lines_) lines_->write(record);
   if (events_) events_->write(record);
+  if (leads() && control_.on_record) control_.on_record(record);
 }
 
 template <class T>

@@ -180,12 +180,14 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 
   void set_candidates(std::vector<std::int64_t> chosen) override {
+    best.reset();
+    if (chosen.empty()) return;
     const std::int64_t all = table->sharding(0).rows();
     const bool fine =
-        !chosen.empty() && chosen.front() >= 0 && chosen.back() < all &&
+        chosen.front() >= 0 && chosen.back() < all &&
         std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) == chosen.end();
     TGR_CHECK(fine, chosen.size(), " candidates of ", all,
-              " items; give at least one, in ascending order and each once");
+              " items; give them in ascending order and each once");
     best.emplace(ctx, *table, chosen);
   }
 

@@ -51,7 +51,7 @@ class TrainedModel {
 
   const Config& config() const { return config_; }
 
-  // From now on only these items are recommended: indices of the store, ascending, at least one.
+  // From now on only these items are recommended: indices of the store, ascending. None: all are.
   void set_candidates(std::vector<std::int64_t> items);
   // The k best candidates for each sequence of the batch, best first; batch.seen_items as the rule
   // has them. Scores are those of evaluate, to the bit. A rank may come with an empty batch.

@@ -179,9 +179,10 @@ Trace* TrainingRun<T>::trace_of(const Config& config) {
 
 template <class T>
 RunEnd TrainingRun<T>::train() {
+  const bool shows = leads() && control_.progress;
   TrainingProgress progress(stderr,
-                            leads() ? TrainingProgress::choose(config_.log.progress, stderr)
-                                    : TrainingProgress::Style::kNone,
+                            shows ? TrainingProgress::choose(config_.log.progress, stderr)
+                                  : TrainingProgress::Style::kNone,
                             total_steps_, trainer_->steps_done());
   progress_ = &progress;
   if (finished() && prints()) {

@@ -3,17 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/config.h"
+#include "turbogr/run/metrics.h"
 
 namespace turbogr::train {
 
-// For whoever trains many models in turn.
+// For whoever trains many models in turn, or from inside another program.
 struct RunControl {
   std::int64_t pause_after = 0;  // stop with a checkpoint after so many epochs in all; 0: never
   bool quiet = false;            // no plan and no figures on standard output; warnings stay
+  bool progress = true;          // false: nothing on standard error either, whatever log.progress
+  // Told, by rank 0, of every line of figures and every evaluation once it is written.
+  std::function<void(const MetricRecord&)> on_record;
 };
 
 enum class RunEnd { kFinished, kPaused, kInterrupted };

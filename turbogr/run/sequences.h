@@ -16,7 +16,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/run/history.h"
 
-namespace turbogr::apps {
+namespace turbogr::train {
 
 class Sequences {
  public:
@@ -35,7 +35,7 @@ std::int64_t batch_end(const Sequences& sequences, std::int64_t first, std::int6
 class WholeHistories : public Sequences {
  public:
   WholeHistories(const data::Store& store, std::vector<std::int64_t> users,
-                 const train::HistoryOptions& options);
+                 const HistoryOptions& options);
   std::int64_t size() const override { return static_cast<std::int64_t>(users_.size()); }
   std::int64_t user(std::int64_t place) const override;
   std::int64_t tokens(std::int64_t place) const override;
@@ -44,7 +44,23 @@ class WholeHistories : public Sequences {
  private:
   const data::Store& store_;
   std::vector<std::int64_t> users_;
-  train::HistoryOptions options_;
+  HistoryOptions options_;
+};
+
+// Histories that are in no store; `user` is their place.
+class GivenHistories : public Sequences {
+ public:
+  GivenHistories(const data::Store& store, std::vector<std::vector<HistoryEvent>> histories,
+                 const HistoryOptions& options);
+  std::int64_t size() const override { return static_cast<std::int64_t>(histories_.size()); }
+  std::int64_t user(std::int64_t place) const override { return place; }
+  std::int64_t tokens(std::int64_t place) const override;
+  void fill(std::int64_t first, std::int64_t end, data::Batch& batch) const override;
+
+ private:
+  const data::Store& store_;
+  std::vector<std::vector<HistoryEvent>> histories_;
+  HistoryOptions options_;
 };
 
 // What an evaluation asks: the history before a held-out target, at the target's time. In the
@@ -63,4 +79,4 @@ class EvaluationHistories : public Sequences {
   data::Collator collator_;
 };
 
-}  // namespace turbogr::apps
+}  // namespace turbogr::train

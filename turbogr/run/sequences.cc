@@ -1,4 +1,4 @@
-#include "apps/sequences.h"
+#include "turbogr/run/sequences.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/run/trained_model.h"
 
-namespace turbogr::apps {
+namespace turbogr::train {
 namespace {
 
 std::vector<data::Window> windows_of(const data::Store& store,
@@ -43,14 +43,14 @@ std::int64_t batch_end(const Sequences& sequences, std::int64_t first, std::int6
   std::int64_t tokens = 0;
   while (end < sequences.size() && (end == first || end - first < most_users)) {
     tokens += sequences.tokens(end);
-    if (end > first && tokens > train::kTokensAtOnce) break;
+    if (end > first && tokens > kTokensAtOnce) break;
     ++end;
   }
   return end;
 }
 
 WholeHistories::WholeHistories(const data::Store& store, std::vector<std::int64_t> users,
-                               const train::HistoryOptions& options)
+                               const HistoryOptions& options)
     : store_(store), users_(std::move(users)), options_(options) {}
 
 std::int64_t WholeHistories::user(std::int64_t place) const {
@@ -63,8 +63,23 @@ std::int64_t WholeHistories::tokens(std::int64_t place) const {
 
 void WholeHistories::fill(std::int64_t first, std::int64_t end, data::Batch& batch) const {
   const auto count = static_cast<std::size_t>(end - first);
-  train::history_batch(store_, std::span(users_).subspan(static_cast<std::size_t>(first), count),
-                       options_, batch);
+  history_batch(store_, std::span(users_).subspan(static_cast<std::size_t>(first), count), options_,
+                batch);
+}
+
+GivenHistories::GivenHistories(const data::Store& store,
+                               std::vector<std::vector<HistoryEvent>> histories,
+                               const HistoryOptions& options)
+    : store_(store), histories_(std::move(histories)), options_(options) {}
+
+std::int64_t GivenHistories::tokens(std::int64_t place) const {
+  return std::min(std::ssize(histories_[static_cast<std::size_t>(place)]), options_.max_length);
+}
+
+void GivenHistories::fill(std::int64_t first, std::int64_t end, data::Batch& batch) const {
+  const auto count = static_cast<std::size_t>(end - first);
+  history_batch(store_, std::span(histories_).subspan(static_cast<std::size_t>(first), count),
+                options_, batch);
 }
 
 EvaluationHistories::EvaluationHistories(const data::Store& store,
@@ -87,4 +102,4 @@ void EvaluationHistories::fill(std::int64_t first, std::int64_t end, data::Batch
   collator_.collate(places, batch);
 }
 
-}  // namespace turbogr::apps
+}  // namespace turbogr::train

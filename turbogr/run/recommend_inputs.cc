@@ -1,4 +1,4 @@
-#include "apps/recommend_inputs.h"
+#include "turbogr/run/recommend_inputs.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,9 @@
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/field.h"
 #include "turbogr/data/interrupt.h"
+#include "turbogr/run/item_names.h"
 
-namespace turbogr::apps {
+namespace turbogr::train {
 namespace {
 
 // A list is read as it comes, so a pipe may be one; one without an end is not read for ever.
@@ -129,6 +130,16 @@ std::vector<std::int64_t> indices_in_text(std::string_view list, const KnownIds&
   return indices;
 }
 
+std::vector<std::int64_t> indices_of(std::span<const std::string> ids, const KnownIds& known) {
+  IdFinder finder(known);
+  std::vector<std::int64_t> indices;
+  for (const std::string& id : ids) {
+    if (const auto index = finder.find(id, [] { return ""; })) indices.push_back(*index);
+  }
+  finder.finish();
+  return indices;
+}
+
 std::vector<std::int64_t> index_of(std::string_view id, const KnownIds& known) {
   IdFinder finder(known);
   const auto index = finder.find(id, [] { return ""; });
@@ -136,11 +147,11 @@ std::vector<std::int64_t> index_of(std::string_view id, const KnownIds& known) {
   return {*index};
 }
 
-std::vector<train::HistoryEvent> read_history(const std::string& path, const data::Store& store,
-                                              Unknown unknown) {
+std::vector<HistoryEvent> read_history(const std::string& path, const data::Store& store,
+                                       Unknown unknown) {
   const KnownIds known = {store, store.item_ids(), "item", unknown};
   IdFinder finder(known);
-  std::vector<train::HistoryEvent> events;
+  std::vector<HistoryEvent> events;
   std::optional<bool> timed;
   std::int64_t time = 0;
   for_each_line(
@@ -170,4 +181,33 @@ std::vector<train::HistoryEvent> read_history(const std::string& path, const dat
   return events;
 }
 
-}  // namespace turbogr::apps
+std::vector<std::int64_t> candidate_items(const Checkpoint& checkpoint, const Config& config,
+                                          const data::Store& store, const CandidateRule& rule) {
+  std::vector<std::uint8_t> wanted(static_cast<std::size_t>(store.num_items()), rule.only ? 0 : 1);
+  if (rule.only) {
+    for (const std::int64_t item : *rule.only) wanted[static_cast<std::size_t>(item)] = 1;
+  }
+  for (const std::int64_t item : rule.without) wanted[static_cast<std::size_t>(item)] = 0;
+  if (!rule.untrained) {
+    const std::vector<std::uint8_t> trained = trained_items(checkpoint, config, store);
+    std::int64_t left_out = 0;
+    for (std::size_t item = 0; item < wanted.size(); ++item) {
+      left_out += wanted[item] > trained[item] ? 1 : 0;
+      wanted[item] &= trained[item];
+    }
+    if (left_out > 0) {
+      log::warn("{} items left out: they do not occur in training (--untrained-items ranks them)",
+                left_out);
+    }
+  }
+  std::vector<std::int64_t> items;
+  for (std::int64_t item = 0; item < store.num_items(); ++item) {
+    if (wanted[static_cast<std::size_t>(item)] != 0) items.push_back(item);
+  }
+  TGR_CHECK(!items.empty(), "no item of the ", store.num_items(),
+            " is left to recommend; see --allow, --block and --untrained-items");
+  if (std::ssize(items) == store.num_items()) items.clear();
+  return items;
+}
+
+}  // namespace turbogr::train

@@ -1,0 +1,154 @@
+// prepare and the store it makes.
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "python/module/bindings.h"
+#include "python/module/host.h"
+#include "turbogr/core/check.h"
+#include "turbogr/data/arrow/arrow_csv.h"
+#include "turbogr/data/log_layout.h"
+#include "turbogr/data/prepare.h"
+#include "turbogr/data/store.h"
+
+namespace turbogr::python {
+namespace {
+
+using data::PrepareOptions;
+using data::PrepareReport;
+
+// The stream in a capsule of the Arrow PyCapsule interface, which keeps it.
+ArrowArrayStream* stream_of(const nb::object& capsule) {
+  void* stream = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
+  if (stream == nullptr) throw nb::python_error();
+  return static_cast<ArrowArrayStream*>(stream);
+}
+
+PrepareReport prepare(PrepareOptions options, const std::string& format,
+                      const std::string& on_error, const std::string& repeats,
+                      const nb::list& streams) {
+  options.format = data::log_format_from_name(format);
+  TGR_CHECK(on_error == "stop" || on_error == "skip", "on_error is stop or skip, not '", on_error,
+            "'");
+  options.bad_rows.skip = on_error == "skip";
+  options.repeats = repeats == "events"  ? data::Repeats::kDropEvents
+                    : repeats == "items" ? data::Repeats::kDropItems
+                                         : data::Repeats::kKeep;
+  for (const nb::handle entry : streams) {
+    const auto parts = nb::cast<nb::tuple>(entry);
+    options.streams.push_back({nb::cast<std::string>(parts[0]), stream_of(parts[1])});
+  }
+  return interruptible([&] { return data::prepare(options); });
+}
+
+// Python holds stores by pointer; they are never copied.
+struct OpenStore : data::Store {
+  using data::Store::Store;
+  OpenStore(const OpenStore&) = delete;
+  OpenStore& operator=(const OpenStore&) = delete;
+};
+
+nb::object ids_of(const data::IdMap& ids) {
+  nb::list list;
+  for (std::int64_t i = 0; i < ids.size(); ++i) {
+    if (ids.kind() != data::IdKind::kString) {
+      list.append(ids.integer(i));
+    } else {
+      const std::string_view text = ids.string(i);
+      PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
+                                               "surrogateescape");
+      if (decoded == nullptr) throw nb::python_error();
+      list.append(nb::steal(decoded));
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+void bind_data(nb::module_& module) {
+  nb::class_<PrepareOptions>(module, "PrepareOptions")
+      .def(nb::init<>())
+      .def_rw("inputs", &PrepareOptions::inputs)
+      .def_rw("out", &PrepareOptions::out)
+      .def_rw("overwrite", &PrepareOptions::overwrite)
+      .def_rw("time_unit", &PrepareOptions::time_unit)
+      .def_rw("ids", &PrepareOptions::ids)
+      .def_rw("keep_signal", &PrepareOptions::keep_signal)
+      .def_rw("min_user", &PrepareOptions::min_user)
+      .def_rw("min_item", &PrepareOptions::min_item)
+      .def_rw("memory_bytes", &PrepareOptions::memory_bytes)
+      .def_rw("user_tables", &PrepareOptions::user_tables)
+      .def_rw("item_tables", &PrepareOptions::item_tables)
+      .def_rw("user_features", &PrepareOptions::user_features)
+      .def_rw("item_features", &PrepareOptions::item_features)
+      .def_prop_rw(
+          "max_bad", [](const PrepareOptions& o) { return o.bad_rows.max_bad; },
+          [](PrepareOptions& o, std::int64_t value) { o.bad_rows.max_bad = value; })
+#define TGR_COLUMN(field, name)                                      \
+  .def_prop_rw(                                                      \
+      name, [](const PrepareOptions& o) { return o.columns.field; }, \
+      [](PrepareOptions& o, const decltype(o.columns.field)& value) { o.columns.field = value; })
+          TGR_COLUMN(user, "user") TGR_COLUMN(item, "item") TGR_COLUMN(time, "time")
+              TGR_COLUMN(signals, "signals") TGR_COLUMN(numbers, "numbers")
+                  TGR_COLUMN(features, "event_features") TGR_COLUMN(labels, "labels")
+                      TGR_COLUMN(delimiter, "delimiter") TGR_COLUMN(header, "header");
+#undef TGR_COLUMN
+  nb::class_<PrepareReport>(module, "PrepareReport", "What prepare read, kept and left out.")
+      .def_ro("rows", &PrepareReport::rows)
+      .def_ro("bad_rows", &PrepareReport::bad_rows)
+      .def_ro("without_signal", &PrepareReport::without_signal)
+      .def_ro("repeated", &PrepareReport::repeated)
+      .def_ro("filtered", &PrepareReport::filtered)
+      .def_ro("users", &PrepareReport::users)
+      .def_ro("short_users", &PrepareReport::short_users)
+      .def_ro("items", &PrepareReport::items)
+      .def_ro("events", &PrepareReport::events)
+      .def_ro("seconds", &PrepareReport::seconds)
+      .def_ro("parse_seconds", &PrepareReport::parse_seconds)
+      .def_ro("features", &PrepareReport::features)
+      .def_ro("remarks", &PrepareReport::remarks);
+  module.def("prepare", &prepare, nb::arg("options"), nb::arg("format"), nb::arg("on_error"),
+             nb::arg("repeats"), nb::arg("streams"),
+             "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream).");
+  module.def(
+      "log_columns",
+      [](const PrepareOptions& options, const std::vector<std::string>& names,
+         const std::string& file) { return data::log_columns(options.columns, names, file); },
+      nb::arg("options"), nb::arg("names"), nb::arg("file"),
+      "Which of these columns a log is made of.");
+
+  module.def(
+      "write_csv",
+      [](const std::string& name, const nb::object& stream, const std::filesystem::path& path) {
+        interruptible([&] {
+          data::ArrowStream opened(name, stream_of(stream));
+          data::write_arrow_csv(opened, path);
+          return true;
+        });
+      },
+      nb::arg("name"), nb::arg("stream"), nb::arg("path"), "A table of an Arrow stream as CSV.");
+
+  nb::class_<OpenStore>(module, "Store")
+      .def(nb::init<const std::filesystem::path&>(), nb::arg("folder"))
+      .def_prop_ro("folder", [](const OpenStore& store) { return store.folder().string(); })
+      .def_prop_ro("users", [](const OpenStore& store) { return store.num_users(); })
+      .def_prop_ro("items", [](const OpenStore& store) { return store.num_items(); })
+      .def_prop_ro("events", [](const OpenStore& store) { return store.num_events(); })
+      .def_prop_ro("time_unit",
+                   [](const OpenStore& store) { return std::string(name_of(store.time_unit())); })
+      .def_prop_ro("signals", [](const OpenStore& store) { return store.manifest().signals; })
+      .def_prop_ro("numbers", [](const OpenStore& store) { return store.manifest().numbers; })
+      .def("user_ids", [](const OpenStore& store) { return ids_of(store.user_ids()); })
+      .def("item_ids", [](const OpenStore& store) { return ids_of(store.item_ids()); })
+      .def("verify", [](const OpenStore& store) {
+        const nb::gil_scoped_release release;
+        store.verify();
+      });
+}
+
+}  // namespace turbogr::python

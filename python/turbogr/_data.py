@@ -1,0 +1,252 @@
+"""Logs to stores."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from turbogr import _turbogr
+from turbogr import _arguments as arguments
+from turbogr._columns import id_array, stream_of_columns
+
+log = logging.getLogger("turbogr")
+
+
+class Store:
+    """A sequence store: the histories of all users, made by :func:`prepare` or the program."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self._store = _turbogr.Store(arguments.path_of("path", path))
+        self.report: Any = None  # what prepare read and left out; None for a store that was there
+
+    @property
+    def path(self) -> str:
+        """Its folder."""
+        return self._store.folder
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @property
+    def users(self) -> int:
+        """How many users it has."""
+        return self._store.users
+
+    @property
+    def items(self) -> int:
+        """How many items it has."""
+        return self._store.items
+
+    @property
+    def events(self) -> int:
+        """How many events it has."""
+        return self._store.events
+
+    @property
+    def time_unit(self) -> str:
+        """``s``, ``ms`` or, where only the order of events is known, ``none``."""
+        return self._store.time_unit
+
+    @property
+    def signals(self) -> list[str]:
+        """Names of the signals of events."""
+        return self._store.signals
+
+    @property
+    def numbers(self) -> list[str]:
+        """Names of the numbers of events."""
+        return self._store.numbers
+
+    def user_ids(self) -> np.ndarray:
+        """The users' own ids, in the store's order: int64, or str."""
+        return id_array(self._store.user_ids())
+
+    def item_ids(self) -> np.ndarray:
+        """The items' own ids, in the store's order: int64, or str."""
+        return id_array(self._store.item_ids())
+
+    def verify(self) -> None:
+        """Checks every byte; raises :class:`turbogr.Error` on the first thing wrong."""
+        self._store.verify()
+
+    def __repr__(self) -> str:
+        return (
+            f"turbogr.Store({self.path!r}): {self.users} users, {self.items} items, {self.events} events"
+        )
+
+    def __reduce__(self) -> Any:
+        return Store, (self.path,)
+
+
+def _is_paths(data: Any) -> bool:
+    if isinstance(data, (str, os.PathLike)):
+        return True
+    return isinstance(data, (list, tuple)) and len(data) > 0 and all(
+        isinstance(entry, (str, os.PathLike)) for entry in data
+    )
+
+
+def _is_parquet(path: str) -> bool:
+    if os.path.isdir(path):
+        pattern = os.path.join(glob.escape(path), "**", "*.parquet")
+        return next(glob.iglob(pattern, recursive=True), None) is not None
+    return path.endswith((".parquet", ".pq"))
+
+
+def _parquet_stream(paths: list[str], options: Any) -> tuple[str, Any]:
+    """What pyarrow reads of files and (hive-partitioned) folders, the columns of the log alone."""
+    try:
+        import pyarrow.dataset
+    except ImportError as error:
+        raise _turbogr.Error(
+            f"'{paths[0]}' is Parquet, which pyarrow reads, and pyarrow is not installed: "
+            "pip install 'turbogr[parquet]', or give a table of another library"
+        ) from error
+    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} others"
+    parts = []
+    for path in paths:
+        if not os.path.exists(path):
+            raise _turbogr.Error(f"there is no input '{path}'")
+        parts.append(pyarrow.dataset.dataset(path, format="parquet", partitioning="hive"))
+    dataset = parts[0] if len(parts) == 1 else pyarrow.dataset.dataset(parts)
+    columns = _turbogr.log_columns(options, dataset.schema.names, name)
+    return name, dataset.scanner(columns=columns).to_reader().__arrow_c_stream__()
+
+
+def frame_stream(what: str, data: Any) -> Any:
+    """The capsule of an Arrow stream of a table in memory: anything with __arrow_c_stream__, a mapping of
+    arrays, a pandas frame where pyarrow is missing."""
+    if hasattr(type(data), "__arrow_c_stream__"):
+        try:
+            return data.__arrow_c_stream__()
+        except ImportError:
+            pass  # pandas without pyarrow: its columns are arrays
+    if isinstance(data, Mapping):
+        return stream_of_columns(what, data)
+    if hasattr(type(data), "columns") and hasattr(type(data), "to_numpy") and hasattr(type(data), "iloc"):
+        return stream_of_columns(what, {str(name): data[name].to_numpy() for name in data.columns})
+    if hasattr(type(data), "scanner"):
+        return data.scanner().to_reader().__arrow_c_stream__()
+    if hasattr(type(data), "collect"):
+        raise TypeError(f"{what} is {arguments.shown(data)}, which is lazy; give {what}.collect()")
+    raise TypeError(
+        f"{what} is {arguments.shown(data)}; wanted: a path, a data frame (pandas, polars, pyarrow, DuckDB: "
+        "anything with __arrow_c_stream__) or a dictionary of arrays"
+    )
+
+
+def _tables(name: str, value: Any, folder: str) -> list[str]:
+    """Tables about users or items as files; those in memory are written to the folder first."""
+    if value is None:
+        return []
+    if _is_paths(value):
+        return [arguments.path_of(name, entry) for entry in ([value] if not isinstance(value, (list, tuple)) else value)]
+    path = os.path.join(folder, f"{name}.csv")
+    _turbogr.write_csv(name, frame_stream(name, value), path)
+    return [path]
+
+
+def prepare(
+    data: Any,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    time: str | None = None,
+    signals: Any = None,
+    numbers: Any = None,
+    labels: Any = None,
+    features: Any = None,
+    keep_signal: str | None = None,
+    min_user: int = 0,
+    min_item: int = 0,
+    deduplicate: str | None = None,
+    time_unit: str = "auto",
+    ids: str = "auto",
+    on_error: str = "stop",
+    max_bad: int = 1000,
+    user_table: Any = None,
+    item_table: Any = None,
+    user_features: Any = None,
+    item_features: Any = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    header: str = "auto",
+    memory: int | str = "2GB",
+    overwrite: bool = False,
+) -> Store:
+    """Turns a log of events into a sequence store.
+
+    ``data`` is a data frame or table (pandas, polars, pyarrow, DuckDB: anything with ``__arrow_c_stream__``), a
+    dictionary of NumPy columns, or one or several files or folders: CSV, Parquet, KuaiRand's, MovieLens'. A row is
+    an event; where the item column holds lists, a row is a user.
+
+    ``out`` is the folder of the store; without it the store lives in a temporary folder as long as the object
+    returned. Columns that are not named are found by their usual names. ``time="none"`` keeps the order of
+    the rows instead. ``deduplicate`` is None, "events" (same user, item and time) or "items". ``format`` is "csv",
+    "parquet", "kuairand" or "movielens"; None tells by the names of the files. The other arguments
+    are the options of ``turbogr data prepare`` (docs/data_format.md).
+    """
+    options = _turbogr.PrepareOptions()
+    options.user = arguments.column_of("user", user)
+    options.item = arguments.column_of("item", item)
+    options.time = arguments.column_of("time", time)
+    options.signals = arguments.texts_of("signals", signals)
+    options.numbers = arguments.texts_of("numbers", numbers)
+    options.labels = arguments.texts_of("labels", labels)
+    options.event_features = arguments.texts_of("features", features)
+    options.user_features = arguments.texts_of("user_features", user_features)
+    options.item_features = arguments.texts_of("item_features", item_features)
+    options.keep_signal = arguments.column_of("keep_signal", keep_signal)
+    options.min_user = arguments.integer_of("min_user", min_user, 0)
+    options.min_item = arguments.integer_of("min_item", min_item, 0)
+    options.max_bad = arguments.integer_of("max_bad", max_bad, 0)
+    options.time_unit = arguments.choice_of("time_unit", time_unit, ("auto", "s", "ms"))
+    options.ids = arguments.choice_of("ids", ids, ("auto", "integer", "string"))
+    options.header = arguments.choice_of("header", header, ("auto", "yes", "no"))
+    options.delimiter = arguments.column_of("delimiter", delimiter)
+    options.memory_bytes = arguments.bytes_of("memory", memory)
+    options.overwrite = arguments.flag_of("overwrite", overwrite)
+    on_error = arguments.choice_of("on_error", on_error, ("stop", "skip"))
+    repeats = arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""
+    format = arguments.choice_of("format", format, (None, "csv", "parquet", "kuairand", "movielens"))
+
+    temporary = out is None
+    folder = tempfile.mkdtemp(prefix="turbogr-")
+    try:
+        options.out = os.path.join(folder, "store") if out is None else arguments.path_of("out", out)
+        options.user_tables = _tables("user_table", user_table, folder)
+        options.item_tables = _tables("item_table", item_table, folder)
+        streams = []
+        if _is_paths(data):
+            paths = [arguments.path_of("data", p) for p in (data if isinstance(data, (list, tuple)) else [data])]
+            if format == "parquet" or (format is None and all(_is_parquet(path) for path in paths)):
+                streams.append(_parquet_stream(paths, options))
+            else:
+                options.inputs = paths
+        else:
+            if format is not None:
+                raise ValueError(f"format is {format!r} and data is no path; leave format out")
+            streams.append((type(data).__name__, frame_stream("data", data)))
+        format = "csv" if format in (None, "parquet") else format
+        report = _turbogr.prepare(options, format, on_error, repeats, streams)
+        store = Store(os.fspath(options.out))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    store.report = report
+    for remark in report.remarks:
+        log.warning("%s", remark)
+    if temporary:
+        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return store

@@ -1,0 +1,215 @@
+"""turbogr's operators on arrays in the CPU's memory: NumPy's, PyTorch's, anything that speaks DLPack.
+
+B sequences lie end to end: sequence b is rows ``offsets[b]`` up to ``offsets[b + 1]``, so a batch has no padding. Arrays
+are read where they lie, in float32, float64 or (PyTorch) bfloat16. Outputs are of the inputs' library. For
+gradients inside PyTorch see :mod:`turbogr.torch`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from turbogr import _turbogr
+from turbogr import _arguments as arguments
+
+__all__ = [
+    "fuxi_attention",
+    "fuxi_attention_backward",
+    "hstu_attention",
+    "hstu_attention_backward",
+    "sampled_softmax",
+    "sampled_softmax_backward",
+    "set_threads",
+]
+
+TIME_BUCKETS = 129  # of a time table
+
+
+def set_threads(threads: int) -> None:
+    """How many threads operators use from now on; 0: one a core. The bits do not depend on it."""
+    _turbogr.set_threads(arguments.integer_of("threads", threads, 0, 4096))
+
+
+def _torch_of(array: Any) -> Any:
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(array, torch.Tensor) else None
+
+
+def _array(name: str, value: Any, dtype: str | None = None) -> Any:
+    """What the engine can read: detached from autograd; plain lists of numbers become arrays of `dtype`."""
+    if _torch_of(value) is not None:
+        value = value.detach()
+        if value.device.type != "cpu":
+            raise ValueError(f"{name} is on {value.device}; this build computes on the CPU: give {name}.cpu()")
+        return value
+    if dtype is not None and isinstance(value, (list, tuple)):
+        try:
+            return np.asarray(value, dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an array of {dtype}") from error
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiu" or not value.dtype.isnative:
+            raise TypeError(f"{name} has the type {value.dtype}; wanted: numbers in the machine's own order")
+        return value
+    if not hasattr(type(value), "__dlpack__"):
+        raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an array (NumPy, PyTorch, DLPack)")
+    try:
+        return np.from_dlpack(value)
+    except Exception as error:
+        raise TypeError(f"{name} is {arguments.shown(value)}, which could not be read: {error}") from error
+
+
+def _optional(name: str, value: Any, dtype: str | None = None) -> Any:
+    return None if value is None else _array(name, value, dtype)
+
+
+def _matrix(name: str, value: Any) -> Any:
+    array = _array(name, value)
+    if array.ndim != 2:
+        raise ValueError(f"{name} has {array.ndim} dimensions; wanted: 2, [tokens, width]")
+    return array
+
+
+def _empty(like: Any, shape: tuple[int, ...], *, sums: bool = False, zero: bool = False) -> Any:
+    """An array of the library of `like`; `sums` are kept in float32 where the values are in bfloat16."""
+    torch = _torch_of(like)
+    if torch is None:
+        return (np.zeros if zero else np.empty)(shape, like.dtype)
+    dtype = torch.float32 if sums and like.dtype == torch.bfloat16 else like.dtype
+    return (torch.zeros if zero else torch.empty)(shape, dtype=dtype)
+
+
+def _options(
+    fuxi: bool, heads: Any, alpha: Any, norm_length: Any, window: Any, position: Any, time: Any,
+    key_times: Any, query_times: Any, num_prefix: Any, num_targets: Any,
+) -> Any:  # fmt: skip
+    options = _turbogr.Attention()
+    options.fuxi = fuxi
+    options.heads = arguments.integer_of("heads", heads, 1, 1 << 16)
+    options.alpha = arguments.number_of("alpha", alpha)
+    options.norm_length = arguments.number_of("norm_length", norm_length)
+    options.window = arguments.integer_of("window", window, 0)
+    options.position = _optional("position", position)
+    options.time = _optional("time", time)
+    options.key_times = _optional("key_times", key_times, "int64")
+    options.query_times = _optional("query_times", query_times, "int64")
+    options.num_prefix = _optional("num_prefix", num_prefix, "int64")
+    options.num_targets = _optional("num_targets", num_targets, "int64")
+    return options
+
+
+def _attention(fuxi: bool, q: Any, k: Any, v: Any, offsets: Any, options: dict[str, Any]) -> Any:
+    chosen = _options(fuxi, **options)
+    q, k, v = _matrix("q", q), _matrix("k", k), _matrix("v", v)
+    out = _empty(v, (v.shape[0], v.shape[1] * (3 if fuxi else 1)))
+    _turbogr.attention(chosen, q, k, v, _array("offsets", offsets, "int64"), out)
+    return out
+
+
+def _attention_backward(
+    fuxi: bool, dout: Any, q: Any, k: Any, v: Any, offsets: Any, options: dict[str, Any]
+) -> tuple[Any, ...]:
+    chosen = _options(fuxi, **options)
+    q, k, v = _matrix("q", q), _matrix("k", k), _matrix("v", v)
+    dq, dk, dv = (_empty(part, tuple(part.shape)) for part in (q, k, v))
+    tables = [_optional(name, options[name]) for name in ("position", "time")]
+    dposition, dtime = (None if t is None else _empty(t, tuple(t.shape), zero=True) for t in tables)
+    _turbogr.attention_backward(
+        chosen, q, k, v, _array("offsets", offsets, "int64"), _matrix("dout", dout), dq, dk, dv, dposition, dtime
+    )
+    return dq, dk, dv, dposition, dtime
+
+
+def hstu_attention(
+    q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
+    window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
+    num_prefix: Any = None, num_targets: Any = None,
+) -> Any:  # fmt: skip
+    """HSTU's attention: A_ij = SiLU(alpha q_i . k_j + b_ij) / norm_length where token i sees token j; A V.
+
+    q, k [N, heads * dq], v [N, heads * dv]; the result is like v. A token sees itself and those before it (the last
+    ``window``, if that is above 0); ``num_prefix`` and ``num_targets`` [B] say how many tokens at a sequence's start all
+    see, and how many at its end only themselves do. Biases: ``position`` [2 S - 1], weight S - 1 + j - i, and ``time``
+    [129], by the time from ``key_times`` to ``query_times`` [N] (int64).
+    """
+    return _attention(False, q, k, v, offsets, dict(
+        heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+
+
+def hstu_attention_backward(
+    dout: Any, q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
+    window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
+    num_prefix: Any = None, num_targets: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The gradients of q, k, v, position and time (None where there is none) from that of the result."""
+    return _attention_backward(False, dout, q, k, v, offsets, dict(
+        heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+
+
+def fuxi_attention(
+    q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
+    window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
+    num_prefix: Any = None, num_targets: Any = None,
+) -> Any:  # fmt: skip
+    """FuXi's attention: three maps over the same values, side by side in each head: by position, by time, and
+    SiLU(alpha q_i . k_j) / norm_length. The result is [N, heads * 3 * dv]; a map without its table is zero."""
+    return _attention(True, q, k, v, offsets, dict(
+        heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+
+
+def fuxi_attention_backward(
+    dout: Any, q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
+    window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
+    num_prefix: Any = None, num_targets: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The gradients of q, k, v, position and time (None where there is none) from that of the result."""
+    return _attention_backward(True, dout, q, k, v, offsets, dict(
+        heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+
+
+def sampled_softmax(
+    query: Any, items: Any, positive: Any, negatives: Any, *, correction: Any = None, temperature: float = 0.05,
+    normalize: bool = True,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Softmax cross entropy of an item against sampled negatives: (loss [N], log of the sum of exponentials [N]).
+
+    query [N, D], items [U, D], each item once; ``positive`` [N] and ``negatives`` [R] (shared) or [N, R] (each token's own)
+    are rows of items (int32). A negative that is the positive does not count. ``correction`` [U] is subtracted from an
+    item's logit where it is a negative.
+    """
+    query, items = _matrix("query", query), _matrix("items", items)
+    loss, saved = (_empty(query, (query.shape[0],), sums=True) for _ in range(2))
+    negatives = _array("negatives", negatives, "int32")
+    if negatives.ndim not in (1, 2):
+        raise ValueError(f"negatives has {negatives.ndim} dimensions; wanted: [R] or [N, R]")
+    _turbogr.sampled_softmax(
+        query, items, _array("positive", positive, "int32"), negatives, _optional("correction", correction),
+        arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize), loss, saved,
+    )  # fmt: skip
+    return loss, saved
+
+
+def sampled_softmax_backward(
+    dloss: Any, log_sum_exp: Any, query: Any, items: Any, positive: Any, negatives: Any, *, correction: Any = None,
+    temperature: float = 0.05, normalize: bool = True,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The gradients of query and items; those of items are sums in float32 where items are in bfloat16."""
+    query, items = _matrix("query", query), _matrix("items", items)
+    dquery = _empty(query, tuple(query.shape))
+    ditems = _empty(items, tuple(items.shape), sums=True, zero=True)
+    negatives = _array("negatives", negatives, "int32")
+    if negatives.ndim not in (1, 2):
+        raise ValueError(f"negatives has {negatives.ndim} dimensions; wanted: [R] or [N, R]")
+    _turbogr.sampled_softmax_backward(
+        query, items, _array("positive", positive, "int32"), negatives, _optional("correction", correction),
+        arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize),
+        _array("log_sum_exp", log_sum_exp), _array("dloss", dloss), dquery, ditems,
+    )  # fmt: skip
+    return dquery, ditems
