@@ -12,6 +12,7 @@
 #include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/synth.h"
+#include "turbogr/data/yambda/yambda_files.h"
 
 namespace turbogr::apps {
 namespace {
@@ -23,14 +24,28 @@ struct SynthCommand {
   int threads = 0;
   bool overwrite = false;
   bool numbers = false;
+  double bayes_auc = 0.80;
 };
 
-void run_synth(const SynthCommand& command) {
-  TGR_CHECK(!command.store.empty() || !command.csv.empty(),
-            "say where the world goes: --out STORE, --csv FOLDER, or both");
-  const data::InterruptGuard guard;
-  ThreadPool pool(command.threads);
-  const data::SynthWorld world(command.options);
+void write_world(const data::SynthWorld& world, ThreadPool& pool, const std::string& store,
+                 const data::SynthStoreOptions& options) {
+  data::write_synth_store(world, pool, store, options);
+}
+void write_world(const data::YambdaWorld& world, ThreadPool& pool, const std::string& store,
+                 const data::SynthStoreOptions& options) {
+  data::write_yambda_store(world, pool, store, options);
+}
+void write_logs(const data::SynthWorld& world, ThreadPool& pool, const std::string& folder,
+                const data::SynthProgress& show) {
+  data::write_synth_csv(world, pool, folder, show);
+}
+void write_logs(const data::YambdaWorld& world, ThreadPool& pool, const std::string& folder,
+                const data::SynthProgress& show) {
+  data::write_yambda_csv(world, pool, folder, show);
+}
+
+template <class World>
+void write_files(const SynthCommand& command, const World& world, ThreadPool& pool) {
   Progress progress(isatty(STDERR_FILENO) != 0);
   const auto timed = [&](const std::string& target, auto&& write) {
     progress.begin("making", world.num_events(), "events");
@@ -45,16 +60,35 @@ void run_synth(const SynthCommand& command) {
   };
   if (!command.store.empty()) {
     timed(command.store, [&](const data::SynthProgress& show) {
-      data::write_synth_store(
-          world, pool, command.store,
-          {.overwrite = command.overwrite, .numbers = command.numbers, .progress = show});
+      write_world(world, pool, command.store,
+                  {.overwrite = command.overwrite, .numbers = command.numbers, .progress = show});
     });
   }
   if (!command.csv.empty()) {
-    timed(command.csv, [&](const data::SynthProgress& show) {
-      data::write_synth_csv(world, pool, command.csv, show);
-    });
+    timed(command.csv,
+          [&](const data::SynthProgress& show) { write_logs(world, pool, command.csv, show); });
   }
+}
+
+void run_synth(const SynthCommand& command) {
+  TGR_CHECK(!command.store.empty() || !command.csv.empty(),
+            "say where the world goes: --out STORE, --csv FOLDER, or both");
+  const data::InterruptGuard guard;
+  ThreadPool pool(command.threads);
+  if (command.options.like != "yambda") {
+    write_files(command, data::SynthWorld(command.options), pool);
+    return;
+  }
+  const data::YambdaWorld world({.users = command.options.users,
+                                 .items = command.options.items,
+                                 .mean_length = command.options.mean_length,
+                                 .max_length = command.options.max_length,
+                                 .bayes_auc = command.bayes_auc,
+                                 .seed = command.options.seed});
+  write_files(command, world, pool);
+  fmt::print(
+      "who knows this world tells listens of half a track from others with an AUC of {:.4f}\n",
+      world.bayes_auc());
 }
 
 }  // namespace
@@ -62,7 +96,7 @@ void run_synth(const SynthCommand& command) {
 void add_data_synth(Command& data) {
   auto* command = data.add_subcommand("synth", "Make a world like a published one, of any size");
   auto synth = std::make_shared<SynthCommand>();
-  command->add_option("--like", synth->options.like, "kuairand27k or movielens")
+  command->add_option("--like", synth->options.like, "kuairand27k, movielens or yambda")
       ->capture_default_str();
   command->add_option("--users", synth->options.users, "how many users")->required();
   command->add_option(
@@ -80,9 +114,15 @@ void add_data_synth(Command& data) {
   command->add_option("--threads", synth->threads, "0: one a core; the world is the same")
       ->capture_default_str();
   command->add_option("--out", synth->store, "the sequence store to write");
-  command->add_option("--csv", synth->csv, "a folder for raw logs in KuaiRand's own files");
+  command->add_option("--csv", synth->csv,
+                      "a folder for raw logs in KuaiRand's or Yambda's own columns");
   command->add_flag("--numbers", synth->numbers,
-                    "keep play_time_ms and duration_ms in the store, as prepare does");
+                    "keep play_time_ms and duration_ms in the store, as prepare does; of yambda "
+                    "played_ratio_pct and track_length_seconds");
+  command
+      ->add_option("--bayes-auc", synth->bayes_auc,
+                   "yambda: the best AUC that anybody can have in predicting listens")
+      ->capture_default_str();
   command->add_flag("--overwrite", synth->overwrite, "replace a store that exists");
   command->callback([synth] { run_synth(*synth); });
 }

@@ -169,7 +169,7 @@ TEST(SynthWorld, RepeatsAsOftenAsAsked) {
 
 TEST(SynthWorld, RefusesWhatItCannotMake) {
   EXPECT_EQ(message_of([] { SynthWorld({.like = "netflix"}); }),
-            "synth: no preset 'netflix'; use kuairand27k or movielens");
+            "synth: no preset 'netflix'; use kuairand27k, movielens or yambda");
   EXPECT_EQ(message_of([] { SynthWorld({.users = 0}); }), "synth: 0 users; ask for at least one");
   EXPECT_EQ(message_of([] { SynthWorld({.users = 5, .items = 3}); }),
             "synth: 3 items; a world needs at least 64");

@@ -8,14 +8,13 @@
 
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/data/interrupt.h"
-#include "turbogr/data/synth_world.h"
 
 namespace turbogr::data {
 
 // make(user, slot) runs on any thread, one call a slot at a time; take(user, slot) then runs on
 // this thread, users in order. Slots are reused from chunk to chunk.
-template <class Slot, class Make, class Take>
-void for_each_synth_user(const SynthWorld& world, ThreadPool& pool, Make&& make, Take&& take) {
+template <class Slot, class World, class Make, class Take>
+void for_each_synth_user(const World& world, ThreadPool& pool, Make&& make, Take&& take) {
   constexpr std::int64_t kChunkEvents = 1 << 20;
   std::vector<Slot> slots;
   for (std::int64_t first = 0; first < world.num_users();) {

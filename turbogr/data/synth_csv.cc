@@ -2,14 +2,11 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include "turbogr/core/check.h"
-#include "turbogr/data/file.h"
+#include "turbogr/data/partial_logs.h"
 #include "turbogr/data/synth.h"
 #include "turbogr/data/synth_chunks.h"
 
@@ -57,29 +54,6 @@ std::array<std::int64_t, kAllDays> day_names(const SynthPreset& preset) {
   return names;
 }
 
-// Logs carry their names once they are whole: a log cut short reads as a shorter one.
-class PartialLogs {
- public:
-  explicit PartialLogs(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  PartialLogs(const PartialLogs&) = delete;
-  PartialLogs& operator=(const PartialLogs&) = delete;
-  ~PartialLogs() {
-    std::error_code ignored;
-    for (const char* name : kFiles) std::filesystem::remove(path(name), ignored);
-  }
-
-  std::filesystem::path path(const std::string& name) const {
-    return folder_ / (name + ".partial");
-  }
-
-  void publish() const {
-    for (const char* name : kFiles) std::filesystem::rename(path(name), folder_ / name);
-  }
-
- private:
-  std::filesystem::path folder_;
-};
-
 struct CsvSlot {
   SynthHistory history;
   std::array<std::vector<char>, kFiles.size()> text;
@@ -92,22 +66,8 @@ void write_synth_csv(const SynthWorld& world, ThreadPool& pool, const std::files
   const SynthPreset& preset = world.preset();
   TGR_CHECK(preset.days == kAllDays, "synth: raw logs are in KuaiRand's format, which '",
             preset.name, "' does not fit; use --like kuairand27k, or --out for a store");
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  TGR_CHECK(std::filesystem::is_directory(folder), "cannot make the folder '", folder.string(),
-            "': ", error ? error.message() : "it is a file", "; choose another name");
-  TGR_CHECK(!std::filesystem::exists(folder / "manifest.json"), "'", folder.string(),
-            "' is a store; give the logs a folder of their own");
-  for (const char* name : kFiles) {
-    TGR_CHECK(!std::filesystem::exists(folder / name), "'", (folder / name).string(),
-              "' exists; remove it or choose another folder");
-  }
-  PartialLogs partial(folder);
-  std::vector<FileWriter> files;
-  for (const char* name : kFiles) {
-    files.emplace_back(partial.path(name), std::size_t{1} << 20);
-    files.back().append(kHeader.data(), kHeader.size());
-  }
+  PartialLogs logs(folder, kFiles);
+  for (std::size_t i = 0; i < kFiles.size(); ++i) logs.append(i, kHeader);
   const std::array<std::int64_t, kAllDays> dates = day_names(preset);
 
   const auto make = [&](std::int64_t user, CsvSlot& slot) {
@@ -145,14 +105,13 @@ void write_synth_csv(const SynthWorld& world, ThreadPool& pool, const std::files
   };
   std::int64_t events = 0;
   for_each_synth_user<CsvSlot>(world, pool, make, [&](std::int64_t user, CsvSlot& slot) {
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      files[i].append(slot.text[i].data(), slot.text[i].size());
+    for (std::size_t i = 0; i < kFiles.size(); ++i) {
+      logs.append(i, {slot.text[i].data(), slot.text[i].size()});
     }
     events += world.length(user);
     if (progress) progress(events);
   });
-  for (FileWriter& file : files) file.close(false);
-  partial.publish();
+  logs.publish();
 }
 
 }  // namespace turbogr::data

@@ -114,7 +114,7 @@ const SynthPreset& synth_preset(std::string_view name) {
   for (const SynthPreset& preset : kPresets) {
     if (preset.name == name) return preset;
   }
-  detail::throw_error("synth: no preset '", name, "'; use kuairand27k or movielens");
+  detail::throw_error("synth: no preset '", name, "'; use kuairand27k, movielens or yambda");
 }
 
 double curve_linear(std::span<const CurvePoint> curve, double x) {

@@ -1,54 +1,10 @@
-#include <atomic>
-#include <bit>
-
+#include "turbogr/data/appearing_items.h"
 #include "turbogr/data/store_writer.h"
 #include "turbogr/data/synth.h"
 #include "turbogr/data/synth_chunks.h"
 
 namespace turbogr::data {
 namespace {
-
-// Which catalogue ids appear, and their places among those that do.
-class Appearing {
- public:
-  explicit Appearing(std::int64_t items)
-      : words_(static_cast<std::size_t>((items + 63) / 64)), before_(words_.size()) {}
-
-  void mark(std::uint32_t id) {
-    const std::uint64_t bit = std::uint64_t{1} << (id % 64);
-    std::atomic<std::uint64_t>& word = words_[id / 64];
-    // Most items have been seen before: look first, so that threads share the line in peace.
-    if ((word.load(std::memory_order_relaxed) & bit) == 0) {
-      word.fetch_or(bit, std::memory_order_relaxed);
-    }
-  }
-  std::int64_t count_up() {
-    std::uint32_t sum = 0;
-    for (std::size_t i = 0; i < words_.size(); ++i) {
-      before_[i] = sum;
-      sum += static_cast<std::uint32_t>(std::popcount(words_[i].load(std::memory_order_relaxed)));
-    }
-    return sum;
-  }
-  std::int64_t index(std::uint32_t id) const {
-    const std::uint64_t below = (std::uint64_t{1} << (id % 64)) - 1;
-    return before_[id / 64] +
-           std::popcount(words_[id / 64].load(std::memory_order_relaxed) & below);
-  }
-  template <class Function>
-  void for_each(Function&& function) const {
-    for (std::size_t i = 0; i < words_.size(); ++i) {
-      for (std::uint64_t word = words_[i].load(std::memory_order_relaxed); word != 0;
-           word &= word - 1) {
-        function(static_cast<std::int64_t>(i) * 64 + std::countr_zero(word));
-      }
-    }
-  }
-
- private:
-  std::vector<std::atomic<std::uint64_t>> words_;
-  std::vector<std::uint32_t> before_;
-};
 
 struct StoreSlot {
   SynthHistory history;
@@ -77,7 +33,7 @@ void write_synth_store(const SynthWorld& world, ThreadPool& pool,
   PartialFolder folder(target, options.overwrite);
   // Twice through the world: dense indices need to know every item that appears, and making a user
   // again is cheaper than keeping all of them.
-  Appearing appearing(world.catalogue().num_items());
+  AppearingItems appearing(world.catalogue().num_items());
   for_each_synth_user<SynthHistory>(
       world, pool,
       [&](std::int64_t user, SynthHistory& history) {
