@@ -1,13 +1,14 @@
 #include "turbogr/model/attention_block.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/attention/fuxi_attention.h"
-#include "turbogr/ops/attention/hstu_attention.h"
 #include "turbogr/ops/attention/time_bucket.h"
-#include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/event_targets.h"
 
 namespace turbogr::model {
 namespace {
@@ -69,6 +70,21 @@ std::size_t AttentionSaved<T>::bytes() const {
   return sum_of_bytes(std::initializer_list<const Tensor*>{&normed, &linear, &activated, &attended,
                                                            &mixed, &input_mean, &input_rstd,
                                                            &attended_mean, &attended_rstd, &kept});
+}
+
+template <class T>
+TargetSaved<T>::TargetSaved(const ModelOptions& o, std::int64_t capacity, Device device)
+    : input(dtype_of<T>(), {capacity, o.width}, device),
+      gate(dtype_of<T>(), {capacity, o.gate_width()}, device),
+      query(dtype_of<T>(), {capacity, o.query_width()}, device),
+      attended(dtype_of<T>(), {capacity, o.gate_width()}, device),
+      dgate(dtype_of<T>(), {capacity, o.gate_width()}, device),
+      dquery(dtype_of<T>(), {capacity, o.query_width()}, device) {}
+
+template <class T>
+std::size_t TargetSaved<T>::bytes() const {
+  return sum_of_bytes(
+      std::initializer_list<const Tensor*>{&input, &gate, &query, &attended, &dgate, &dquery});
 }
 
 template <class T>
@@ -169,6 +185,33 @@ ops::AttentionMask AttentionBlock<T>::mask(const StepInput& step) const {
 }
 
 template <class T>
+ops::HstuAttentionOptions AttentionBlock<T>::hstu_options(const StepInput& step,
+                                                          AttentionSaved<T>& saved) const {
+  return {.heads = options_.heads,
+          .alpha = options_.alpha,
+          .norm_length = norm_length(step),
+          .mask = mask(step),
+          .plan = step.plan,
+          .kept = {saved.kept.data(), {saved.kept.size()}},
+          .deterministic = step.deterministic};
+}
+
+template <class T>
+ops::TargetAttentionOptions AttentionBlock<T>::target_options(const StepInput& step) const {
+  return {.heads = options_.heads, .alpha = options_.alpha, .norm_length = norm_length(step)};
+}
+
+template <class T>
+ops::GatedNormOptions<T> AttentionBlock<T>::mix_options(const ParameterSet<T>& parameters,
+                                                        const ops::DropoutOptions& dropout) const {
+  return {.norm = norm_options(parameters, attended_norm_),
+          .concat = options_.concat,
+          .silu_gate = true,
+          .dropout = dropout,
+          .concat_input = options_.concat_input};
+}
+
+template <class T>
 void AttentionBlock<T>::refresh(const Context& ctx, const ParameterSet<T>& parameters) {
   projection_.refresh(ctx, parameters);
   output_.refresh(ctx, parameters);
@@ -206,14 +249,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
 
   if (options_.kind == ModelKind::kHstu) {
     ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
-                           {.heads = options_.heads,
-                            .alpha = options_.alpha,
-                            .norm_length = norm_length(step),
-                            .mask = mask(step),
-                            .plan = step.plan,
-                            .kept = {saved.kept.data(), {saved.kept.size()}},
-                            .deterministic = step.deterministic},
-                           attended);
+                           hstu_options(step, saved), attended);
   } else {
     ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
                            {.heads = options_.heads,
@@ -226,12 +262,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
   }
 
   ops::gated_norm<T>(
-      ctx, attended, parts.u,
-      {.norm = norm_options(parameters, attended_norm_),
-       .concat = options_.concat,
-       .silu_gate = true,
-       .dropout = step.dropout(options_.dropout, layer_, 0),
-       .concat_input = options_.concat_input},
+      ctx, attended, parts.u, mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
       mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)});
 
   ops::linear<T>(ctx, mixed, output_.packed(),
@@ -265,11 +296,7 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   const Parts<T> dparts = parts_of(options_, dprojected);
   ops::gated_norm_backward<T>(
       ctx, first_rows<T>(saved.attended, n), parts.u, dmixed,
-      {.norm = norm_options(parameters, attended_norm_),
-       .concat = options_.concat,
-       .silu_gate = true,
-       .dropout = step.dropout(options_.dropout, layer_, 0),
-       .concat_input = options_.concat_input},
+      mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
       {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
       {.dx = dattended,
        .dgate = dparts.u,
@@ -283,15 +310,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
     const Parts<const T> projected = parts_of(options_, linear);
     if (options_.silu_on_all) before = {projected.q, projected.k, projected.v};
     ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
-                                    bias(parameters, step),
-                                    {.heads = options_.heads,
-                                     .alpha = options_.alpha,
-                                     .norm_length = norm_length(step),
-                                     .mask = mask(step),
-                                     .plan = step.plan,
-                                     .kept = {memory.kept.data(), {memory.kept.size()}},
-                                     .deterministic = step.deterministic},
-                                    dattended, dparts.q, dparts.k, dparts.v, dbias, before);
+                                    bias(parameters, step), hstu_options(step, memory), dattended,
+                                    dparts.q, dparts.k, dparts.v, dbias, before);
   } else {
     ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
                                     bias(parameters, step),
@@ -326,6 +346,113 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
 }
 
 template <class T>
+void AttentionBlock<T>::forward_targets(const Context& ctx, const ParameterSet<T>& parameters,
+                                        const StepInput& step, Rows<const T> x,
+                                        AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                                        Rows<T> y) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows;
+  const std::int64_t m = step.targets.shape[0];
+  const Rows<T> normed = first_rows<T>(saved.normed, n);
+  const Rows<T> linear = first_rows<T>(saved.linear, n);
+  const Rows<T> mixed = first_rows<T>(saved.mixed, m);
+  ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), normed,
+               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)});
+  ops::linear<T>(ctx, normed, projection_.packed(),
+                 {.bias = vector_value(parameters, projection_bias_)}, linear);
+  const Parts<const T> parts = parts_of<const T>(options_, linear);
+  const auto pick = [&](Rows<const T> from, Tensor& to) {
+    const Rows<T> picked = first_rows<T>(to, m);
+    ops::gather_rows<T, T, std::int64_t>(ctx, from, step.targets, picked);
+    return picked;
+  };
+  const Rows<T> gate = pick(parts.u, targets.gate);
+  const Rows<T> attended = first_rows<T>(targets.attended, m);
+  if (step.few_targets) {
+    const Rows<T> query = pick(parts.q, targets.query);
+    ops::target_attention<T>(ctx, {step.offsets, step.target_starts}, query, parts.k, parts.v,
+                             target_options(step), attended);
+  } else {
+    const Rows<T> all = first_rows<T>(saved.attended, n);
+    ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
+                           hstu_options(step, saved), all);
+    pick(all, targets.attended);
+  }
+  StepInput of_targets = step;
+  of_targets.row_keys = step.target_keys;
+  ops::gated_norm<T>(
+      ctx, attended, gate, mix_options(parameters, of_targets.dropout(options_.dropout, layer_, 0)),
+      mixed, {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)});
+  ops::linear<T>(
+      ctx, mixed, output_.packed(),
+      {.bias = vector_value(parameters, output_bias_), .residual = pick(x, targets.input)}, y);
+}
+
+template <class T>
+void AttentionBlock<T>::backward_targets(const Context& ctx, ParameterSet<T>& parameters,
+                                         const StepInput& step, Rows<const T> x,
+                                         AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                                         Rows<const T> dy, AttentionScratch<T>& scratch,
+                                         Rows<T> dx) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows;
+  const std::int64_t m = step.targets.shape[0];
+  const auto vector_gradient = [&](int index) {
+    return index < 0 ? View<A, 1>{} : parameters.gradient(index).template view<A, 1>();
+  };
+  const Rows<T> dmixed = first_rows<T>(scratch.dmixed, m);
+  const Rows<T> dattended = first_rows<T>(scratch.dattended, m);
+  const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
+  const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
+  const Rows<T> dgate = first_rows<T>(targets.dgate, m);
+  const Parts<const T> parts =
+      parts_of<const T>(options_, first_rows<T>(std::as_const(saved.linear), n));
+  const Parts<T> dparts = parts_of(options_, dprojected);
+
+  ops::linear_backward<T>(
+      ctx, first_rows<T>(std::as_const(saved.mixed), m), output_.packed(), dy, {},
+      {.dx = dmixed, .dw = output_.gradient(parameters), .db = vector_gradient(output_bias_)});
+  StepInput of_targets = step;
+  of_targets.row_keys = step.target_keys;
+  ops::gated_norm_backward<T>(
+      ctx, first_rows<T>(std::as_const(targets.attended), m),
+      first_rows<T>(std::as_const(targets.gate), m), dmixed,
+      mix_options(parameters, of_targets.dropout(options_.dropout, layer_, 0)),
+      {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)},
+      {.dx = dattended,
+       .dgate = dgate,
+       .dweight = vector_gradient(attended_norm_.weight),
+       .dbias = vector_gradient(attended_norm_.bias)});
+  ops::spread_rows<T>(ctx, dgate, step.targets, dparts.u);
+  if (step.few_targets) {
+    const Rows<T> dquery = first_rows<T>(targets.dquery, m);
+    ops::target_attention_backward<T>(
+        ctx, {step.offsets, step.target_starts}, first_rows<T>(std::as_const(targets.query), m),
+        parts.k, parts.v, target_options(step), dattended, dquery, dparts.k, dparts.v);
+    ops::spread_rows<T>(ctx, dquery, step.targets, dparts.q);
+  } else {
+    const Rows<T> all = first_rows<T>(saved.attended, n);  // forward's are not wanted again
+    ops::spread_rows<T>(ctx, dattended, step.targets, all);
+    ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
+                                    bias(parameters, step), hstu_options(step, saved), all,
+                                    dparts.q, dparts.k, dparts.v,
+                                    {vector_gradient(position_), vector_gradient(time_)});
+  }
+  ops::linear_backward<T>(ctx, first_rows<T>(std::as_const(saved.normed), n), projection_.packed(),
+                          dprojected, {},
+                          {.dx = dnormed,
+                           .dw = projection_.gradient(parameters),
+                           .db = vector_gradient(projection_bias_)});
+  ops::norm_backward<T>(
+      ctx, x, dnormed, norm_options(parameters, input_norm_),
+      {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
+      {.dx = dx,
+       .dweight = vector_gradient(input_norm_.weight),
+       .dbias = vector_gradient(input_norm_.bias)});
+  ops::add_rows_at<T>(ctx, dy, step.targets, dx);
+}
+
+template <class T>
 std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx,
                                                const ops::AttentionShape& shape) const {
   const std::size_t attention =
@@ -344,6 +471,7 @@ std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx,
 
 #define TGR_INSTANTIATE(T)             \
   template struct AttentionSaved<T>;   \
+  template struct TargetSaved<T>;      \
   template struct AttentionScratch<T>; \
   template class AttentionBlock<T>;
 TGR_INSTANTIATE(double)

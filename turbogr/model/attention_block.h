@@ -17,6 +17,9 @@
 #include "turbogr/model/parameters.h"
 #include "turbogr/model/step_input.h"
 #include "turbogr/model/weight_matrix.h"
+#include "turbogr/ops/attention/hstu_attention.h"
+#include "turbogr/ops/attention/target_attention.h"
+#include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/norm.h"
 
 namespace turbogr::model {
@@ -35,6 +38,19 @@ struct AttentionSaved {
   Tensor mixed;      // [N, M]
   Tensor input_mean, input_rstd, attended_mean, attended_rstd;  // [N]
   Tensor kept;                                                  // see HstuAttentionOptions
+
+  std::size_t bytes() const;
+};
+
+// What the last layer keeps of targets, where only these are wanted; room for `capacity` of them.
+template <class T>
+struct TargetSaved {
+  TargetSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu);
+
+  Tensor input;          // [M, D], their rows of x
+  Tensor gate, query;    // [M, G], [M, H dq]
+  Tensor attended;       // [M, G]
+  Tensor dgate, dquery;  // as what they are gradients of
 
   std::size_t bytes() const;
 };
@@ -67,6 +83,15 @@ class AttentionBlock {
                 Rows<const T> x, AttentionSaved<T>& saved, Rows<const T> dy,
                 AttentionScratch<T>& scratch, Rows<T> dx) const;
 
+  // HSTU, of step.targets alone: y, dy [M, D]. Keys and values are those of all tokens; all that
+  // comes after them is made for targets. What of `saved` is theirs has M rows.
+  void forward_targets(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
+                       Rows<const T> x, AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                       Rows<T> y) const;
+  void backward_targets(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
+                        Rows<const T> x, AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                        Rows<const T> dy, AttentionScratch<T>& scratch, Rows<T> dx) const;
+
   // Of the workspace, for steps of up to this shape.
   std::size_t workspace_bytes(const Context& ctx, const ops::AttentionShape& shape) const;
 
@@ -79,6 +104,10 @@ class AttentionBlock {
   ops::NormOptions<T> norm_options(const ParameterSet<T>& parameters, const Affine& affine) const;
   ops::AttentionBias<T> bias(const ParameterSet<T>& parameters, const StepInput& step) const;
   ops::AttentionMask mask(const StepInput& step) const;
+  ops::HstuAttentionOptions hstu_options(const StepInput& step, AttentionSaved<T>& saved) const;
+  ops::TargetAttentionOptions target_options(const StepInput& step) const;
+  ops::GatedNormOptions<T> mix_options(const ParameterSet<T>& parameters,
+                                       const ops::DropoutOptions& dropout) const;
   double norm_length(const StepInput& step) const {
     return step.norm_length > 0 ? step.norm_length : options_.norm_length;
   }
