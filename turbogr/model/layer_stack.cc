@@ -58,6 +58,7 @@ LayerStack<T>::LayerStack(const Context& ctx, const ModelOptions& options,
             " targets alone; that is HSTU's");
   if (memory.targets > 0) {
     target_saved_ = std::make_unique<TargetSaved<T>>(options_, memory.targets, device);
+    layers_.back().attention.split_projection();
   }
   if (fuxi) {
     feed_forward_scratch_ =
