@@ -19,9 +19,9 @@
 namespace turbogr::bench {
 namespace {
 
-constexpr std::uint64_t kBatches = 3;
-constexpr int kWarmUp = 3;
-constexpr int kProfiled = 2;
+constexpr std::uint64_t kRankingBatches = 3;
+constexpr int kRankingWarmUp = 3;
+constexpr int kRankingProfiled = 2;
 
 struct Counts {
   std::int64_t sequences = 0, tokens = 0, targets = 0, longest = 0, most_targets = 0;
@@ -85,13 +85,13 @@ double small_loss(const RankingProblem& problem) {
   const auto alone = dist::make_self();
   train::RankingTrainOptions options =
       train_options(problem, counts_of(problem.shape, problem.lengths));
-  options.dense.rate = options.table.rate = 1e-3;
+  options.dense.rate = options.table.rate = 1e-5;
   embedding::LocalRows<T> rows(tables_of(problem.shape, DType::kF32), problem.device);
   train::RankingTrainStep<T> step(ctx, *alone, options, rows);
   step.initialise(ctx);
   const MadeUpBatch batch(problem.shape, problem.lengths, problem.seed);
   step.run(ctx, batch.view());
-  return step.run(ctx, batch.view()).loss;  // has seen an update
+  return step.run(ctx, batch.view()).loss;  // has seen an update, too small to bring it near zero
 }
 
 // What a batch of requests goes through: its rows, pooled, and the model.
@@ -177,7 +177,7 @@ std::vector<float> small_logits(const RankingProblem& problem) {
 
 std::vector<std::unique_ptr<MadeUpBatch>> make_batches(const RankingProblem& problem) {
   std::vector<std::unique_ptr<MadeUpBatch>> batches;
-  for (std::uint64_t b = 0; b < kBatches; ++b) {
+  for (std::uint64_t b = 0; b < kRankingBatches; ++b) {
     batches.push_back(
         std::make_unique<MadeUpBatch>(problem.shape, problem.lengths, problem.seed + b));
   }
@@ -187,7 +187,7 @@ std::vector<std::unique_ptr<MadeUpBatch>> make_batches(const RankingProblem& pro
 // Calls run(i) for steps and fills in how long they took; run returns when its work is queued.
 template <class Run>
 void time_steps(Context& ctx, const RankingProblem& problem, Run&& run, RankingFigures& figures) {
-  for (int i = 0; i < kWarmUp; ++i) run(i);
+  for (int i = 0; i < kRankingWarmUp; ++i) run(i);
   std::vector<std::unique_ptr<Event>> ends;
   std::vector<double> host_ends;
   for (std::int64_t i = 0; i <= problem.steps; ++i) {
@@ -206,13 +206,13 @@ void time_steps(Context& ctx, const RankingProblem& problem, Run&& run, RankingF
   if (problem.device != Device::kCuda) return;
   SectionTimer timer;
   ctx.set_sections(&timer);
-  for (int i = 0; i < kProfiled; ++i) {
+  for (int i = 0; i < kRankingProfiled; ++i) {
     run(i);
     timer.finish(ctx);
   }
   ctx.set_sections(nullptr);
   for (std::size_t s = 0; s < kSections; ++s) {
-    figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / kProfiled;
+    figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / kRankingProfiled;
   }
 }
 
@@ -226,7 +226,7 @@ void finish_figures(const Context& ctx, const RankingProblem& problem, RankingFi
 }
 
 template <class T>
-RankingFigures measure_step(const RankingProblem& problem) {
+RankingFigures measured_step(const RankingProblem& problem) {
   RankingFigures figures;
   if (problem.device == Device::kCuda) {
     figures.small = small_loss<T>(small_problem(problem, Device::kCuda));
@@ -245,7 +245,7 @@ RankingFigures measure_step(const RankingProblem& problem) {
   time_steps(
       ctx, problem,
       [&](std::int64_t i) {
-        step.submit(ctx, batches[static_cast<std::size_t>(i) % kBatches]->view());
+        step.submit(ctx, batches[static_cast<std::size_t>(i) % kRankingBatches]->view());
         if (step.pending() == step.kInFlight) figures.loss = step.finish().loss;
       },
       figures);
@@ -287,7 +287,7 @@ void check_small_logits(const RankingProblem& problem, RankingFigures& figures) 
 }
 
 template <class T>
-RankingFigures measure_request(const RankingProblem& problem) {
+RankingFigures measured_request(const RankingProblem& problem) {
   RankingFigures figures;
   if (problem.device == Device::kCuda) check_small_logits<T>(problem, figures);
   const Counts counts = counts_of(problem.shape, problem.lengths);
@@ -295,7 +295,7 @@ RankingFigures measure_request(const RankingProblem& problem) {
   RequestRunner<T> runner(ctx, problem, counts);
   const auto batches = make_batches(problem);
   const auto run = [&](std::int64_t i) {
-    runner.run(ctx, batches[static_cast<std::size_t>(i) % kBatches]->view());
+    runner.run(ctx, batches[static_cast<std::size_t>(i) % kRankingBatches]->view());
   };
   time_steps(ctx, problem, run, figures);
   std::vector<double> host_ms;
@@ -317,12 +317,13 @@ RankingFigures measure_request(const RankingProblem& problem) {
 }  // namespace
 
 RankingFigures measure_ranking_step(const RankingProblem& problem) {
-  return problem.dtype == DType::kBf16 ? measure_step<bf16>(problem) : measure_step<float>(problem);
+  return problem.dtype == DType::kBf16 ? measured_step<bf16>(problem)
+                                       : measured_step<float>(problem);
 }
 
 RankingFigures measure_ranking_request(const RankingProblem& problem) {
-  return problem.dtype == DType::kBf16 ? measure_request<bf16>(problem)
-                                       : measure_request<float>(problem);
+  return problem.dtype == DType::kBf16 ? measured_request<bf16>(problem)
+                                       : measured_request<float>(problem);
 }
 
 }  // namespace turbogr::bench

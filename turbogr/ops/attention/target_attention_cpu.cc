@@ -23,12 +23,12 @@ Accum<T> dot_product(const T* a, const T* b, std::int64_t count) {
 }
 
 template <class T>
-void add_scaled(Accum<T> factor, const T* row, std::int64_t count, Accum<T>* sums) {
+void add_weighted(Accum<T> factor, const T* row, std::int64_t count, Accum<T>* sums) {
   for (std::int64_t c = 0; c < count; ++c) sums[c] += factor * convert<Accum<T>>(row[c]);
 }
 
 template <class T>
-void store_scaled(const Accum<T>* sums, Accum<T> factor, std::int64_t count, T* row) {
+void store_weighted(const Accum<T>* sums, Accum<T> factor, std::int64_t count, T* row) {
   for (std::int64_t c = 0; c < count; ++c) row[c] = convert<T>(factor * sums[c]);
 }
 
@@ -67,11 +67,11 @@ void target_attention(Cpu cpu, const TargetSequences& sequences, Rows<const T> q
       A sums[kMostWidth] = {};
       const auto add = [&](std::int64_t token) {
         const A x = alpha * dot_product(head.q.row(at.target + i), head.k.row(token), head.q.cols);
-        add_scaled(x / (1 + std::exp(-x)), head.v.row(token), head.v.cols, sums);
+        add_weighted(x / (1 + std::exp(-x)), head.v.row(token), head.v.cols, sums);
       };
       for (std::int64_t j = 0; j < at.before; ++j) add(at.token + j);
       add(at.token + at.before + i);
-      store_scaled(sums, scale, to.cols, to.row(at.target + i));
+      store_weighted(sums, scale, to.cols, to.row(at.target + i));
     }
   });
 }
@@ -105,26 +105,26 @@ void target_attention_backward(Cpu cpu, const TargetSequences& sequences, Rows<c
     for (std::int64_t i = 0; i < at.targets; ++i) {
       A sums[kMostWidth] = {};
       const auto add = [&](std::int64_t token) {
-        add_scaled(pair(i, token).slope, head.k.row(token), head.k.cols, sums);
+        add_weighted(pair(i, token).slope, head.k.row(token), head.k.cols, sums);
       };
       for (std::int64_t j = 0; j < at.before; ++j) add(at.token + j);
       add(at.token + at.before + i);
-      store_scaled(sums, scale, to_q.cols, to_q.row(at.target + i));
+      store_weighted(sums, scale, to_q.cols, to_q.row(at.target + i));
     }
     for (std::int64_t j = 0; j < at.before + at.targets; ++j) {
       A key_sums[kMostWidth] = {}, value_sums[kMostWidth] = {};
       const auto add = [&](std::int64_t i) {
         const Pair p = pair(i, at.token + j);
-        add_scaled(p.slope, head.q.row(at.target + i), head.q.cols, key_sums);
-        add_scaled(p.weight, given.row(at.target + i), given.cols, value_sums);
+        add_weighted(p.slope, head.q.row(at.target + i), head.q.cols, key_sums);
+        add_weighted(p.weight, given.row(at.target + i), given.cols, value_sums);
       };
       if (j < at.before) {
         for (std::int64_t i = 0; i < at.targets; ++i) add(i);
       } else {
         add(j - at.before);
       }
-      store_scaled(key_sums, scale, to_k.cols, to_k.row(at.token + j));
-      store_scaled(value_sums, scale, to_v.cols, to_v.row(at.token + j));
+      store_weighted(key_sums, scale, to_k.cols, to_k.row(at.token + j));
+      store_weighted(value_sums, scale, to_v.cols, to_v.row(at.token + j));
     }
   });
 }
