@@ -15,9 +15,10 @@ namespace turbogr::model {
 namespace {
 
 constexpr double kPostEps = 1e-5;
-// Up to so many targets a sequence, attention over theirs alone is cheaper than the kernels for
-// all.
-constexpr std::int64_t kFewTargets = 64;
+
+// Up to so many targets a sequence, attention of theirs alone is cheaper than the kernels for all,
+// which have a processor's vectors or a GPU's tensor cores.
+std::int64_t few_targets(Device device) { return device == Device::kCpu ? 16 : 64; }
 
 // Half the width of a uniform start of a table that is looked up by place.
 double table_bound(std::int64_t rows) { return std::sqrt(1.0 / static_cast<double>(rows)); }
@@ -242,7 +243,8 @@ StepInput RankingModel<T>::layer_step(const RankingStep& step) const {
   input.target_keys = {reinterpret_cast<const std::uint64_t*>(target_keys_.data()),
                        {step.num_targets}};
   input.target_starts = first_values<std::int64_t>(target_starts_, step.sequences.batch() + 1);
-  input.few_targets = step.most_targets > 0 && step.most_targets <= kFewTargets;
+  input.few_targets =
+      step.most_targets > 0 && step.most_targets <= few_targets(parameters_.device());
   input.training = step.training;
   input.norm_length = step.norm_length;
   input.seed = step.seed;
