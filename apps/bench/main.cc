@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   bench.require_subcommand();
   apps::add_bench_ops(bench);
   apps::add_bench_step(bench);
+  apps::add_bench_rank_step(bench);
+  apps::add_bench_rank_request(bench);
   apps::add_bench_attention(bench);
   apps::add_bench_layer(bench);
   apps::add_bench_negatives(bench);

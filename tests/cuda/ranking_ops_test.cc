@@ -11,6 +11,7 @@
 #include "tests/support/norm_case.h"
 #include "tests/support/on_device.h"
 #include "tests/support/swish_norm_case.h"
+#include "turbogr/ops/attention/target_attention.h"
 #include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/row_arithmetic.h"
 #include "turbogr/ops/dense/swish_norm.h"
@@ -266,18 +267,24 @@ TEST(CudaRankingTargets, AreFoundAsOnTheHost) {
     std::vector<std::vector<std::int64_t>> results;
     for (const Device device : {Device::kCpu, Device::kCuda}) {
       const Context ctx({.device = device, .threads = 1});
-      ctx.workspace().reserve(find_targets_workspace_bytes(ctx, std::ssize(c.history)));
       const PlacedEvents events(ctx, batch);
       Tensor tokens(DType::kI64, {count}, device), at(DType::kI64, {count}, device),
-          times(DType::kI64, {count}, device);
+          times(DType::kI64, {count}, device), keys(DType::kI64, {count}, device),
+          starts(DType::kI64, {std::ssize(c.history) + 1}, device);
+      Tensor row_keys = test::random_tensor<double>({c.tokens()}, 4);  // any bits
+      row_keys = test::place(ctx, row_keys);
       find_targets(ctx, events.view(),
-                   {tokens.view<std::int64_t, 1>(), at.view<std::int64_t, 1>(),
-                    times.view<std::int64_t, 1>()});
-      for (const Tensor* each : {&tokens, &at, &times}) {
+                   {reinterpret_cast<const std::uint64_t*>(row_keys.data()), {c.tokens()}},
+                   {tokens.view<std::int64_t, 1>(),
+                    at.view<std::int64_t, 1>(),
+                    times.view<std::int64_t, 1>(),
+                    {reinterpret_cast<std::uint64_t*>(keys.data()), {count}},
+                    starts.view<std::int64_t, 1>()});
+      for (const Tensor* each : {&tokens, &at, &times, &keys, &starts}) {
         results.push_back(test::vector_of<std::int64_t>(ctx, *each));
       }
     }
-    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(results[3 + i], results[i]) << i;
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(results[5 + i], results[i]) << i;
   }
 }
 
@@ -377,6 +384,64 @@ TYPED_TEST(CudaRankingOps, LossesAndTheirGradientsAreTheHosts) {
                         : std::is_same_v<T, float> ? 0x1p-23
                                                    : 0x1p-8;
     EXPECT_LE(test::max_error(gpu.dlogits, cpu.dlogits), unit * test::max_magnitude(cpu.dlogits));
+  }
+}
+
+struct TargetCase {
+  std::vector<std::int64_t> before, targets;
+  int heads;
+  std::int64_t query_width, value_width;  // of a head
+};
+
+TYPED_TEST(CudaRankingOps, AttentionOfTargetsIsTheHosts) {
+  TGR_SKIP_WITHOUT_GPU();
+  using T = TypeParam;
+  const std::vector<TargetCase> cases = {{{}, {}, 1, 4, 4},
+                                         {{0, 3}, {0, 0}, 2, 5, 7},
+                                         {{0, 5, 130, 1}, {1, 3, 2, 0}, 2, 6, 10},
+                                         {{70, 0, 300, 1000}, {1, 1, 1, 1}, 4, 128, 128},
+                                         {{33, 64, 200}, {9, 70, 5}, 2, 32, 64},
+                                         {{17}, {6}, 1, 256, 250}};
+  for (const TargetCase& c : cases) {
+    std::vector<std::int64_t> lengths;
+    for (std::size_t b = 0; b < c.before.size(); ++b) lengths.push_back(c.before[b] + c.targets[b]);
+    const auto offsets = test::offsets_of(lengths), starts = test::offsets_of(c.targets);
+    const std::int64_t n = offsets.back(), m = starts.back();
+    const std::int64_t dq = c.heads * c.query_width, dv = c.heads * c.value_width;
+    SCOPED_TRACE(::testing::Message() << n << " tokens, " << m << " targets, widths "
+                                      << c.query_width << " and " << c.value_width);
+    const Tensor q = random_tensor<T>({m, dq}, 1), k = random_tensor<T>({n, dq}, 2),
+                 v = random_tensor<T>({n, dv}, 3), dout = random_tensor<T>({m, dv}, 4);
+    const auto run = [&]<class R>(R, Device device, const std::vector<const Tensor*>& in) {
+      const Context ctx({.device = device, .threads = 1});
+      const Margins margins = dq % 8 == 0 && dv % 8 == 0 ? test::kAligned : test::kCrooked;
+      const Placed<R> queries(ctx, *in[0], margins), keys(ctx, *in[1], margins),
+          values(ctx, *in[2], margins), given(ctx, *in[3], margins);
+      Placed<R> out(ctx, m, dv, margins), gq(ctx, m, dq, margins), gk(ctx, n, dq, margins),
+          gv(ctx, n, dv, margins);
+      const Tensor tokens = test::place(ctx, test::tensor_of(offsets));
+      const Tensor targets = test::place(ctx, test::tensor_of(starts));
+      const TargetSequences sequences = {tokens.view<std::int64_t, 1>(),
+                                         targets.view<std::int64_t, 1>()};
+      const TargetAttentionOptions options = {.heads = c.heads, .alpha = 0.3, .norm_length = 50};
+      target_attention<R>(ctx, sequences, queries.rows(), keys.rows(), values.rows(), options,
+                          out.rows());
+      target_attention_backward<R>(ctx, sequences, queries.rows(), keys.rows(), values.rows(),
+                                   options, given.rows(), gq.rows(), gk.rows(), gv.rows());
+      std::vector<Tensor> results;
+      for (const Placed<R>* each : {&out, &gq, &gk, &gv}) results.push_back(each->fetch(ctx));
+      return results;
+    };
+    const Tensor wide_q = test::converted<double, T>(q), wide_k = test::converted<double, T>(k),
+                 wide_v = test::converted<double, T>(v), wide_d = test::converted<double, T>(dout);
+    const auto exact = run(double{}, Device::kCpu, {&wide_q, &wide_k, &wide_v, &wide_d});
+    const auto plain = run(T{}, Device::kCpu, {&q, &k, &v, &dout});
+    const auto fast = run(T{}, Device::kCuda, {&q, &k, &v, &dout});
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(test::matches(fast[i], plain[i], exact[i])) << i;
+    }
+    const auto again = run(T{}, Device::kCuda, {&q, &k, &v, &dout});
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(test::same_bits(again[i], fast[i])) << i;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/ranking_training.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/local_rows.h"
+#include "turbogr/eval/evaluate_ranking.h"
 #include "turbogr/train/ranking_step.h"
 
 namespace turbogr::train {
@@ -23,15 +24,19 @@ using test::OwnedRankingBatch;
 TEST(CudaGoldenRanking, ModelsMatchInDouble) {
   TGR_SKIP_WITHOUT_GPU();
   const Context ctx({.device = Device::kCuda});
-  test::check_golden_model<double>(ctx, kManyTargets, 1e-11);
-  test::check_golden_model<double>(ctx, kManyPrefixes, 1e-11);
+  for (const bool few : {false, true}) {
+    test::check_golden_model<double>(ctx, kManyTargets, 1e-11, few);
+    test::check_golden_model<double>(ctx, kManyPrefixes, 1e-11, few);
+  }
 }
 
 TEST(CudaGoldenRanking, ModelsMatchInSingle) {
   TGR_SKIP_WITHOUT_GPU();
   const Context ctx({.device = Device::kCuda});
-  test::check_golden_model<float>(ctx, kManyTargets, 2e-5);
-  test::check_golden_model<float>(ctx, kManyPrefixes, 2e-5);
+  for (const bool few : {false, true}) {
+    test::check_golden_model<float>(ctx, kManyTargets, 2e-5, few);
+    test::check_golden_model<float>(ctx, kManyPrefixes, 2e-5, few);
+  }
 }
 
 TEST(CudaGoldenRanking, OptimisersMatch) {
@@ -148,6 +153,34 @@ TEST(CudaRankingStep, PartsOfABatchAddUpToIt) {
   for (std::size_t t = 0; t < whole.tables.size(); ++t) {
     EXPECT_LT(largest_gap(parts.tables[t], whole.tables[t]), 1e-5);
   }
+}
+
+TEST(CudaRankingEvaluation, IsTheHosts) {
+  TGR_SKIP_WITHOUT_GPU();
+  const RankingTrainOptions options = wide_training();
+  std::vector<ClickFigures> figures;
+  for (const Device device : {Device::kCpu, Device::kCuda}) {
+    const Context ctx({.device = device, .threads = 2});
+    embedding::LocalRows<float> rows(test::tables_of(options), device);
+    rows.initialise(ctx);
+    RankingEvaluation evaluation = {.features = options.features, .memory = options.memory};
+    evaluation.memory.layers.inference = true;
+    model::RankingModel<float> model(ctx, options.model, evaluation.memory);
+    model.initialise(ctx, 5);
+    RankingEvaluator<float> evaluator(ctx, model, rows, evaluation);
+    for (int s = 0; s < 3; ++s) {
+      OwnedRankingBatch batch = test::ranking_share(s, 0, 1);
+      const model::RankingBatch view = batch.view();
+      std::vector<std::int64_t> groups;
+      for (std::int64_t i = 0; i < view.num_targets(); ++i) groups.push_back(i / 4);
+      evaluator.add(ctx, view, test::view_of(std::as_const(groups)));
+    }
+    figures.push_back(evaluator.clicks(0).figures());
+  }
+  ASSERT_TRUE(figures[0].auc && figures[1].auc);
+  EXPECT_NEAR(*figures[1].auc, *figures[0].auc, 1e-3);
+  EXPECT_NEAR(*figures[1].normalized_entropy, *figures[0].normalized_entropy, 1e-5);
+  EXPECT_EQ(figures[1].groups, figures[0].groups);
 }
 
 // Steps in a row without waiting are the steps one by one, to the bit.

@@ -102,17 +102,20 @@ struct GoldenBatch {
   }
 };
 
-// Rows of the device as a tensor of the host; they must lie close together.
+// Rows of the device as a tensor of the host.
 template <class T>
 Tensor fetched(const Context& ctx, Rows<const T> rows) {
-  EXPECT_EQ(rows.stride, rows.cols);
   Tensor out(dtype_of<T>(), {rows.rows, rows.cols}, ctx.device());
-  copy_bytes(ctx, out.data(), rows.data, out.bytes());
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    copy_bytes(ctx, reinterpret_cast<T*>(out.data()) + r * rows.cols, rows.row(r),
+               static_cast<std::size_t>(rows.cols) * sizeof(T));
+  }
   return to_host(ctx, out);
 }
 
+// `few`: the last layer's attention is that of targets alone.
 template <class T>
-void check_golden_model(const Context& ctx, const Shape& shape, double tolerance) {
+void check_golden_model(const Context& ctx, const Shape& shape, double tolerance, bool few = true) {
   using A = Accum<T>;
   const Golden golden(shape);
   const GoldenBatch batch(shape, golden);
@@ -151,14 +154,26 @@ void check_golden_model(const Context& ctx, const Shape& shape, double tolerance
   ASSERT_EQ(parts.size(), 1u);
   model::RankingStep step = parts[0].step;
   step.norm_length = model::batch_norm_length(given.sequences);
+  if (!few) step.most_targets = 0;  // not known
   const Tensor placed_prefix = place(ctx, prefix), placed_items = place(ctx, items);
   const model::RankingRows<const T> rows = {placed_prefix.template view<T, 2>(),
                                             placed_items.template view<T, 2>()};
   const Rows<const T> logits = model.forward(ctx, step, rows);
-  for (std::int64_t layer = 0; layer <= options.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < options.layers; ++layer) {
     const std::string name = "x." + std::to_string(layer);
     expect_close(name, fetched<T>(ctx, model.layer_input(layer, num_tokens)), golden.tensor(name));
   }
+  // Of the last layer the targets.
+  const Tensor last = golden.tensor("x." + std::to_string(options.layers));
+  Tensor of_targets(DType::kF64, {batch.num_targets, options.width});
+  std::int64_t target = 0;
+  for (std::size_t b = 0; b < batch.targets.size(); ++b) {
+    for (std::int64_t i = batch.offsets[b + 1] - batch.targets[b]; i < batch.offsets[b + 1]; ++i) {
+      std::copy_n(&last.view<double, 2>()(i, 0), options.width,
+                  &of_targets.view<double, 2>()(target++, 0));
+    }
+  }
+  expect_close("the last layer", fetched<T>(ctx, model.target_rows(batch.num_targets)), of_targets);
   expect_close("user", fetched<T>(ctx, model.user_rows(batch.num_targets)), golden.tensor("user"));
   expect_close("item", fetched<T>(ctx, model.item_rows(batch.num_targets)), golden.tensor("item"));
   expect_close("logits", fetched<T>(ctx, logits), golden.tensor("logits"));

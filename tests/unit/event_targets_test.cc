@@ -18,15 +18,24 @@ TEST(EventTargets, AreTheLastEventsOfTheirSequences) {
   const test::EventCase c = {.prefix = 2, .history = {3, 0, 1, 0}, .targets = {1, 2, 0, 0}};
   const test::EventBatch batch(c);
   const Context ctx({.threads = 2});
-  std::vector<std::int64_t> tokens(3), events(3), times(3);
-  const EventTargets targets = {test::view_of(tokens), test::view_of(events), test::view_of(times)};
-  find_targets(ctx, batch.view(), targets);
+  std::vector<std::int64_t> tokens(3), events(3), times(3), starts(5);
+  std::vector<std::uint64_t> keys(3), row_keys;
+  const EventTargets targets = {test::view_of(tokens), test::view_of(events), test::view_of(times),
+                                test::view_of(keys), test::view_of(starts)};
+  find_targets(ctx, batch.view(), {}, targets);
+  EXPECT_EQ(keys, (std::vector<std::uint64_t>{5, 8, 9}));
+  EXPECT_EQ(starts, (std::vector<std::int64_t>{0, 1, 3, 3, 3}));
+  for (std::int64_t i = 0; i < c.tokens(); ++i) row_keys.push_back(100u + static_cast<unsigned>(i));
+  find_targets(ctx, batch.view(), {row_keys.data(), {c.tokens()}}, targets);
+  EXPECT_EQ(keys, (std::vector<std::uint64_t>{105, 108, 109}));
   EXPECT_EQ(tokens, (std::vector<std::int64_t>{5, 8, 9}));
   EXPECT_EQ(events, (std::vector<std::int64_t>{3, 4, 5}));
   EXPECT_EQ(times, (std::vector<std::int64_t>{batch.times[3], batch.times[4], batch.times[5]}));
   std::vector<std::int64_t> few(2);
   EXPECT_EQ(message_of([&] {
-              find_targets(ctx, batch.view(), {test::view_of(few), targets.events, targets.times});
+              EventTargets wrong = targets;
+              wrong.tokens = test::view_of(few);
+              find_targets(ctx, batch.view(), {}, wrong);
             }),
             "find_targets: tokens has 2 elements; wanted 3");
 }

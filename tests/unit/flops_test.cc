@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "tests/support/messages.h"
+#include "turbogr/model/ranking_flops.h"
+#include "turbogr/ops/attention/attention_types.h"
 
 namespace turbogr::model {
 namespace {
@@ -43,6 +45,42 @@ TEST(Flops, CausalCountsTheTriangleAndAddsOverSequences) {
   EXPECT_DOUBLE_EQ(forward_flops(tiny, one).causal, 2.0 * 4 * 2 * 21 + 8.0 * 20);
   const std::vector<std::int64_t> two = {4, 4};
   EXPECT_DOUBLE_EQ(step_flops(tiny, two).causal, 6 * forward_flops(tiny, one).causal);
+}
+
+// Of the published models: 512 wide, four heads of 128.
+RankingOptions published_ranking(std::int64_t layers, std::int64_t prefix) {
+  return {.prefix = prefix, .layers = layers, .width = 512, .heads = 4, .dq = 128, .dv = 128};
+}
+
+TEST(RankingFlops, AreThePublishedOnes) {
+  const std::vector<std::int64_t> history = {2199}, targets = {1};
+  const RankingFlops step = ranking_step_flops(published_ranking(3, 8), 4096, {history, targets});
+  EXPECT_NEAR(step.nominal * 1e-9, 315.7, 0.05);
+  EXPECT_NEAR(step.real / step.nominal, 0.4, 0.005);  // events of mean length 2,200
+  const std::vector<std::int64_t> longer = {6700}, candidates = {2048};
+  const RankingFlops request =
+      ranking_forward_flops(published_ranking(5, 1), 8748, {longer, candidates});
+  EXPECT_NEAR(request.causal * 1e-12, 0.53, 0.005);
+  EXPECT_EQ(request.real, request.nominal);
+}
+
+// Pair by pair, as the mask says.
+TEST(RankingFlops, CausalCountsWhatTheMaskAllows) {
+  for (const bool full : {false, true}) {
+    RankingOptions o = published_ranking(1, 3);
+    o.full_prefix = full;
+    const std::vector<std::int64_t> history = {5}, targets = {4};
+    const ops::SequenceMask mask = {.length = 12, .prefix = full ? 3 : 0, .history_end = 8};
+    double pairs = 0;
+    for (std::int64_t i = 0; i < 12; ++i) {
+      for (std::int64_t j = 0; j < 12; ++j) pairs += mask.sees(i, j) ? 1 : 0;
+    }
+    const double products = 2.0 * 12 * (512 * 2048 + 1536 * 512);
+    EXPECT_DOUBLE_EQ(ranking_forward_flops(o, 12, {history, targets}).causal,
+                     products + 2048 * pairs);
+    EXPECT_DOUBLE_EQ(ranking_step_flops(o, 12, {history, targets}).causal,
+                     3 * (products + 2048 * pairs));
+  }
 }
 
 TEST(ModelOptions, SaysWhatIsWrong) {

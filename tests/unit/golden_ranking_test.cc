@@ -27,15 +27,19 @@ const Context& cpu() {
 
 TEST(GoldenRanking, ManyTargetsMatchInDouble) {
   check_golden_model<double>(cpu(), kManyTargets, 1e-11);
+  check_golden_model<double>(cpu(), kManyTargets, 1e-11, /*few=*/false);
 }
 TEST(GoldenRanking, ManyPrefixesMatchInDouble) {
   check_golden_model<double>(cpu(), kManyPrefixes, 1e-11);
+  check_golden_model<double>(cpu(), kManyPrefixes, 1e-11, /*few=*/false);
 }
 TEST(GoldenRanking, ManyTargetsMatchInSingle) {
   check_golden_model<float>(cpu(), kManyTargets, 2e-5);
+  check_golden_model<float>(cpu(), kManyTargets, 2e-5, /*few=*/false);
 }
 TEST(GoldenRanking, ManyPrefixesMatchInSingle) {
   check_golden_model<float>(cpu(), kManyPrefixes, 2e-5);
+  check_golden_model<float>(cpu(), kManyPrefixes, 2e-5, /*few=*/false);
 }
 
 TEST(GoldenRanking, OptimisersMatchOfManyTargets) { check_golden_optimisers(cpu(), kManyTargets); }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
 
 namespace turbogr::train {
@@ -17,13 +18,18 @@ RankingEvaluator<T>::RankingEvaluator(const Context& ctx, model::RankingModel<T>
       rows_(rows),
       options_(options),
       feature_rows_(ctx, options.features, options.memory.layers.sequences,
-                    options.memory.layers.capacity) {
+                    options.memory.layers.capacity),
+      inputs_(ctx, model.options(), options.memory, model::size_of(options.memory)) {
   const auto tasks = static_cast<std::size_t>(model.options().tasks);
   TGR_CHECK(options.regression.empty() || options.regression.size() == tasks, "an evaluation of ",
             options.regression.size(), " tasks with a model of ", tasks);
   const std::int64_t width = model.options().embedding;
-  table_rows_ = Tensor(dtype_of<T>(), {feature_rows_.most_rows(), width});
-  slots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width});
+  const Device device = ctx.device();
+  table_rows_ = Tensor(dtype_of<T>(), {feature_rows_.most_rows(), width}, device);
+  slots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width}, device);
+  logits_ = Tensor(dtype_of<T>(), {options.memory.targets, model.options().tasks},
+                   device == Device::kCuda ? Device::kPinned : device);
+  ctx.workspace().reserve(feature_rows_.workspace_bytes(ctx, width));
   clicks_.resize(tasks);
   errors_.resize(tasks);
 }
@@ -47,12 +53,16 @@ void RankingEvaluator<T>::add(const Context& ctx, const model::RankingBatch& bat
   }
   const Rows<T> slots = first_rows<T>(slots_, feature_rows_.num_slots());
   feature_rows_.pool<T>(ctx, rows, slots);
-  model::RankingStep step;
-  step.sequences = batch.sequences;
-  step.num_targets = targets;
-  step.actions = batch.actions;
-  if (options_.norm_by_batch) step.norm_length = model::batch_norm_length(batch.sequences);
-  const Rows<const T> logits = model_.forward(ctx, step, feature_rows_.split<const T>(slots));
+  const Rows<T> logits = first_rows<T>(logits_, targets);
+  for (const model::RankingPart& part : inputs_.send(ctx, batch)) {
+    model::RankingStep step = part.step;
+    if (options_.norm_by_batch) step.norm_length = model::batch_norm_length(batch.sequences);
+    const Rows<const T> made =
+        model_.forward(ctx, step, model::rows_of(part, feature_rows_.split<const T>(slots)));
+    copy_bytes(ctx, logits.row(part.first_target), made.data,
+               static_cast<std::size_t>(made.rows * tasks) * sizeof(T));
+  }
+  synchronize(ctx);
 
   for (std::int64_t i = 0; i < targets; ++i) {
     for (std::int64_t k = 0; k < tasks; ++k) {

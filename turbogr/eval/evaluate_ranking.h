@@ -18,6 +18,7 @@
 #include "turbogr/eval/click_metrics.h"
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/ranking_batch.h"
+#include "turbogr/model/ranking_inputs.h"
 #include "turbogr/model/ranking_model.h"
 
 namespace turbogr::train {
@@ -57,7 +58,9 @@ class RankingEvaluator {
   embedding::RowSource<T>& rows_;
   RankingEvaluation options_;
   model::FeatureRows feature_rows_;
+  model::RankingInputs inputs_;
   Tensor table_rows_, slots_;         // [U, E] of all tables, end to end; [S, E]
+  Tensor logits_;                     // [M, K], where the host reads them
   std::vector<ClickMetrics> clicks_;  // [K]
   std::vector<ErrorMetrics> errors_;  // [K]
   std::int64_t out_of_range_ = 0;

@@ -1,13 +1,14 @@
 #include "turbogr/model/attention_block.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/attention/fuxi_attention.h"
-#include "turbogr/ops/attention/hstu_attention.h"
 #include "turbogr/ops/attention/time_bucket.h"
-#include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/silu.h"
+#include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/event_targets.h"
 
 namespace turbogr::model {
 namespace {
@@ -69,6 +70,21 @@ std::size_t AttentionSaved<T>::bytes() const {
   return sum_of_bytes(std::initializer_list<const Tensor*>{&normed, &linear, &activated, &attended,
                                                            &mixed, &input_mean, &input_rstd,
                                                            &attended_mean, &attended_rstd, &kept});
+}
+
+template <class T>
+TargetSaved<T>::TargetSaved(const ModelOptions& o, std::int64_t capacity, Device device)
+    : input(dtype_of<T>(), {capacity, o.width}, device),
+      normed(dtype_of<T>(), {capacity, o.width}, device),
+      projected(dtype_of<T>(), {capacity, o.gate_width() + o.query_width()}, device),
+      attended(dtype_of<T>(), {capacity, o.gate_width()}, device),
+      dprojected(dtype_of<T>(), projected.shape(), device),
+      dnormed(dtype_of<T>(), {capacity, o.width}, device) {}
+
+template <class T>
+std::size_t TargetSaved<T>::bytes() const {
+  return sum_of_bytes(std::initializer_list<const Tensor*>{&input, &normed, &projected, &attended,
+                                                           &dprojected, &dnormed});
 }
 
 template <class T>
@@ -169,9 +185,41 @@ ops::AttentionMask AttentionBlock<T>::mask(const StepInput& step) const {
 }
 
 template <class T>
+ops::HstuAttentionOptions AttentionBlock<T>::hstu_options(const StepInput& step,
+                                                          AttentionSaved<T>& saved) const {
+  return {.heads = options_.heads,
+          .alpha = options_.alpha,
+          .norm_length = norm_length(step),
+          .mask = mask(step),
+          .plan = step.plan,
+          .kept = {saved.kept.data(), {saved.kept.size()}},
+          .deterministic = step.deterministic};
+}
+
+template <class T>
+ops::TargetAttentionOptions AttentionBlock<T>::target_options(const StepInput& step) const {
+  return {.heads = options_.heads, .alpha = options_.alpha, .norm_length = norm_length(step)};
+}
+
+template <class T>
+ops::GatedNormOptions<T> AttentionBlock<T>::mix_options(const ParameterSet<T>& parameters,
+                                                        const ops::DropoutOptions& dropout) const {
+  return {.norm = norm_options(parameters, attended_norm_),
+          .concat = options_.concat,
+          .silu_gate = true,
+          .dropout = dropout,
+          .concat_input = options_.concat_input};
+}
+
+template <class T>
 void AttentionBlock<T>::refresh(const Context& ctx, const ParameterSet<T>& parameters) {
   projection_.refresh(ctx, parameters);
   output_.refresh(ctx, parameters);
+  if (!split_) return;
+  const View<const Accum<T>, 2> weight =
+      parameters.value(projection_.index()).template view<Accum<T>, 2>();
+  split_->all.refresh(ctx, weight, vector_value(parameters, projection_bias_));
+  split_->own.refresh(ctx, weight, vector_value(parameters, projection_bias_));
 }
 
 template <class T>
@@ -206,14 +254,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
 
   if (options_.kind == ModelKind::kHstu) {
     ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
-                           {.heads = options_.heads,
-                            .alpha = options_.alpha,
-                            .norm_length = norm_length(step),
-                            .mask = mask(step),
-                            .plan = step.plan,
-                            .kept = {saved.kept.data(), {saved.kept.size()}},
-                            .deterministic = step.deterministic},
-                           attended);
+                           hstu_options(step, saved), attended);
   } else {
     ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
                            {.heads = options_.heads,
@@ -226,12 +267,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
   }
 
   ops::gated_norm<T>(
-      ctx, attended, parts.u,
-      {.norm = norm_options(parameters, attended_norm_),
-       .concat = options_.concat,
-       .silu_gate = true,
-       .dropout = step.dropout(options_.dropout, layer_, 0),
-       .concat_input = options_.concat_input},
+      ctx, attended, parts.u, mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
       mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)});
 
   ops::linear<T>(ctx, mixed, output_.packed(),
@@ -245,9 +281,6 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   using A = Accum<T>;
   const AttentionSaved<T>& saved = memory;
   const std::int64_t n = x.rows;
-  const auto vector_gradient = [&](int index) {
-    return index < 0 ? View<A, 1>{} : parameters.gradient(index).template view<A, 1>();
-  };
   const Rows<const T> linear = first_rows<T>(saved.linear, n);
   const Rows<T> dmixed = first_rows<T>(scratch.dmixed, n);
   const Rows<T> dattended = first_rows<T>(scratch.dattended, n);
@@ -265,33 +298,23 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   const Parts<T> dparts = parts_of(options_, dprojected);
   ops::gated_norm_backward<T>(
       ctx, first_rows<T>(saved.attended, n), parts.u, dmixed,
-      {.norm = norm_options(parameters, attended_norm_),
-       .concat = options_.concat,
-       .silu_gate = true,
-       .dropout = step.dropout(options_.dropout, layer_, 0),
-       .concat_input = options_.concat_input},
+      mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
       {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
       {.dx = dattended,
        .dgate = dparts.u,
-       .dweight = vector_gradient(attended_norm_.weight),
-       .dbias = vector_gradient(attended_norm_.bias)});
+       .dweight = vector_gradient(parameters, attended_norm_.weight),
+       .dbias = vector_gradient(parameters, attended_norm_.bias)});
 
-  const ops::AttentionBiasGradient<T> dbias = {vector_gradient(position_), vector_gradient(time_)};
+  const ops::AttentionBiasGradient<T> dbias = {vector_gradient(parameters, position_),
+                                               vector_gradient(parameters, time_)};
   if (options_.kind == ModelKind::kHstu) {
     // With SiLU's derivative, which the attention kernels bring in on the way.
     ops::BeforeSilu<T> before;
     const Parts<const T> projected = parts_of(options_, linear);
     if (options_.silu_on_all) before = {projected.q, projected.k, projected.v};
     ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
-                                    bias(parameters, step),
-                                    {.heads = options_.heads,
-                                     .alpha = options_.alpha,
-                                     .norm_length = norm_length(step),
-                                     .mask = mask(step),
-                                     .plan = step.plan,
-                                     .kept = {memory.kept.data(), {memory.kept.size()}},
-                                     .deterministic = step.deterministic},
-                                    dattended, dparts.q, dparts.k, dparts.v, dbias, before);
+                                    bias(parameters, step), hstu_options(step, memory), dattended,
+                                    dparts.q, dparts.k, dparts.v, dbias, before);
   } else {
     ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
                                     bias(parameters, step),
@@ -313,16 +336,207 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected, {},
                           {.dx = dnormed,
                            .dw = projection_.gradient(parameters),
-                           .db = vector_gradient(projection_bias_)});
+                           .db = vector_gradient(parameters, projection_bias_)});
 
   ops::norm_backward<T>(
       ctx, x, dnormed, norm_options(parameters, input_norm_),
       {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
       {.dx = dx,
-       .dweight = vector_gradient(input_norm_.weight),
-       .dbias = vector_gradient(input_norm_.bias),
+       .dweight = vector_gradient(parameters, input_norm_.weight),
+       .dbias = vector_gradient(parameters, input_norm_.bias),
        .residual = dy,
-       .residual_sums = vector_gradient(output_bias_)});
+       .residual_sums = vector_gradient(parameters, output_bias_)});
+}
+
+template <class T>
+void AttentionBlock<T>::split_projection() {
+  const std::int64_t gate = options_.gate_width(), value = options_.value_width(),
+                     query = options_.query_width();
+  using Part = ColumnPart<T>;
+  split_ = std::make_unique<Split>(Split{Part({{gate, value}, {gate + value + query, query}}),
+                                         Part({{0, gate}, {gate + value, query}})});
+}
+
+namespace {
+
+// Keys and values of all tokens, in memory that is made for a whole projection.
+template <class T>
+struct KeysAndValues {
+  Rows<T> both, v, k;
+
+  KeysAndValues(const ModelOptions& o, Rows<T> whole)
+      : both(whole.data, whole.rows, o.value_width() + o.query_width(),
+             o.value_width() + o.query_width()),
+        v(both.columns(0, o.value_width())),
+        k(both.columns(o.value_width(), o.query_width())) {}
+};
+
+// What targets have of their own.
+template <class T>
+struct GateAndQuery {
+  Rows<T> both, u, q;
+
+  GateAndQuery(const ModelOptions& o, Rows<T> rows)
+      : both(rows),
+        u(rows.columns(0, o.gate_width())),
+        q(rows.columns(o.gate_width(), o.query_width())) {}
+};
+
+}  // namespace
+
+template <class T>
+void AttentionBlock<T>::attend_targets(const Context& ctx, const StepInput& step,
+                                       AttentionSaved<T>& saved, TargetSaved<T>& targets) const {
+  const std::int64_t n = step.num_tokens, m = step.targets.shape[0];
+  const Rows<const T> normed = first_rows<T>(std::as_const(saved.normed), n);
+  const Rows<T> own_normed = first_rows<T>(targets.normed, m);
+  const KeysAndValues<T> all(options_, first_rows<T>(saved.linear, n));
+  const GateAndQuery<T> own(options_, first_rows<T>(targets.projected, m));
+  ops::linear<T>(ctx, normed, split_->all.packed(), {.bias = split_->all.bias()}, all.both);
+  ops::gather_rows<T, T, std::int64_t>(ctx, normed, step.targets, own_normed);
+  ops::linear<T>(ctx, own_normed, split_->own.packed(), {.bias = split_->own.bias()}, own.both);
+  ops::target_attention<T>(ctx, {step.offsets, step.target_starts}, own.q, all.k, all.v,
+                           target_options(step), first_rows<T>(targets.attended, m));
+}
+
+template <class T>
+void AttentionBlock<T>::attend_all(const Context& ctx, const ParameterSet<T>& parameters,
+                                   const StepInput& step, AttentionSaved<T>& saved,
+                                   TargetSaved<T>& targets) const {
+  const std::int64_t n = step.num_tokens, m = step.targets.shape[0];
+  const Rows<T> linear = first_rows<T>(saved.linear, n);
+  const Rows<T> attended = first_rows<T>(saved.attended, n);
+  ops::linear<T>(ctx, first_rows<T>(std::as_const(saved.normed), n), projection_.packed(),
+                 {.bias = vector_value(parameters, projection_bias_)}, linear);
+  const Parts<T> parts = parts_of(options_, linear);
+  ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
+                         hstu_options(step, saved), attended);
+  const GateAndQuery<T> own(options_, first_rows<T>(targets.projected, m));
+  ops::gather_rows<T, T, std::int64_t>(ctx, parts.u, step.targets, own.u);
+  ops::gather_rows<T, T, std::int64_t>(ctx, attended, step.targets,
+                                       first_rows<T>(targets.attended, m));
+}
+
+template <class T>
+void AttentionBlock<T>::forward_targets(const Context& ctx, const ParameterSet<T>& parameters,
+                                        const StepInput& step, Rows<const T> x,
+                                        AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                                        Rows<T> y) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows, m = step.targets.shape[0];
+  ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), first_rows<T>(saved.normed, n),
+               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)});
+  if (step.few_targets) {
+    attend_targets(ctx, step, saved, targets);
+  } else {
+    attend_all(ctx, parameters, step, saved, targets);
+  }
+  const GateAndQuery<T> own(options_, first_rows<T>(targets.projected, m));
+  const Rows<T> mixed = first_rows<T>(saved.mixed, m);
+  const Rows<T> input = first_rows<T>(targets.input, m);
+  StepInput of_targets = step;
+  of_targets.row_keys = step.target_keys;
+  ops::gated_norm<T>(
+      ctx, first_rows<T>(targets.attended, m), own.u,
+      mix_options(parameters, of_targets.dropout(options_.dropout, layer_, 0)), mixed,
+      {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)});
+  ops::gather_rows<T, T, std::int64_t>(ctx, x, step.targets, input);
+  ops::linear<T>(ctx, mixed, output_.packed(),
+                 {.bias = vector_value(parameters, output_bias_), .residual = input}, y);
+}
+
+// From the gradients of targets' gates (targets.dprojected) and of what they attended to
+// (scratch.dattended) to those of norm(x) (scratch.dnormed).
+template <class T>
+void AttentionBlock<T>::attend_targets_backward(const Context& ctx, ParameterSet<T>& parameters,
+                                                const StepInput& step, AttentionSaved<T>& saved,
+                                                TargetSaved<T>& targets,
+                                                AttentionScratch<T>& scratch) const {
+  const std::int64_t n = step.num_tokens, m = step.targets.shape[0];
+  const KeysAndValues<const T> all(options_, first_rows<T>(std::as_const(saved.linear), n));
+  const KeysAndValues<T> dall(options_, first_rows<T>(scratch.dprojected, n));
+  const GateAndQuery<const T> own(options_, first_rows<T>(std::as_const(targets.projected), m));
+  const GateAndQuery<T> down(options_, first_rows<T>(targets.dprojected, m));
+  const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
+  const Rows<T> own_dnormed = first_rows<T>(targets.dnormed, m);
+  ops::target_attention_backward<T>(ctx, {step.offsets, step.target_starts}, own.q, all.k, all.v,
+                                    target_options(step), first_rows<T>(scratch.dattended, m),
+                                    down.q, dall.k, dall.v);
+  const auto back = [&](ColumnPart<T>& part, Rows<const T> normed, Rows<const T> dy, Rows<T> dx) {
+    part.clear_gradients(ctx);
+    ops::linear_backward<T>(ctx, normed, part.packed(), dy, {},
+                            {.dx = dx, .dw = part.dweight(), .db = part.dbias()});
+    part.add_gradients(ctx, projection_.gradient(parameters),
+                       vector_gradient(parameters, projection_bias_));
+  };
+  back(split_->all, first_rows<T>(std::as_const(saved.normed), n), dall.both, dnormed);
+  back(split_->own, first_rows<T>(std::as_const(targets.normed), m), down.both, own_dnormed);
+  ops::add_rows_at<T>(ctx, own_dnormed, step.targets, dnormed);
+}
+
+template <class T>
+void AttentionBlock<T>::attend_all_backward(const Context& ctx, ParameterSet<T>& parameters,
+                                            const StepInput& step, AttentionSaved<T>& saved,
+                                            TargetSaved<T>& targets,
+                                            AttentionScratch<T>& scratch) const {
+  const std::int64_t n = step.num_tokens, m = step.targets.shape[0];
+  const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
+  const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
+  const Parts<T> dparts = parts_of(options_, dprojected);
+  const GateAndQuery<T> down(options_, first_rows<T>(targets.dprojected, m));
+  const Rows<T> dattended = first_rows<T>(saved.attended, n);  // forward's are not wanted again
+  ops::spread_rows<T>(ctx, down.u, step.targets, dparts.u);
+  ops::spread_rows<T>(ctx, first_rows<T>(scratch.dattended, m), step.targets, dattended);
+  ops::hstu_attention_backward<T>(
+      ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
+      hstu_options(step, saved), dattended, dparts.q, dparts.k, dparts.v,
+      {vector_gradient(parameters, position_), vector_gradient(parameters, time_)});
+  ops::linear_backward<T>(ctx, first_rows<T>(std::as_const(saved.normed), n), projection_.packed(),
+                          dprojected, {},
+                          {.dx = first_rows<T>(scratch.dnormed, n),
+                           .dw = projection_.gradient(parameters),
+                           .db = vector_gradient(parameters, projection_bias_)});
+}
+
+template <class T>
+void AttentionBlock<T>::backward_targets(const Context& ctx, ParameterSet<T>& parameters,
+                                         const StepInput& step, Rows<const T> x,
+                                         AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                                         Rows<const T> dy, AttentionScratch<T>& scratch,
+                                         Rows<T> dx) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows, m = step.targets.shape[0];
+  const Rows<T> dmixed = first_rows<T>(scratch.dmixed, m);
+  const GateAndQuery<const T> own(options_, first_rows<T>(std::as_const(targets.projected), m));
+  const GateAndQuery<T> down(options_, first_rows<T>(targets.dprojected, m));
+  ops::linear_backward<T>(ctx, first_rows<T>(std::as_const(saved.mixed), m), output_.packed(), dy,
+                          {},
+                          {.dx = dmixed,
+                           .dw = output_.gradient(parameters),
+                           .db = vector_gradient(parameters, output_bias_)});
+  StepInput of_targets = step;
+  of_targets.row_keys = step.target_keys;
+  ops::gated_norm_backward<T>(
+      ctx, first_rows<T>(std::as_const(targets.attended), m), own.u, dmixed,
+      mix_options(parameters, of_targets.dropout(options_.dropout, layer_, 0)),
+      {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)},
+      {.dx = first_rows<T>(scratch.dattended, m),
+       .dgate = down.u,
+       .dweight = vector_gradient(parameters, attended_norm_.weight),
+       .dbias = vector_gradient(parameters, attended_norm_.bias)});
+  if (step.few_targets) {
+    attend_targets_backward(ctx, parameters, step, saved, targets, scratch);
+  } else {
+    attend_all_backward(ctx, parameters, step, saved, targets, scratch);
+  }
+  ops::norm_backward<T>(
+      ctx, x, first_rows<T>(std::as_const(scratch.dnormed), n),
+      norm_options(parameters, input_norm_),
+      {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
+      {.dx = dx,
+       .dweight = vector_gradient(parameters, input_norm_.weight),
+       .dbias = vector_gradient(parameters, input_norm_.bias)});
+  ops::add_rows_at<T>(ctx, dy, step.targets, dx);
 }
 
 template <class T>
@@ -344,6 +558,7 @@ std::size_t AttentionBlock<T>::workspace_bytes(const Context& ctx,
 
 #define TGR_INSTANTIATE(T)             \
   template struct AttentionSaved<T>;   \
+  template struct TargetSaved<T>;      \
   template struct AttentionScratch<T>; \
   template class AttentionBlock<T>;
 TGR_INSTANTIATE(double)

@@ -9,14 +9,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "turbogr/core/context.h"
+#include "turbogr/model/column_part.h"
 #include "turbogr/model/model_options.h"
 #include "turbogr/model/parameters.h"
 #include "turbogr/model/step_input.h"
 #include "turbogr/model/weight_matrix.h"
+#include "turbogr/ops/attention/hstu_attention.h"
+#include "turbogr/ops/attention/target_attention.h"
+#include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/norm.h"
 
 namespace turbogr::model {
@@ -39,6 +44,19 @@ struct AttentionSaved {
   std::size_t bytes() const;
 };
 
+// What the last layer keeps of targets, where only these are wanted; room for `capacity` of them.
+template <class T>
+struct TargetSaved {
+  TargetSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu);
+
+  Tensor input, normed;        // [M, D], their rows of x and of norm(x)
+  Tensor projected;            // [M, G + H dq], [U | Q]
+  Tensor attended;             // [M, G]
+  Tensor dprojected, dnormed;  // as what they are gradients of
+
+  std::size_t bytes() const;
+};
+
 // Gradients that live only inside one layer's backward pass; layers share them.
 template <class T>
 struct AttentionScratch {
@@ -55,6 +73,8 @@ class AttentionBlock {
  public:
   AttentionBlock(const ModelOptions& options, int layer, ParameterSet<T>& parameters);
 
+  // Before the first refresh, where forward_targets is to come: the projection in two parts.
+  void split_projection();
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);
   void list_rounded(std::vector<T*>& rounded);  // see Model
 
@@ -66,6 +86,16 @@ class AttentionBlock {
   void backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
                 Rows<const T> x, AttentionSaved<T>& saved, Rows<const T> dy,
                 AttentionScratch<T>& scratch, Rows<T> dx) const;
+
+  // HSTU, of step.targets alone: y, dy [M, D]. Keys and values are those of all tokens; gates,
+  // queries (unless targets are many: step.few_targets) and all that comes after them are made for
+  // targets. What of `saved` is theirs has M rows.
+  void forward_targets(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
+                       Rows<const T> x, AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                       Rows<T> y) const;
+  void backward_targets(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
+                        Rows<const T> x, AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                        Rows<const T> dy, AttentionScratch<T>& scratch, Rows<T> dx) const;
 
   // Of the workspace, for steps of up to this shape.
   std::size_t workspace_bytes(const Context& ctx, const ops::AttentionShape& shape) const;
@@ -79,8 +109,26 @@ class AttentionBlock {
   ops::NormOptions<T> norm_options(const ParameterSet<T>& parameters, const Affine& affine) const;
   ops::AttentionBias<T> bias(const ParameterSet<T>& parameters, const StepInput& step) const;
   ops::AttentionMask mask(const StepInput& step) const;
+  ops::HstuAttentionOptions hstu_options(const StepInput& step, AttentionSaved<T>& saved) const;
+  ops::TargetAttentionOptions target_options(const StepInput& step) const;
+  void attend_targets(const Context& ctx, const StepInput& step, AttentionSaved<T>& saved,
+                      TargetSaved<T>& targets) const;
+  void attend_all(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
+                  AttentionSaved<T>& saved, TargetSaved<T>& targets) const;
+  void attend_targets_backward(const Context& ctx, ParameterSet<T>& parameters,
+                               const StepInput& step, AttentionSaved<T>& saved,
+                               TargetSaved<T>& targets, AttentionScratch<T>& scratch) const;
+  void attend_all_backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
+                           AttentionSaved<T>& saved, TargetSaved<T>& targets,
+                           AttentionScratch<T>& scratch) const;
+  ops::GatedNormOptions<T> mix_options(const ParameterSet<T>& parameters,
+                                       const ops::DropoutOptions& dropout) const;
   double norm_length(const StepInput& step) const {
     return step.norm_length > 0 ? step.norm_length : options_.norm_length;
+  }
+  View<Accum<T>, 1> vector_gradient(ParameterSet<T>& parameters, int index) const {
+    if (index < 0) return {};
+    return parameters.gradient(index).template view<Accum<T>, 1>();
   }
   View<const Accum<T>, 1> vector_value(const ParameterSet<T>& parameters, int index) const {
     if (index < 0) return {};
@@ -96,6 +144,12 @@ class AttentionBlock {
   int position_ = -1;
   int time_ = -1;
   Affine input_norm_, attended_norm_;
+  // Of the last layer, where only targets leave it: columns of all tokens [V | K] and of targets
+  // [U | Q]. They hold gradients on their way, so that const backward writes there.
+  struct Split {
+    ColumnPart<T> all, own;
+  };
+  std::unique_ptr<Split> split_;
 };
 
 }  // namespace turbogr::model

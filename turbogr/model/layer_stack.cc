@@ -51,7 +51,15 @@ LayerStack<T>::LayerStack(const Context& ctx, const ModelOptions& options,
            fuxi ? Tensor(dtype_of<T>(), {memory.capacity, width}, device) : Tensor()});
     }
   }
-  inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
+  if (memory.inference || memory.targets == 0) {
+    inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
+  }
+  TGR_CHECK(!fuxi || memory.targets == 0, "a FuXi model whose last layer is of ", memory.targets,
+            " targets alone; that is HSTU's");
+  if (memory.targets > 0) {
+    target_saved_ = std::make_unique<TargetSaved<T>>(options_, memory.targets, device);
+    layers_.back().attention.split_projection();
+  }
   if (fuxi) {
     feed_forward_scratch_ =
         std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity, device);
@@ -106,6 +114,9 @@ void LayerStack<T>::check_size(const StepInput& step) const {
   TGR_CHECK(memory_.sequences == 0 || step.batch() <= memory_.sequences, "a step of ", step.batch(),
             " sequences in a model planned for ", memory_.sequences,
             "; plan for more or make the batch smaller");
+  TGR_CHECK(step.targets.shape[0] <= memory_.targets, "a step of ", step.targets.shape[0],
+            " targets in a model planned for ", memory_.targets,
+            "; plan for more or make the batch smaller");
 }
 
 template <class T>
@@ -132,6 +143,11 @@ void LayerStack<T>::forward_layer(const Context& ctx, const ParameterSet<T>& par
   const std::int64_t n = step.num_tokens;
   Saved& saved = saved_[layer % saved_.size()];
   const Rows<const T> x = first_rows<T>(std::as_const(input_of(layer)), n);
+  if (of_targets(step, layer)) {
+    layers_[layer].attention.forward_targets(ctx, parameters, step, x, saved.attention,
+                                             *target_saved_, target_rows_);
+    return;
+  }
   const Rows<T> y = first_rows<T>(input_of(layer + 1), n);
   if (!layers_[layer].feed_forward) {
     layers_[layer].attention.forward(ctx, parameters, step, x, saved.attention, y);
@@ -144,7 +160,8 @@ void LayerStack<T>::forward_layer(const Context& ctx, const ParameterSet<T>& par
 
 template <class T>
 Rows<const T> LayerStack<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
-                                     const StepInput& input) {
+                                     const StepInput& input, Rows<T> target_rows) {
+  target_rows_ = target_rows;
   ops::AttentionShape shape = attention_shape(ctx);
   shape.tokens = input.num_tokens;
   shape.batch = input.batch();
@@ -156,6 +173,7 @@ Rows<const T> LayerStack<T>::forward(const Context& ctx, const ParameterSet<T>& 
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     forward_layer(ctx, parameters, step, layer);
   }
+  if (step.targets.data != nullptr) return target_rows_;
   return first_rows<T>(std::as_const(input_of(layers_.size())), step.num_tokens);
 }
 
@@ -164,7 +182,7 @@ Rows<T> LayerStack<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
                                 const StepInput& input, Rows<const T> dout,
                                 const std::function<void(std::int64_t layers)>& ready) {
   const StepInput step = planned(input);
-  const std::int64_t n = dout.rows;
+  const std::int64_t n = step.num_tokens;
   Rows<T> dy = first_rows<T>(gradient_, n);
   Rows<T> dx = first_rows<T>(other_gradient_, n);
   Rows<const T> incoming = dout;
@@ -174,6 +192,14 @@ Rows<T> LayerStack<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
     if (memory_.recompute) forward_layer(ctx, parameters, step, layer);
     Saved& saved = saved_[layer % saved_.size()];
     const Rows<const T> x = first_rows<T>(std::as_const(input_of(layer)), n);
+    if (of_targets(step, layer)) {
+      layers_[layer].attention.backward_targets(ctx, parameters, step, x, saved.attention,
+                                                *target_saved_, incoming, attention_scratch_, dx);
+      std::swap(dx, dy);
+      incoming = dy;
+      if (ready) ready(1);
+      continue;
+    }
     if (layers_[layer].feed_forward) {
       layers_[layer].feed_forward->backward(ctx, parameters, step, first_rows<T>(saved.middle, n),
                                             *saved.feed_forward, incoming, *feed_forward_scratch_,
@@ -195,6 +221,7 @@ std::size_t LayerStack<T>::activation_bytes() const {
   std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes() +
                       plan_memory_.bytes();
   if (feed_forward_scratch_) total += feed_forward_scratch_->bytes();
+  if (target_saved_) total += target_saved_->bytes();
   for (const Saved& saved : saved_) {
     total += saved.attention.bytes() + saved.middle.bytes();
     if (saved.feed_forward) total += saved.feed_forward->bytes();

@@ -34,6 +34,9 @@ struct ModelMemory {
   bool recompute = false;
   // The same bits from every run on a GPU, at a price.
   bool deterministic = false;
+  // Of the largest step whose last layer is wanted of targets alone (StepInput::targets); 0: there
+  // are none.
+  std::int64_t targets = 0;
   // Forward alone: no gradients, and nothing kept of a layer when the next one has run.
   bool inference = false;
 };
@@ -50,17 +53,18 @@ class LayerStack {
 
   // Where the first layer reads [n, D]; n at most the capacity.
   Rows<T> input(std::int64_t n);
-  // The result stays until the next forward.
+  // The result stays until the next forward. With step.targets it is [M, D] and goes to
+  // `target_rows`, which stay until backward; else it is [N, D].
   Rows<const T> forward(const Context& ctx, const ParameterSet<T>& parameters,
-                        const StepInput& step);
+                        const StepInput& step, Rows<T> target_rows = {});
   // Of the last forward with the same step: the gradient of its input, which may be written to.
   // Adds to the parameters' gradients. `ready`, when given, hears after each layer how many, from
   // the last one on, have their gradients.
   Rows<T> backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
                    Rows<const T> dout, const std::function<void(std::int64_t layers)>& ready = {});
 
-  // What a layer read in the last forward; of the layer after the last, what came out. A model made
-  // for inference has the last two of these.
+  // What a layer read in the last forward; of the layer after the last, what came out, unless that
+  // was of targets alone. A model made for inference has the last two of these.
   Rows<const T> input_of_layer(std::int64_t layer, std::int64_t n) const;
 
   // Throws when a step is larger than planned.
@@ -100,11 +104,16 @@ class LayerStack {
   StepInput planned(const StepInput& step) const;
   void forward_layer(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
                      std::size_t layer);
+  bool of_targets(const StepInput& step, std::size_t layer) const {
+    return step.targets.data != nullptr && layer + 1 == layers_.size();
+  }
 
   ModelOptions options_;
   ModelMemory memory_;
   std::vector<Layer> layers_;
   std::vector<Saved> saved_;
+  std::unique_ptr<TargetSaved<T>> target_saved_;
+  Rows<T> target_rows_;         // of the last forward
   std::vector<Tensor> inputs_;  // [N, D]: see input_of
   AttentionScratch<T> attention_scratch_;
   std::unique_ptr<FeedForwardScratch<T>> feed_forward_scratch_;

@@ -7,14 +7,18 @@
 namespace turbogr::model {
 namespace {
 
-std::size_t feed_bytes(const RankingOptions& model, const RankingBatchSize& size) {
+// A CPU reads the batch where it is, but for the offsets of parts.
+std::size_t feed_bytes(const Context& ctx, const RankingOptions& model,
+                       const RankingBatchSize& size) {
+  constexpr auto kParts = static_cast<std::size_t>(RankingInputs::kMostParts);
   const auto sequences = static_cast<std::size_t>(size.sequences);
   const auto tokens = static_cast<std::size_t>(size.tokens);
   const auto numbers = static_cast<std::size_t>(size.targets * model.tasks);
-  return RankingInputs::kMostParts * Feed::room<std::int64_t>(1) +              // parts' offsets,
-         2 * Feed::room<std::int64_t>(sequences + RankingInputs::kMostParts) +  // targets,
-         2 * Feed::room<std::int64_t>(tokens) + Feed::room<std::uint32_t>(tokens) +
-         2 * Feed::room<float>(numbers);
+  const std::size_t offsets =
+      Feed::room<std::int64_t>(sequences + kParts) + kParts * Feed::room<std::int64_t>(1);
+  if (ctx.device() == Device::kCpu) return offsets;
+  return offsets + Feed::room<std::int64_t>(sequences) + 2 * Feed::room<std::int64_t>(tokens) +
+         Feed::room<std::uint32_t>(tokens) + 2 * Feed::room<float>(numbers);
 }
 
 template <class T>
@@ -35,7 +39,7 @@ RankingInputs::RankingInputs(const Context& ctx, const RankingOptions& model,
     : max_length_(model.max_length),
       memory_(memory),
       size_(size),
-      feed_(ctx, feed_bytes(model, size)) {
+      feed_(ctx, feed_bytes(ctx, model, size)) {
   parts_.reserve(kMostParts);
 }
 

@@ -16,6 +16,10 @@ namespace {
 
 constexpr double kPostEps = 1e-5;
 
+// Up to so many targets a sequence, attention of theirs alone is cheaper than the kernels for all,
+// which have a processor's vectors or a GPU's tensor cores.
+std::int64_t few_targets(Device device) { return device == Device::kCpu ? 16 : 64; }
+
 // Half the width of a uniform start of a table that is looked up by place.
 double table_bound(std::int64_t rows) { return std::sqrt(1.0 / static_cast<double>(rows)); }
 
@@ -23,6 +27,7 @@ double table_bound(std::int64_t rows) { return std::sqrt(1.0 / static_cast<doubl
 ModelMemory layer_memory(const RankingOptions& options, const RankingMemory& memory) {
   ModelMemory layers = memory.layers;
   layers.masks = options.full_prefix || memory.most_targets != 1;
+  layers.targets = memory.targets;
   return layers;
 }
 
@@ -108,6 +113,8 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
   target_tokens_ = numbers(DType::kI64, memory.targets);
   target_events_ = numbers(DType::kI64, memory.targets);
   target_times_ = numbers(DType::kI64, memory.targets);
+  target_keys_ = numbers(DType::kI64, memory.targets);
+  target_starts_ = numbers(DType::kI64, batch + 1);
   post_input_ = rows(memory.targets, width + ops::kClockFeatures);
   post_linear_ = rows(memory.targets, width);
   user_ = rows(memory.targets, width);
@@ -126,7 +133,6 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
     ditem_ = rows(memory.targets, width);
     dpost_input_ = rows(memory.targets, width + ops::kClockFeatures);
     dtarget_items_ = rows(memory.targets, items);
-    dlayers_ = rows(tokens, width);
   }
   refresh(ctx);
   ctx.workspace().reserve(workspace_bytes(ctx));
@@ -211,9 +217,6 @@ void RankingModel<T>::check_step(const RankingStep& step, const RankingRows<cons
             options_.prefix);
   layers_.check_size(layer_step(step));
   if (parameters_.device() == Device::kCpu) check_lengths(s, options_.max_length);
-  TGR_CHECK(step.num_targets <= memory_.targets, "a step of ", step.num_targets,
-            " targets in a model planned for ", memory_.targets,
-            "; plan for more or make the batch smaller");
   const std::int64_t prefix = options_.prefix * options_.embedding;
   const std::int64_t items = options_.item_features * options_.embedding;
   TGR_CHECK(rows.items.rows == s.num_events() && rows.items.cols == items,
@@ -236,6 +239,12 @@ StepInput RankingModel<T>::layer_step(const RankingStep& step) const {
   // A target alone in its sequence is its last token, which sees all of it anyway.
   const bool causal = !options_.full_prefix && step.most_targets == 1;
   if (!causal) input.num_targets = step.sequences.num_targets;
+  input.targets = first_values<std::int64_t>(target_tokens_, step.num_targets);
+  input.target_keys = {reinterpret_cast<const std::uint64_t*>(target_keys_.data()),
+                       {step.num_targets}};
+  input.target_starts = first_values<std::int64_t>(target_starts_, step.sequences.batch() + 1);
+  input.few_targets =
+      step.most_targets > 0 && step.most_targets <= few_targets(parameters_.device());
   input.training = step.training;
   input.norm_length = step.norm_length;
   input.seed = step.seed;
@@ -257,15 +266,23 @@ ops::NormOptions<T> RankingModel<T>::post_norm_options() const {
 }
 
 template <class T>
-ops::EventTargets RankingModel<T>::targets(std::int64_t count) {
+ops::EventTargets RankingModel<T>::targets(const RankingStep& step) {
+  const std::int64_t count = step.num_targets;
   return {first_values<std::int64_t>(target_tokens_, count),
           first_values<std::int64_t>(target_events_, count),
-          first_values<std::int64_t>(target_times_, count)};
+          first_values<std::int64_t>(target_times_, count),
+          {reinterpret_cast<std::uint64_t*>(target_keys_.data()), {count}},
+          first_values<std::int64_t>(target_starts_, step.sequences.batch() + 1)};
 }
 
 template <class T>
 View<Accum<T>, 1> RankingModel<T>::vector_gradient(int index) {
   return parameters_.gradient(index).template view<Accum<T>, 1>();
+}
+
+template <class T>
+Rows<const T> RankingModel<T>::target_rows(std::int64_t count) const {
+  return first_rows<T>(post_input_, count).columns(0, options_.width);
 }
 
 template <class T>
@@ -319,15 +336,14 @@ Rows<const T> RankingModel<T>::forward(const Context& ctx, const RankingStep& st
                       {std::as_const(parameters_).value(position_).template view<A, 2>(),
                        std::as_const(parameters_).value(time_).template view<A, 2>()},
                       input_options(input), layers_.input(input.num_tokens));
-  const Rows<const T> out = layers_.forward(ctx, parameters_, input);
+  const ops::EventTargets at = targets(step);
+  ops::find_targets(ctx, sequences, step.row_keys, at);
+  const Rows<T> post_input = first_rows<T>(post_input_, m);
+  layers_.forward(ctx, parameters_, input, post_input.columns(0, width));
 
   // Targets.
-  const ops::EventTargets at = targets(m);
-  ops::find_targets(ctx, sequences, at);
-  const Rows<T> post_input = first_rows<T>(post_input_, m);
   const Rows<T> post_linear = first_rows<T>(post_linear_, m);
   const Rows<T> user = first_rows<T>(user_, m);
-  ops::gather_rows<T, T, std::int64_t>(ctx, out, at.tokens, post_input.columns(0, width));
   ops::clock_features<T>(ctx, at.times, post_input.columns(width, ops::kClockFeatures));
   ops::linear<T>(ctx, post_input, post_.packed(),
                  {.bias = parameters_.value(post_bias_).template view<A, 1>()}, post_linear);
@@ -358,7 +374,7 @@ void RankingModel<T>::backward(const Context& ctx, const RankingStep& step,
   const std::int64_t num_events = sequences.num_events();
   const std::int64_t m = step.num_targets;
   const StepInput input = layer_step(step);
-  const ops::EventTargets at = targets(m);
+  const ops::EventTargets at = targets(step);
 
   // Targets.
   const Rows<T> dproduct = first_rows<T>(dproduct_, m);
@@ -381,9 +397,8 @@ void RankingModel<T>::backward(const Context& ctx, const RankingStep& step,
       {.dx = dpost_input, .dw = post_.gradient(parameters_), .db = vector_gradient(post_bias_)});
 
   // Layers.
-  const Rows<T> dlayers = first_rows<T>(dlayers_, input.num_tokens);
-  ops::spread_rows<T>(ctx, dpost_input.columns(0, width), at.tokens, dlayers);
-  const Rows<const T> dinput = layers_.backward(ctx, parameters_, input, dlayers, ready);
+  const Rows<const T> dinput =
+      layers_.backward(ctx, parameters_, input, dpost_input.columns(0, width), ready);
   const Rows<T> dprefix = first_rows<T>(dprefix_tokens_, sequences.batch());
   const Rows<T> devents = first_rows<T>(devent_tokens_, num_events);
   ops::event_input_backward<T>(ctx, sequences, dinput, input_options(input),
@@ -421,12 +436,12 @@ std::size_t RankingModel<T>::activation_bytes() const {
   std::size_t total = layers_.activation_bytes() + content_.bytes() + action_.bytes() +
                       tower_.bytes() + head_.bytes() + (extra_ ? extra_->bytes() : 0);
   for (const Tensor* tensor :
-       {&prefix_counts_, &prefix_tokens_, &event_tokens_,   &other_tokens_,  &actions_,
-        &target_tokens_, &target_events_, &target_times_,   &post_input_,    &post_linear_,
-        &user_,          &post_mean_,     &post_rstd_,      &target_items_,  &item_,
-        &product_,       &logits_,        &dprefix_tokens_, &devent_tokens_, &dactions_,
-        &dproduct_,      &duser_,         &ditem_,          &dpost_input_,   &dtarget_items_,
-        &dlayers_}) {
+       {&prefix_counts_, &prefix_tokens_, &event_tokens_, &other_tokens_, &actions_,
+        &target_tokens_, &target_events_, &target_times_, &target_keys_,  &target_starts_,
+        &post_input_,    &post_linear_,   &user_,         &post_mean_,    &post_rstd_,
+        &target_items_,  &item_,          &product_,      &logits_,       &dprefix_tokens_,
+        &devent_tokens_, &dactions_,      &dproduct_,     &duser_,        &ditem_,
+        &dpost_input_,   &dtarget_items_}) {
     total += tensor->bytes();
   }
   return total;
@@ -439,7 +454,6 @@ std::size_t RankingModel<T>::workspace_bytes(const Context& ctx) const {
        tower_.workspace_bytes(ctx), head_.workspace_bytes(ctx),
        ops::event_input_workspace_bytes<T>(ctx, memory_.layers.capacity, options_.width),
        ops::action_bits_workspace_bytes<T>(ctx, options_.action_width()),
-       ops::find_targets_workspace_bytes(ctx, memory_.layers.sequences),
        ops::norm_workspace_bytes<T>(ctx, options_.width)});
   if (extra_) most = std::max(most, extra_->workspace_bytes(ctx));
   const auto product = [&](const WeightMatrix<T>& weight, std::int64_t rows) {

@@ -93,12 +93,12 @@ class RankingModel {
                 Rows<const T> dlogits, const RankingRows<T>& drows,
                 const std::function<void(std::int64_t layers)>& ready = {});
 
-  // What the last forward made on its way, for those who compare: what layer `layer` read (the last
-  // one's result where it is the number of layers; only where the layers keep it), r, and the item
-  // tower's result.
+  // What the last forward made on its way, for those who compare: what layer `layer` read (only
+  // where the layers keep it), the last one's result of targets, r, and the item tower's result.
   Rows<const T> layer_input(std::int64_t layer, std::int64_t tokens) const {
     return layers_.input_of_layer(layer, tokens);
   }
+  Rows<const T> target_rows(std::int64_t targets) const;
   Rows<const T> user_rows(std::int64_t targets) const;
   Rows<const T> item_rows(std::int64_t targets) const;
 
@@ -121,7 +121,7 @@ class RankingModel {
   StepInput layer_step(const RankingStep& step) const;
   ops::EventInputOptions input_options(const StepInput& step) const;
   ops::NormOptions<T> post_norm_options() const;
-  ops::EventTargets targets(std::int64_t count);
+  ops::EventTargets targets(const RankingStep& step);
   View<Accum<T>, 1> vector_gradient(int index);
 
   RankingOptions options_;
@@ -138,15 +138,16 @@ class RankingModel {
   int post_bias_, post_norm_weight_, post_norm_bias_;
   Mlp<T> tower_, head_;
 
-  Tensor prefix_counts_;                                 // [B], all c
-  Tensor prefix_tokens_, event_tokens_, other_tokens_;   // [B, c D], [N, D], [N, D]
-  Tensor actions_;                                       // [N, 8 A]
-  Tensor target_tokens_, target_events_, target_times_;  // [M]
-  Tensor post_input_, post_linear_, user_;               // [M, D + 4], [M, D], [M, D]
-  Tensor post_mean_, post_rstd_;                         // [M]
-  Tensor target_items_, item_, product_, logits_;        // [M, F E], [M, D], [M, D], [M, K]
-  Tensor dprefix_tokens_, devent_tokens_, dactions_;     // as what they are gradients of
-  Tensor dproduct_, duser_, ditem_, dpost_input_, dtarget_items_, dlayers_;
+  Tensor prefix_counts_;                                               // [B], all c
+  Tensor prefix_tokens_, event_tokens_, other_tokens_;                 // [B, c D], [N, D], [N, D]
+  Tensor actions_;                                                     // [N, 8 A]
+  Tensor target_tokens_, target_events_, target_times_, target_keys_;  // [M]
+  Tensor target_starts_;                                               // [B + 1]
+  Tensor post_input_, post_linear_, user_;                             // [M, D + 4], [M, D], [M, D]
+  Tensor post_mean_, post_rstd_;                                       // [M]
+  Tensor target_items_, item_, product_, logits_;     // [M, F E], [M, D], [M, D], [M, K]
+  Tensor dprefix_tokens_, devent_tokens_, dactions_;  // as what they are gradients of
+  Tensor dproduct_, duser_, ditem_, dpost_input_, dtarget_items_;
 };
 
 }  // namespace turbogr::model

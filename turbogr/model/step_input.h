@@ -20,8 +20,14 @@ struct StepInput {
   View<const std::uint64_t, 1> row_keys;  // [N], tells tokens apart for dropout; empty: their index
   View<const std::int64_t, 1> num_prefix;   // [B] or empty
   View<const std::int64_t, 1> num_targets;  // [B] or empty
-  bool training = false;                    // dropout only then
-  double norm_length = 0;                   // of this step's attention; 0: the model's own
+  // Where the last layer's result is wanted of targets alone: their tokens [M], what tells those
+  // apart for dropout [M], and where each sequence's begin [B + 1]. Empty: of all tokens.
+  View<const std::int64_t, 1> targets;
+  View<const std::uint64_t, 1> target_keys;
+  Offsets target_starts;
+  bool few_targets = false;  // of each sequence: attention goes over theirs alone
+  bool training = false;     // dropout only then
+  double norm_length = 0;    // of this step's attention; 0: the model's own
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   // The model fills these in: shared by its layers.

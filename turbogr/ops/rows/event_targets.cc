@@ -21,7 +21,7 @@ void check_places(const Context& ctx, const char* op, Rows<const T> rows,
 }  // namespace
 
 void find_targets(const Context& ctx, const EventSequences& sequences,
-                  const EventTargets& targets) {
+                  View<const std::uint64_t, 1> row_keys, const EventTargets& targets) {
   const char* op = "find_targets";
   check_event_sequences(ctx, op, sequences);
   std::int64_t count = targets.tokens.shape[0];
@@ -32,17 +32,11 @@ void find_targets(const Context& ctx, const EventSequences& sequences,
   check_vector(op, "tokens", targets.tokens, count);
   check_vector(op, "events", targets.events, count);
   check_vector(op, "times", targets.times, count);
+  check_vector(op, "keys", targets.keys, count);
+  check_vector(op, "starts", targets.starts, sequences.batch() + 1);
+  if (row_keys.shape[0] != 0) check_vector(op, "row_keys", row_keys, sequences.num_tokens());
   const SectionScope section = section_scope(ctx, Section::kElementwise);
-  on_device(ctx, [&](auto device) { kernels::find_targets(device, sequences, targets); });
-}
-
-std::size_t find_targets_workspace_bytes(const Context& ctx, std::int64_t sequences) {
-  if constexpr (kWithCuda) {
-    if (ctx.device() == Device::kCuda) {
-      return kernels::find_targets_workspace_bytes(Cuda{ctx.stream(), ctx.workspace()}, sequences);
-    }
-  }
-  return 0;
+  on_device(ctx, [&](auto device) { kernels::find_targets(device, sequences, row_keys, targets); });
 }
 
 template <class T>

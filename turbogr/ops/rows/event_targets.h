@@ -4,7 +4,6 @@
 // M targets, in the order of their sequences.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "turbogr/core/context.h"
@@ -17,11 +16,13 @@ struct EventTargets {
   View<std::int64_t, 1> tokens;  // [M], of [0, N)
   View<std::int64_t, 1> events;  // [M], of [0, N - B c)
   View<std::int64_t, 1> times;   // [M]
+  View<std::uint64_t, 1> keys;   // [M], of their tokens; their indices where those have none
+  View<std::int64_t, 1> starts;  // [B + 1], the number of targets before each sequence, and M
 };
 
-// M must be the sum of num_targets.
-void find_targets(const Context& ctx, const EventSequences& sequences, const EventTargets& targets);
-std::size_t find_targets_workspace_bytes(const Context& ctx, std::int64_t sequences);
+// M must be the sum of num_targets. `row_keys` [N] tells tokens apart, or is empty.
+void find_targets(const Context& ctx, const EventSequences& sequences,
+                  View<const std::uint64_t, 1> row_keys, const EventTargets& targets);
 
 // out(places(i)) = rows(i), and zeros everywhere else; places are distinct.
 //   rows [M, D]    places [M]    out [N, D]

@@ -5,16 +5,21 @@
 
 namespace turbogr::ops::kernels {
 
-void find_targets(Cpu, const EventSequences& sequences, const EventTargets& targets) {
+void find_targets(Cpu, const EventSequences& sequences, View<const std::uint64_t, 1> row_keys,
+                  const EventTargets& targets) {
   std::int64_t i = 0;
   for (std::int64_t b = 0; b < sequences.batch(); ++b) {
+    targets.starts(b) = i;
     const EventSequence at = event_sequence(sequences, b);
     for (std::int64_t j = at.history; j < at.events(); ++j, ++i) {
-      targets.tokens(i) = at.token + sequences.num_prefix + j;
+      const std::int64_t token = at.token + sequences.num_prefix + j;
+      targets.tokens(i) = token;
+      targets.keys(i) = row_keys.empty() ? static_cast<std::uint64_t>(token) : row_keys(token);
       targets.events(i) = at.event + j;
       targets.times(i) = sequences.times(at.event + j);
     }
   }
+  targets.starts(sequences.batch()) = i;
 }
 
 template <class T>

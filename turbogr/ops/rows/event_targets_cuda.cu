@@ -11,7 +11,8 @@ using cuda::RowLaunch;
 constexpr unsigned kScanThreads = 1024;
 constexpr unsigned kWriters = 128;  // threads a sequence
 
-// starts(b) = the number of targets before sequence b. One block, which walks over the sequences.
+// starts(b) = the number of targets before sequence b, and then all. One block, which walks over
+// the sequences.
 __global__ void __launch_bounds__(kScanThreads)
     target_starts_kernel(View<const std::int64_t, 1> num_targets, std::int64_t* starts) {
   __shared__ std::int64_t sums[kScanThreads];
@@ -31,17 +32,21 @@ __global__ void __launch_bounds__(kScanThreads)
     before += sums[kScanThreads - 1];
     __syncthreads();
   }
+  if (threadIdx.x == 0) starts[num_targets.shape[0]] = before;
 }
 
 // A block a sequence.
-__global__ void find_targets_kernel(EventSequences s, const std::int64_t* starts,
+__global__ void find_targets_kernel(EventSequences s, View<const std::uint64_t, 1> row_keys,
                                     EventTargets targets) {
   const EventSequence at = event_sequence(s, blockIdx.x);
   for (std::int64_t j = threadIdx.x; j < at.targets; j += kWriters) {
-    const std::int64_t i = starts[blockIdx.x] + j;
+    const std::int64_t i = targets.starts.data[blockIdx.x] + j;
     if (i >= targets.tokens.shape[0]) return;  // the host has checked: only memory is kept safe
     const std::int64_t event = at.event + at.history + j;
-    targets.tokens.data[i] = at.token + s.num_prefix + at.history + j;
+    const std::int64_t token = at.token + s.num_prefix + at.history + j;
+    targets.tokens.data[i] = token;
+    targets.keys.data[i] =
+        row_keys.data == nullptr ? static_cast<std::uint64_t>(token) : row_keys.data[token];
     targets.events.data[i] = event;
     targets.times.data[i] = s.times.data[event];
   }
@@ -78,19 +83,15 @@ void place_all(Cuda cuda, const char* op, Rows<const T> rows, View<const std::in
 
 }  // namespace
 
-void find_targets(Cuda cuda, const EventSequences& sequences, const EventTargets& targets) {
-  if (sequences.batch() == 0 || targets.tokens.shape[0] == 0) return;
+void find_targets(Cuda cuda, const EventSequences& sequences, View<const std::uint64_t, 1> row_keys,
+                  const EventTargets& targets) {
   cudaStream_t stream = cuda::stream_of(cuda.stream);
-  WorkspaceScope scope(cuda.workspace);
-  std::int64_t* const starts = scope.take<std::int64_t>(sequences.batch()).data;
-  target_starts_kernel<<<1, kScanThreads, 0, stream>>>(sequences.num_targets, starts);
-  find_targets_kernel<<<static_cast<unsigned>(sequences.batch()), kWriters, 0, stream>>>(
-      sequences, starts, targets);
+  target_starts_kernel<<<1, kScanThreads, 0, stream>>>(sequences.num_targets, targets.starts.data);
+  if (sequences.batch() > 0 && targets.tokens.shape[0] > 0) {
+    find_targets_kernel<<<static_cast<unsigned>(sequences.batch()), kWriters, 0, stream>>>(
+        sequences, row_keys, targets);
+  }
   cuda::check_launch("find_targets");
-}
-
-std::size_t find_targets_workspace_bytes(Cuda, std::int64_t sequences) {
-  return workspace_bytes_of<std::int64_t>(sequences);
 }
 
 template <class T>
