@@ -130,10 +130,10 @@ void add_data_prepare(Command& app) {
           "INPUT", options.inputs,
           "log files, plain, .gz or .zst; '-' is standard input; a folder stands for the files in "
           "it (with kuairand and movielens the published ones, with RecBole's .inter also .item "
-          "and .user)")
+          "and .user, with parquet all below it, hive partitions as columns)")
       ->required();
   command->add_option("--out", options.out, "the store to make")->required();
-  command->add_option("--format", flags->format, "kuairand, movielens or csv")
+  command->add_option("--format", flags->format, "kuairand, movielens, csv or parquet")
       ->capture_default_str();
   command->add_option("--memory", flags->memory, "memory to use at most, whatever the input")
       ->capture_default_str();

@@ -10,6 +10,8 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
+#include "turbogr/data/arrow/parquet_calls.h"
+#include "turbogr/data/field.h"
 
 namespace turbogr::apps {
 namespace {
@@ -46,10 +48,17 @@ ListWriter::ListWriter(const std::string& path) : path_(path) {
   const std::filesystem::file_status status = std::filesystem::status(path);
   const bool special = exists(status) && !is_regular_file(status) && !is_directory(status);
   const std::string extension = std::filesystem::path(path).extension().string();
-  TGR_CHECK(special || extension == ".csv" || extension == ".jsonl", "cannot write '", path,
-            "': lists are written as .csv or .jsonl; end the name of --out in one of these");
+  TGR_CHECK(
+      special || extension == ".csv" || extension == ".jsonl" || extension == ".parquet",
+      "cannot write '", path,
+      "': lists are written as .csv, .jsonl or .parquet; end the name of --out in one of these");
   form_ = extension == ".jsonl" ? Form::kJsonLines : Form::kCsv;
+  if (!special && extension == ".parquet") {
+    form_ = Form::kParquet;
+    data::parquet_calls();  // throws where there is no library for it
+  }
   target_.emplace(path);
+  if (form_ == Form::kParquet) return;
   file_.emplace(target_->writing());
   if (form_ == Form::kCsv) waiting_ = "user,place,item,score\n";
 }
@@ -58,7 +67,9 @@ void ListWriter::write(const std::string& user, const data::Batch& batch, std::s
                        const std::vector<train::Recommendation>& list, const data::Store& store,
                        const data::ItemTitles& titles) {
   ++users_;
-  if (form_ == Form::kText) {
+  if (form_ == Form::kParquet) {
+    write_rows(user, list, store);
+  } else if (form_ == Form::kText) {
     fmt::print("user {}, recently {}\n", escaped(user), recent_items(store, titles, batch, b));
     for (std::size_t i = 0; i < list.size(); ++i) {
       fmt::print("{:>4}  {:<20} {:.4f}", i + 1, escaped(store.item_ids().text(list[i].item)),
@@ -88,6 +99,35 @@ void ListWriter::write(const std::string& user, const data::Batch& batch, std::s
   if (waiting_.size() > kBlock) flush();
 }
 
+// Ids as their own type: numbers where the store has numbers.
+void ListWriter::write_rows(const std::string& user, const std::vector<train::Recommendation>& list,
+                            const data::Store& store) {
+  using Type = data::ArrowBatch::Type;
+  const bool text_items = store.item_ids().kind() == data::IdKind::kString;
+  std::int64_t number = 0;
+  const bool text_users = store.user_ids().kind() == data::IdKind::kString ||
+                          data::parse_integer(user, number) != data::FieldError::kNone;
+  if (!parquet_) {
+    parquet_ = std::make_unique<data::ParquetWriter>(
+        target_->writing(), data::ArrowBatch({{"user", text_users ? Type::kText : Type::kInt64},
+                                              {"place", Type::kInt64},
+                                              {"item", text_items ? Type::kText : Type::kInt64},
+                                              {"score", Type::kFloat32}}));
+  }
+  data::ArrowBatch& rows = parquet_->rows();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    text_users ? rows.add(0, std::string_view(user)) : rows.add(0, number);
+    rows.add(1, static_cast<std::int64_t>(i) + 1);
+    if (text_items) {
+      rows.add(2, store.item_ids().string(list[i].item));
+    } else {
+      rows.add(2, store.item_ids().integer(list[i].item));
+    }
+    rows.add(3, static_cast<float>(list[i].score));
+  }
+  parquet_->flush_if_many();
+}
+
 void ListWriter::flush() {
   file_->write(waiting_);
   waiting_.clear();
@@ -95,8 +135,13 @@ void ListWriter::flush() {
 
 void ListWriter::finish() {
   if (!to_file()) return;
-  flush();
-  file_->finish();
+  if (form_ == Form::kParquet) {
+    TGR_CHECK(parquet_ != nullptr, "no list to write to '", path_, "'");
+    parquet_->finish();
+  } else {
+    flush();
+    file_->finish();
+  }
   target_->put_in_place();
 }
 

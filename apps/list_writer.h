@@ -1,13 +1,15 @@
 // Where `turbogr recommend` puts its lists: for people on standard output, or for programs in a
-// file whose name says how, .csv or .jsonl.
+// file whose name says how, .csv, .jsonl or .parquet.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "turbogr/core/output_file.h"
+#include "turbogr/data/arrow/parquet_files.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
@@ -32,14 +34,17 @@ class ListWriter {
   void finish();  // the file stands, whole
 
  private:
-  enum class Form : std::uint8_t { kText, kCsv, kJsonLines };
+  enum class Form : std::uint8_t { kText, kCsv, kJsonLines, kParquet };
   void flush();
+  void write_rows(const std::string& user, const std::vector<train::Recommendation>& list,
+                  const data::Store& store);
 
   std::string path_;
   Form form_ = Form::kText;
   std::optional<OutputTarget> target_;
   std::optional<OutputFile> file_;
-  std::string waiting_;  // to be written
+  std::string waiting_;                           // to be written
+  std::unique_ptr<data::ParquetWriter> parquet_;  // made at the first list, when types are known
   std::int64_t users_ = 0;
 };
 

@@ -263,8 +263,9 @@ void add_recommend(Command& app) {
       ->add_option("--unknown", options->unknown,
                    "Ids that the store does not have: skip and count them, or stop (error)")
       ->capture_default_str();
-  command->add_option("--out", options->out,
-                      "Write to this file, as CSV (.csv) or JSON lines (.jsonl)");
+  command->add_option(
+      "--out", options->out,
+      "Write to this file, as CSV (.csv), JSON lines (.jsonl) or Parquet (.parquet)");
   command->add_option("--titles", options->titles,
                       "File with the items' titles; default: an item table of the store");
   command

@@ -158,7 +158,7 @@ TEST(FileKind, IsNamedByPrepareForLogsAndTables) {
   const auto log = write_file(folder / "log.csv", "user,item\n1,2\n");
   PrepareOptions options{.inputs = {parquet}, .out = folder / "s"};
   EXPECT_TRUE(has(message_of([&] { prepare(options); }),
-                  "log.parquet' is a Parquet file; turbogr reads delimited text"));
+                  "log.parquet' is a Parquet file; turbogr reads it with --format parquet"));
   options.inputs = {log};
   options.item_tables = {json};
   EXPECT_TRUE(has(message_of([&] { prepare(options); }), "items.json' is JSON"));

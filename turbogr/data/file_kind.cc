@@ -79,6 +79,8 @@ void check_delimited_text(std::string_view first_bytes, const std::string& name)
   const std::string_view kind = kind_of_other_file(first_bytes);
   if (kind.empty()) return;
   const bool page = kind == "a web page";
+  TGR_CHECK(kind != "a Parquet file", "'", name, "' is ", kind,
+            "; turbogr reads it with --format parquet");
   detail::throw_error("'", name, "' is ", kind,
                       page ? "; the download brought an error page instead: fetch it again"
                            : "; turbogr reads delimited text (CSV, TSV), plain, .gz or .zst: "

@@ -261,7 +261,9 @@ LogFormat log_format_from_name(std::string_view name) {
   if (name == "kuairand") return LogFormat::kKuaiRand;
   if (name == "movielens") return LogFormat::kMovieLens;
   if (name == "csv") return LogFormat::kCsv;
-  detail::throw_error("unknown --format '", name, "'; there are kuairand, movielens and csv");
+  if (name == "parquet") return LogFormat::kParquet;
+  detail::throw_error("unknown --format '", name,
+                      "'; there are kuairand, movielens, csv and parquet");
 }
 
 namespace {

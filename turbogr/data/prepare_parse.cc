@@ -8,6 +8,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/arrow/arrow_log.h"
+#include "turbogr/data/arrow/parquet_files.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
 #include "turbogr/data/event_collector.h"
@@ -40,7 +41,8 @@ class Parser {
         events_(options, plan, folder, report) {}
 
   ParsedLog run() {
-    LogInputs inputs = log_inputs(options_);
+    const bool parquet = options_.format == LogFormat::kParquet;
+    LogInputs inputs = parquet ? LogInputs{} : log_inputs(options_);
     const std::vector<fs::path>& files = inputs.logs;
     user_tables_ = std::move(inputs.user_tables);
     item_tables_ = std::move(inputs.item_tables);
@@ -52,6 +54,10 @@ class Parser {
     check_features(files);
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
+    if (parquet) {
+      const auto stream = open_parquet_log(options_.inputs, options_.columns);
+      read_arrow_log(*stream, options_, events_, bad_, report_);
+    }
     for (const ArrowInput& input : options_.streams) {
       ArrowStream stream(input.name, input.stream);
       read_arrow_log(stream, options_, events_, bad_, report_);

@@ -5,7 +5,11 @@
 
 #include <cstdint>
 
+// Whoever else defines them is told by these names, as the specification has it.
 extern "C" {
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
 
 struct ArrowSchema {
   const char* format;    // the type: "l" is int64, "u" a string, "+l" a list
@@ -32,6 +36,11 @@ struct ArrowArray {
   void* private_data;
 };
 
+#endif  // ARROW_C_DATA_INTERFACE
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
 struct ArrowArrayStream {
   // Both return 0 or an errno, whose words are get_last_error's.
   int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
@@ -40,5 +49,7 @@ struct ArrowArrayStream {
   void (*release)(struct ArrowArrayStream*);
   void* private_data;
 };
+
+#endif  // ARROW_C_STREAM_INTERFACE
 
 }  // extern "C"

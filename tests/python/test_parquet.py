@@ -1,0 +1,167 @@
+"""Parquet by the program, through the library that `make parquet` builds (TGR_PARQUET names it)."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import turbogr
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.dataset  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+PROGRAM = pathlib.Path(os.environ.get("TGR_PROGRAM", shutil.which("turbogr") or "turbogr"))
+LIBRARY = PROGRAM.parent / "libturbogr_parquet.so"
+needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason="no libturbogr_parquet.so; `make parquet` builds it")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+
+
+def program(*words, at=PROGRAM):
+    return subprocess.run([at, *map(os.fspath, words)], capture_output=True, text=True)
+
+
+def prepared(out, *inputs, options=()):
+    ended = program("data", "prepare", "--format", "parquet", *inputs, "--out", out, *options)
+    assert ended.returncode == 0, ended.stderr
+    return contents(out)
+
+
+@pytest.fixture
+def table(columns):
+    return pa.table(columns)
+
+
+@needs_library
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+def test_files_of_every_codec(codec, table, store, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet", compression=codec, row_group_size=77)
+    assert prepared(tmp_path / "s", tmp_path / "log.parquet") == contents(store)
+
+
+@needs_library
+@pytest.mark.parametrize("settings", [
+    {"use_dictionary": True}, {"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED"},
+    {"use_dictionary": False, "column_encoding": "BYTE_STREAM_SPLIT"}, {"data_page_version": "2.0"}, {"version": "1.0"},
+])  # fmt: skip
+def test_files_of_every_encoding(settings, table, store, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet", **settings)
+    assert prepared(tmp_path / "s", tmp_path / "log.parquet") == contents(store)
+
+
+@needs_library
+def test_folders_partitions_and_columns_nobody_asked_for(table, store, tmp_path):
+    wide = table.append_column("payload", pa.array([{"a": 1}] * table.num_rows))
+    half = table.num_rows // 2
+    (tmp_path / "parts").mkdir()
+    pq.write_table(wide.slice(0, half), tmp_path / "parts" / "a.parquet")
+    pq.write_table(wide.slice(half), tmp_path / "parts" / "b.parquet")
+    assert prepared(tmp_path / "s", tmp_path / "parts") == contents(store)
+    assert prepared(tmp_path / "t", tmp_path / "parts" / "a.parquet", tmp_path / "parts" / "b.parquet") == contents(store)
+    day = pa.array(["2022-04-0" + str(1 + i % 3) for i in range(table.num_rows)])
+    pa.dataset.write_dataset(
+        table.append_column("day", day), tmp_path / "hive", format="parquet",
+        partitioning=pa.dataset.partitioning(pa.schema([("day", pa.string())]), flavor="hive"),
+    )  # fmt: skip
+    files = prepared(tmp_path / "u", tmp_path / "hive", options=["--event-features", "day:category"])
+    assert b"2022-04-032022" not in files["event_feature_text_day.bin"]
+    assert b"2022-04-01" in files["event_feature_text_day.bin"]
+
+
+@needs_library
+def test_differences_between_files(table, store, tmp_path):
+    half = table.num_rows // 2
+    narrow = table.slice(half).cast(pa.schema([("user_id", pa.int32()), ("item_id", pa.uint16()), ("timestamp", pa.int64())]))
+    empty = table.slice(0, 0)
+    (tmp_path / "parts").mkdir()
+    pq.write_table(table.slice(0, half).select(["timestamp", "user_id", "item_id"]), tmp_path / "parts" / "a.parquet")
+    pq.write_table(empty, tmp_path / "parts" / "b.parquet")
+    pq.write_table(narrow, tmp_path / "parts" / "c.parquet")
+    assert prepared(tmp_path / "s", tmp_path / "parts") == contents(store)
+
+
+@needs_library
+def test_yambda_flat_and_sequential(tmp_path):
+    random = np.random.default_rng(1)
+    n = 400
+    uid = np.sort(random.integers(1, 20, n)).astype(np.uint32)
+    time = (5 * np.arange(n)).astype(np.uint32)
+    listens = random.random(n) < 0.8
+    flat = pa.table({
+        "uid": uid, "timestamp": time, "item_id": random.integers(1, 50, n).astype(np.uint32),
+        "is_organic": random.integers(0, 2, n).astype(np.uint8),
+        "played_ratio_pct": pa.array(random.integers(0, 101, n), pa.uint16(), mask=~listens),
+        "track_length_seconds": pa.array(random.integers(5, 300, n), pa.uint32(), mask=~listens),
+        "event_type": pa.array(np.where(listens, "listen", "like")).dictionary_encode(),
+    })  # fmt: skip
+    pq.write_table(flat, tmp_path / "flat.parquet", compression="lz4")
+    options = ["--number-columns", "played_ratio_pct,track_length_seconds"]
+    files = prepared(tmp_path / "flat", tmp_path / "flat.parquet", options=options)
+    opened = turbogr.Store(tmp_path / "flat")
+    assert (opened.events, opened.time_unit, opened.signals) == (n, "s", ["is_organic"])
+    frame = flat.to_pandas()
+    lists = {"uid": [], "item_ids": [], "timestamps": [], "is_organic": [], "played_ratio_pct": [], "track_length_seconds": []}
+    for user, rows in frame.groupby("uid"):
+        lists["uid"].append(user)
+        for name, column in (("item_ids", "item_id"), ("timestamps", "timestamp"), ("is_organic", "is_organic"),
+                             ("played_ratio_pct", "played_ratio_pct"), ("track_length_seconds", "track_length_seconds")):
+            lists[name].append([None if value != value else int(value) for value in rows[column]])
+    types = {"uid": pa.uint32(), "item_ids": pa.list_(pa.uint32()), "timestamps": pa.list_(pa.uint32()),
+             "is_organic": pa.list_(pa.uint8()), "played_ratio_pct": pa.list_(pa.uint16()), "track_length_seconds": pa.list_(pa.uint32())}
+    pq.write_table(pa.table({name: pa.array(lists[name], types[name]) for name in lists}), tmp_path / "sequential.parquet")
+    assert prepared(tmp_path / "sequential", tmp_path / "sequential.parquet", options=options) == files
+
+
+@needs_library
+def test_lists_of_recommendations(run, model, tmp_path):
+    ended = program("recommend", "--checkpoint", run, "--all", "--k", "3", "--out", tmp_path / "lists.parquet")
+    assert ended.returncode == 0, ended.stderr
+    table = pq.read_table(tmp_path / "lists.parquet")
+    assert [str(field.type) for field in table.schema] == ["int64", "int64", "int64", "float"]
+    ours = model.recommend(k=3)
+    assert table.column("user").to_pylist() == ours["user"].tolist()
+    assert table.column("item").to_pylist() == ours["item"].tolist()
+    assert table.column("score").to_pylist() == ours["score"].tolist()
+
+
+@needs_library
+def test_a_file_that_is_damaged_is_named(table, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet")
+    cut = (tmp_path / "log.parquet").read_bytes()[:-20]
+    (tmp_path / "cut.parquet").write_bytes(cut)
+    ended = program("data", "prepare", "--format", "parquet", tmp_path / "cut.parquet", "--out", tmp_path / "s")
+    assert ended.returncode == 1 and "cut.parquet" in ended.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_without_the_library_the_program_says_how_to_get_it(table, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet")
+    alone = shutil.copy(PROGRAM, tmp_path / "turbogr")
+    ended = program("data", "prepare", "--format", "parquet", tmp_path / "log.parquet", "--out", tmp_path / "s", at=alone)
+    assert ended.returncode == 1
+    assert "libturbogr_parquet.so is not beside the program" in ended.stderr and "make parquet" in ended.stderr
+    ended = program("data", "prepare", tmp_path / "log.parquet", "--out", tmp_path / "s", at=alone)
+    assert "is a Parquet file; turbogr reads it with --format parquet" in ended.stderr
+
+
+@needs_library
+def test_another_arrow_is_named_with_both_versions(table, tmp_path):
+    """A library whose Arrow has become another: here, its folder is gone and a newer one stands in the note."""
+    pq.write_table(table, tmp_path / "log.parquet")
+    alone = shutil.copy(PROGRAM, tmp_path / "turbogr")
+    library = pathlib.Path(shutil.copy(LIBRARY, tmp_path / LIBRARY.name)).read_bytes()
+    version = pa.__version__.split(".")
+    soname = f"libarrow.so.{version[0]}00".encode()
+    assert soname in library
+    (tmp_path / LIBRARY.name).write_bytes(library.replace(soname, b"libarrow.so.9900"[: len(soname)]))
+    (tmp_path / (LIBRARY.name + ".built-for")).write_text(f"99.0.0\n{pathlib.Path(pa.__file__).parent}\n")
+    ended = program("data", "prepare", "--format", "parquet", tmp_path / "log.parquet", "--out", tmp_path / "s", at=alone)
+    assert ended.returncode == 1
+    assert "it was built for Arrow 99.0.0" in ended.stderr, ended.stderr
+    assert soname.decode() in ended.stderr and "make parquet" in ended.stderr

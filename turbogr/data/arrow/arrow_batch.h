@@ -1,0 +1,45 @@
+// Rows on their way out, gathered column by column and handed over as Arrow batches.
+//
+//   ArrowBatch batch({{"user", ArrowBatch::Type::kInt64}, {"score", ArrowBatch::Type::kFloat32}});
+//   batch.add(0, user);
+//   batch.add(1, score);
+//   batch.hand_over(&array);  // empty again
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "turbogr/data/arrow/arrow_abi.h"
+
+namespace turbogr::data {
+
+class ArrowBatch {
+ public:
+  enum class Type : std::uint8_t { kInt64, kFloat32, kText };
+
+  explicit ArrowBatch(std::vector<std::pair<std::string, Type>> columns);
+
+  // One value a column makes a row; the type is the column's.
+  void add(std::size_t column, std::int64_t value) { columns_[column].integers.push_back(value); }
+  void add(std::size_t column, float value) { columns_[column].floats.push_back(value); }
+  void add(std::size_t column, std::string_view value);
+  std::int64_t rows() const;
+
+  void describe(ArrowSchema* out) const;
+  void hand_over(ArrowArray* out);
+
+ private:
+  struct Column {
+    std::string name;
+    Type type = Type::kInt64;
+    std::vector<std::int64_t> integers;  // or, of texts, where each ends
+    std::vector<float> floats;
+    std::string text;
+  };
+  std::vector<Column> columns_;
+};
+
+}  // namespace turbogr::data

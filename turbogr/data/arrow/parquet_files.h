@@ -1,0 +1,42 @@
+// Parquet by the library behind parquet_calls.h: logs in files and folders as an Arrow stream, rows
+// to a file.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "turbogr/data/arrow/arrow_batch.h"
+#include "turbogr/data/arrow/arrow_stream.h"
+#include "turbogr/data/log_layout.h"
+
+namespace turbogr::data {
+
+// Brings only the columns that the log is made of. Throws when there is no such library, file or
+// column.
+std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem::path>& inputs,
+                                              const ColumnMap& map);
+
+// Rows to a Parquet file, a row group of a million or so at a time.
+class ParquetWriter {
+ public:
+  // Throws when there is no such library or the file cannot be made.
+  ParquetWriter(std::string path, ArrowBatch rows);
+  ~ParquetWriter();  // an unfinished file stays unreadable
+  ParquetWriter(const ParquetWriter&) = delete;
+  ParquetWriter& operator=(const ParquetWriter&) = delete;
+
+  ArrowBatch& rows() { return rows_; }
+  void flush_if_many();  // between rows
+  void finish();
+
+ private:
+  void flush();
+
+  std::string path_;
+  ArrowBatch rows_;
+  void* writer_ = nullptr;
+};
+
+}  // namespace turbogr::data
