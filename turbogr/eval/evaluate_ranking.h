@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
-#include "turbogr/core/tensor.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/eval/click_metrics.h"
-#include "turbogr/model/feature_rows.h"
+#include "turbogr/eval/ranking_scorer.h"
 #include "turbogr/model/ranking_batch.h"
 #include "turbogr/model/ranking_model.h"
 
@@ -53,11 +52,8 @@ class RankingEvaluator {
     return !options_.regression.empty() && options_.regression[task] != 0;
   }
 
-  model::RankingModel<T>& model_;
-  embedding::RowSource<T>& rows_;
+  RankingScorer<T> scorer_;
   RankingEvaluation options_;
-  model::FeatureRows feature_rows_;
-  Tensor table_rows_, slots_;         // [U, E] of all tables, end to end; [S, E]
   std::vector<ClickMetrics> clicks_;  // [K]
   std::vector<ErrorMetrics> errors_;  // [K]
   std::int64_t out_of_range_ = 0;

@@ -1,0 +1,44 @@
+#include "turbogr/eval/ranking_scorer.h"
+
+#include "turbogr/model/buffers.h"
+
+namespace turbogr::train {
+
+using model::first_rows;
+
+template <class T>
+RankingScorer<T>::RankingScorer(const Context& ctx, model::RankingModel<T>& model,
+                                embedding::RowSource<T>& rows, const RankingScoring& options)
+    : model_(model),
+      rows_(rows),
+      norm_by_batch_(options.norm_by_batch),
+      feature_rows_(ctx, options.features, options.memory.layers.sequences,
+                    options.memory.layers.capacity) {
+  const std::int64_t width = model.options().embedding;
+  table_rows_ = Tensor(dtype_of<T>(), {feature_rows_.most_rows(), width});
+  slots_ = Tensor(dtype_of<T>(), {feature_rows_.most_slots(), width});
+}
+
+template <class T>
+Rows<const T> RankingScorer<T>::score(const Context& ctx, const model::RankingBatch& batch) {
+  feature_rows_.read(ctx, batch);
+  const Rows<T> rows = first_rows<T>(table_rows_, feature_rows_.num_rows());
+  for (std::size_t t = 0; t < feature_rows_.num_tables(); ++t) {
+    const View<const std::int64_t, 1> ids = feature_rows_.ids(t);
+    rows_.gather(ctx, t, ids,
+                 {rows.row(feature_rows_.first_row(t)), ids.shape[0], rows.cols, rows.cols});
+  }
+  const Rows<T> slots = first_rows<T>(slots_, feature_rows_.num_slots());
+  feature_rows_.pool<T>(ctx, rows, slots);
+  model::RankingStep step;
+  step.sequences = batch.sequences;
+  step.num_targets = batch.num_targets();
+  step.actions = batch.actions;
+  if (norm_by_batch_) step.norm_length = model::batch_norm_length(batch.sequences);
+  return model_.forward(ctx, step, feature_rows_.split<const T>(slots));
+}
+
+template class RankingScorer<float>;
+template class RankingScorer<bf16>;
+
+}  // namespace turbogr::train
