@@ -1,4 +1,4 @@
-// `turbogr eval`: ranking quality of a checkpoint on the held-out splits of a store. Several ranks
+// `turbogr eval`: quality of a checkpoint on the held-out splits of a store. Several ranks
 // share the users and the items.
 #include <fmt/format.h>
 
@@ -11,6 +11,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/eval_ranking.h"
 #include "apps/same_command.h"
 #include "apps/user_progress.h"
 #include "turbogr/core/check.h"
@@ -70,14 +71,22 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
               store.num_items());
   }
   train::device_for_rank(config, world);
-  const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
-  train::TrainedModel model(checkpoint, store, threads, world);
   std::vector<data::Split> splits;
   const bool has_validation = config.data.holdout == "validation_test";
   if (options.split == "validation" || (options.split == "all" && has_validation)) {
     splits.push_back(data::Split::kValidation);
   }
   if (options.split != "validation") splits.push_back(data::Split::kTest);
+
+  if (config.ranks()) {
+    TGR_CHECK(options.seen.empty(),
+              "--seen is for the retrieval task, and this checkpoint is of "
+              "the ranking task; leave it out");
+    return run_ranking_eval(checkpoint, store, {splits, threads, options.untrained, options.json},
+                            world);
+  }
+  const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
+  train::TrainedModel model(checkpoint, store, threads, world);
 
   if (leads) {
     fmt::print("{} (step {}), store {}, every item of {} ranked, seen items {}\n",
@@ -146,7 +155,9 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
 
 void add_eval(Command& app) {
   auto options = std::make_shared<EvalOptions>();
-  Command* command = app.add_subcommand("eval", "Rank held-out items over the whole catalogue");
+  Command* command = app.add_subcommand(
+      "eval",
+      "Rank held-out items over the whole catalogue, or judge held-out targets (ranking task)");
   command
       ->add_option("--checkpoint", options->checkpoint,
                    "Run folder (its best, or newest where none is kept), checkpoint, or "

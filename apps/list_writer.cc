@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "apps/csv_field.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/data/arrow/parquet_calls.h"
@@ -17,13 +18,6 @@ namespace turbogr::apps {
 namespace {
 
 constexpr std::size_t kBlock = 1 << 20;  // bytes written at a time
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 // The newest items of sequence b, newest first.
 std::string recent_items(const data::Store& store, const data::ItemTitles& titles,

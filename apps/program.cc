@@ -33,6 +33,7 @@ int run_program(const std::vector<std::string>& words) {
   refuse_ranks(*add_tune(program));
   add_eval(program);
   add_recommend(program);
+  refuse_ranks(*add_rank(program));
   refuse_ranks(*add_export(program));
   add_config(program);
   refuse_ranks(*add_report(program));

@@ -147,6 +147,7 @@ TEST_F(DocsCommands, OfTheReadmeAndTheEvaluationPageRun) {
 TEST_F(DocsCommands, OfTheDataPageRun) { run_all("docs/data_format.md"); }
 TEST_F(DocsCommands, OfTheTuningPageRun) { run_all("docs/tuning.md"); }
 TEST_F(DocsCommands, OfTheSyntheticPageRun) { run_all("docs/synthetic_data.md"); }
+TEST_F(DocsCommands, OfTheRankingPageRun) { run_all("docs/ranking.md"); }
 TEST_F(DocsCommands, OfTheDistributedPageRun) { run_all("docs/distributed.md"); }
 
 TEST(Docs, LinkOnlyToWhatIsThere) {

@@ -259,7 +259,7 @@ TEST(ConfigKeys, SettingOneKeyChangesThatKeyOnly) {
           } else if constexpr (std::is_same_v<Field, std::string>) {
             field += "x";
           } else {
-            field.push_back(1);
+            field.emplace_back();
           }
         },
         value);
@@ -296,7 +296,13 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
       EXPECT_EQ(config.data.max_length, name.ends_with("-long") ? 4096 : 2048);
     }
   }
-  std::set<std::string> wanted = {"demo", "own-data", "ml1m-hstu", "ml1m-hstu-large", "ml1m-fuxi"};
+  std::set<std::string> wanted = {"demo",
+                                  "own-data",
+                                  "ml1m-hstu",
+                                  "ml1m-hstu-large",
+                                  "ml1m-fuxi",
+                                  "ml-1m-ranking",
+                                  "kuairand-pure-ranking"};
   for (const std::string kind : {"hstu", "fuxi"}) {
     for (const std::string size : {"tiny", "small", "medium", "large", "long"}) {
       wanted.insert("kuairand27k-" + kind + "-" + size);

@@ -1,4 +1,4 @@
-#include "turbogr/ops/rows/cross_hash.h"
+#include "turbogr/data/samples/cross_hash.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/support/messages.h"
 
-namespace turbogr::ops {
+namespace turbogr::data {
 namespace {
 
 using test::message_of;
@@ -44,4 +44,4 @@ TEST(CrossHash, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace turbogr::ops
+}  // namespace turbogr::data

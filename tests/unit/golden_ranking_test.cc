@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/support/golden_ranking_model.h"
+#include "turbogr/data/samples/cross_hash.h"
 #include "turbogr/eval/click_metrics.h"
-#include "turbogr/ops/rows/cross_hash.h"
 
 namespace turbogr::model {
 namespace {
@@ -53,7 +53,7 @@ TEST(GoldenRanking, HashesAndFiguresMatch) {
     const std::vector<std::int64_t> hashes = golden.integers("xxh64");
     const auto hash = [](auto... keys) {
       return static_cast<std::int64_t>(
-          ops::cross_hash(std::array<std::int64_t, sizeof...(keys)>{keys...}));
+          data::cross_hash(std::array<std::int64_t, sizeof...(keys)>{keys...}));
     };
     EXPECT_EQ(hashes,
               (std::vector<std::int64_t>{hash(1, 2), hash(7, -1), hash(123456789, 42, 23)}));

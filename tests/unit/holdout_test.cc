@@ -74,7 +74,7 @@ TEST(Holdout, DatesAreUtcInTheStoresUnit) {
 
 TEST(Holdout, SaysWhatItDoesNotUnderstand) {
   EXPECT_EQ(message_of([] { Holdout("last"); }),
-            "hold-out 'last'; use test, validation_test or time:T");
+            "hold-out 'last'; use test, validation_test, time:T or last:P%");
   for (const char* text : {"time:", "time:soon", "time:2022-13-01", "time:2022-02-30",
                            "time:2022-05-01T25:00:00", "time:2022-05-01Tab:00:00"}) {
     EXPECT_NE(message_of([&] { Holdout holdout(text); }).find("is neither a number"),

@@ -221,6 +221,20 @@ TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {
   }
 }
 
+TEST(RankingStep, TaskWeightsAreFactorsOnTheirLosses) {
+  RankingTrainOptions doubled = small_ranking_training(), weighted = doubled, other = doubled;
+  doubled.loss_scale *= 2;
+  weighted.task_weights = {2, 2};
+  other.task_weights = {2, 1};
+  const Outcome a = train_alone<float>(doubled), b = train_alone<float>(weighted);
+  EXPECT_EQ(a.results[0].loss, b.results[0].loss);
+  EXPECT_EQ(a.dense, b.dense);
+  EXPECT_EQ(a.tables, b.tables);
+  const double less = train_alone<float>(other).results[0].loss;
+  EXPECT_LT(less, a.results[0].loss);
+  EXPECT_GT(less, a.results[0].loss / 2);
+}
+
 template <class T>
 void expect_learns() {
   RankingTrainOptions options = small_ranking_training();

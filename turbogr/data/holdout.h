@@ -3,6 +3,11 @@
 //   test             all but a user's last event are trained on; the last is the test target
 //   validation_test  the last two are kept back: validation target, then test target
 //   time:T           everything from T on is kept back; the first such event is the test target
+//   last:P%          a user's last P percent, at least one event, likewise
+//
+// The ranking task judges several events at a time: with test and validation_test the last m events
+// are a user's test targets and the m before those the validation targets; with the other two all
+// that is kept back is.
 //
 // T is a number in the store's own unit, or a date: 2022-05-01, 2022-05-01T12:00:00,
 // 2022-05-01 12:00+02:00; in UTC unless it names a zone.
@@ -23,6 +28,11 @@ std::string_view name_of(Split split);  // train, validation, test
 // Users with fewer events than this have no part in any split.
 inline constexpr std::int64_t kMinHistory = 3;
 
+// Events of a user, counted from its first one.
+struct EventRange {
+  std::int64_t begin = 0, end = 0;
+};
+
 class Holdout {
  public:
   Holdout() = default;                      // validation_test
@@ -38,14 +48,22 @@ class Holdout {
   // part in it. `times` are asked for by time:T only.
   std::int64_t events_used(Split split, std::int64_t count, std::span<const std::int64_t> times,
                            TimeUnit unit) const;
+  // Ranking: which events of a history of `count` are targets of the split; none where it is empty.
+  EventRange targets_of(Split split, std::int64_t count, std::span<const std::int64_t> times,
+                        TimeUnit unit, std::int64_t targets) const;
   bool by_time() const { return kind_ == Kind::kTime; }
+  bool has_validation() const { return kind_ == Kind::kValidationTest; }
 
  private:
-  enum class Kind : std::uint8_t { kTest, kValidationTest, kTime };
+  enum class Kind : std::uint8_t { kTest, kValidationTest, kTime, kLastShare };
   std::int64_t time_in(TimeUnit unit) const;
+  // Events before those kept back, where that is not a fixed number of them.
+  std::int64_t events_before(std::int64_t count, std::span<const std::int64_t> times,
+                             TimeUnit unit) const;
 
   Kind kind_ = Kind::kValidationTest;
   std::int64_t time_ = 0;
+  std::int64_t percent_ = 0;
   bool time_is_date_ = false;  // then in milliseconds since 1970
   std::string text_ = "validation_test";
 };

@@ -1,52 +1,14 @@
 #include "turbogr/data/loader.h"
 
-#include <condition_variable>
-#include <exception>
-#include <mutex>
-#include <system_error>
-#include <thread>
-#include <utility>
+#include <vector>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/batch_queue.h"
 
 namespace turbogr::data {
 namespace {
 
-// One place in the ring of batches made ahead.
-struct Slot {
-  std::vector<std::uint32_t> indices;  // windows of this rank's share
-  Batch batch;
-  LoaderState after;  // where the caller stands once it has this
-  bool epoch_end = false;
-  bool ready = false;
-  std::exception_ptr error;
-};
-
-// The exception in flight, as one that names the batch; itself when there is no memory for words.
-std::exception_ptr named_error(const Batch& batch) noexcept {
-  std::exception_ptr raw = std::current_exception();
-  try {
-    std::string cause = "an exception of an unknown kind";
-    try {
-      std::rethrow_exception(raw);
-    } catch (const std::exception& error) {
-      cause = error.what();
-    } catch (...) {
-    }
-    return std::make_exception_ptr(Error("loader: batch " + std::to_string(batch.step) +
-                                         " of epoch " + std::to_string(batch.epoch) + ": " +
-                                         cause));
-  } catch (...) {
-    return raw;
-  }
-}
-
 LoaderOptions resolved(LoaderOptions options) {
-  TGR_CHECK(options.rank >= 0 && options.rank < options.plan.world, "rank ", options.rank,
-            " of a world of ", options.plan.world);
-  TGR_CHECK(options.threads >= 0 && options.threads <= 1024, "a loader of ", options.threads,
-            " threads; use 0 to 1024");
-  TGR_CHECK(options.queue >= 1, "a loader queue of ", options.queue, " batches; use at least 1");
   if (options.windows.split != Split::kTrain) {
     options.plan.shuffle = false;
     options.collate.seen = true;
@@ -56,144 +18,33 @@ LoaderOptions resolved(LoaderOptions options) {
 
 }  // namespace
 
-// Tickets number batches in order. A worker takes the next ticket and its plan under the lock,
-// fills the slot outside it, and marks it ready; the caller takes slots in order of tickets.
 struct Loader::Shared {
-  Shared(const Store& store, const LoaderOptions& given)
-      : options(resolved(given)),
-        windows(make_windows(store, options.windows)),
-        planner(windows, options.plan),
+  Shared(const Store& store, const LoaderOptions& options)
+      : windows(make_windows(store, options.windows)),
         collator(store, windows, options.collate),
-        slots(static_cast<std::size_t>(options.threads == 0 ? 1 : options.queue)),
-        position(planner.state()) {
+        queue(windows,
+              {.plan = options.plan,
+               .rank = options.rank,
+               .threads = options.threads,
+               .queue = options.queue},
+              {.reserve = [this](Batch& batch, std::int64_t samples,
+                                 std::int64_t most) { collator.reserve(batch, samples, most); },
+               .fill = [this](std::span<const std::uint32_t> indices,
+                              Batch& batch) { collator.collate(indices, batch); }}) {
+    TGR_CHECK(!windows.empty(), "'", store.folder().string(),
+              "' has no user with enough events for the ", name_of(options.windows.split),
+              " split of hold-out '", options.windows.holdout.text(), "'");
     for (const Window& window : windows) tokens += window.length;
-    for (Slot& slot : slots) {
-      slot.indices.reserve(static_cast<std::size_t>(planner.max_batch_samples()));
-      collator.reserve(slot.batch, planner.max_batch_samples(), planner.max_batch_tokens());
-    }
   }
 
-  ~Shared() { stop(); }
-
-  Slot& slot_of(std::int64_t ticket) {
-    return slots[static_cast<std::size_t>(ticket) % slots.size()];
-  }
-
-  // Neither of these two throws: what goes wrong stays in the slot for the caller.
-  void plan(Slot& slot) noexcept {
-    slot.error = nullptr;
-    slot.ready = false;
-    slot.epoch_end = false;
-    slot.batch.epoch = planner.state().epoch;
-    slot.batch.step = step;
-    try {
-      slot.indices.clear();
-      slot.epoch_end = !planner.next_step();
-      slot.after = planner.state();
-      if (slot.epoch_end) slot.batch.step = 0;
-      step = slot.epoch_end ? 0 : step + 1;
-      if (slot.epoch_end) return;
-      const auto rank = static_cast<std::size_t>(options.rank);
-      const auto order = planner.order();
-      slot.indices.assign(order.begin() + planner.bounds()[rank],
-                          order.begin() + planner.bounds()[rank + 1]);
-    } catch (...) {
-      slot.error = named_error(slot.batch);
-      plan_failed = true;
-    }
-  }
-
-  void fill(Slot& slot) const noexcept {
-    if (slot.epoch_end || slot.error) return;
-    try {
-      collator.collate(slot.indices, slot.batch);
-    } catch (...) {
-      slot.error = named_error(slot.batch);
-    }
-  }
-
-  void work() {
-    std::unique_lock lock(mutex);
-    while (true) {
-      room.wait(lock, [this] {
-        return stopping || plan_failed ||
-               next_ticket - taken < static_cast<std::int64_t>(slots.size());
-      });
-      // Nothing follows a step that could not be planned: the caller stops there.
-      if (stopping || plan_failed) return;
-      Slot& slot = slot_of(next_ticket++);
-      plan(slot);
-      lock.unlock();
-      fill(slot);
-      lock.lock();
-      slot.ready = true;
-      made.notify_one();
-    }
-  }
-
-  void start() {
-    stopping = false;
-    plan_failed = false;
-    try {
-      for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { work(); });
-    } catch (const std::system_error& error) {
-      const std::size_t started = threads.size();
-      stop();
-      detail::throw_error("loader: only ", started, " of ", options.threads,
-                          " threads could be started (", error.code().message(),
-                          "); ask for fewer");
-    }
-  }
-
-  void stop() {
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-    }
-    room.notify_all();
-    for (std::thread& thread : threads) thread.join();
-    threads.clear();
-  }
-
-  // With the lock held or no threads: hands the slot to the caller.
-  bool hand_over(Slot& slot, Batch& batch) {
-    if (slot.error) {
-      failure = slot.error;
-      std::rethrow_exception(failure);
-    }
-    position = slot.after;
-    if (slot.epoch_end) return false;
-    std::swap(slot.batch, batch);
-    return true;
-  }
-
-  const LoaderOptions options;
   const std::vector<Window> windows;
   std::int64_t tokens = 0;
-  BatchPlanner planner;
   const Collator collator;
-  std::vector<Slot> slots;
-  std::vector<std::thread> threads;
-
-  std::mutex mutex;
-  std::condition_variable room;  // a slot is free, or it is time to stop
-  std::condition_variable made;  // a slot is ready
-  bool stopping = false;
-  bool plan_failed = false;
-  std::int64_t next_ticket = 0;  // the next to be planned
-  std::int64_t taken = 0;        // tickets the caller has had
-  std::int64_t step = 0;         // of the next to be planned
-  LoaderState position;
-  std::exception_ptr failure;
+  BatchQueue<Batch> queue;  // last: its threads read the others
 };
 
 Loader::Loader(const Store& store, const LoaderOptions& options)
-    : shared_(std::make_unique<Shared>(store, options)) {
-  TGR_CHECK(!shared_->windows.empty(), "'", store.folder().string(),
-            "' has no user with enough events for the ", name_of(options.windows.split),
-            " split of hold-out '", options.windows.holdout.text(), "'");
-  shared_->start();
-}
+    : shared_(std::make_unique<Shared>(store, resolved(options))) {}
 
 Loader::~Loader() = default;
 
@@ -201,43 +52,9 @@ std::int64_t Loader::num_windows() const {
   return static_cast<std::int64_t>(shared_->windows.size());
 }
 std::int64_t Loader::num_tokens() const { return shared_->tokens; }
-std::int64_t Loader::max_batch_tokens() const { return shared_->planner.max_batch_tokens(); }
-
-bool Loader::next(Batch& batch) {
-  Shared& shared = *shared_;
-  if (shared.failure) std::rethrow_exception(shared.failure);
-  // The buffers handed in go round, so they must be as large as those of the ring.
-  shared.collator.reserve(batch, shared.planner.max_batch_samples(),
-                          shared.planner.max_batch_tokens());
-  if (shared.threads.empty()) {
-    Slot& slot = shared.slots.front();
-    shared.plan(slot);
-    shared.fill(slot);
-    return shared.hand_over(slot, batch);
-  }
-  std::unique_lock lock(shared.mutex);
-  Slot& slot = shared.slot_of(shared.taken);
-  shared.made.wait(lock, [&] { return shared.next_ticket > shared.taken && slot.ready; });
-  const bool given = shared.hand_over(slot, batch);
-  ++shared.taken;
-  lock.unlock();
-  shared.room.notify_one();
-  return given;
-}
-
-LoaderState Loader::state() const { return shared_->position; }
-
-void Loader::restore(const LoaderState& state) {
-  Shared& shared = *shared_;
-  shared.planner.check(state);
-  shared.stop();
-  shared.planner.restore(state);
-  shared.position = state;
-  shared.failure = nullptr;
-  shared.next_ticket = 0;
-  shared.taken = 0;
-  shared.step = 0;
-  shared.start();
-}
+std::int64_t Loader::max_batch_tokens() const { return shared_->queue.max_batch_tokens(); }
+bool Loader::next(Batch& batch) { return shared_->queue.next(batch); }
+LoaderState Loader::state() const { return shared_->queue.state(); }
+void Loader::restore(const LoaderState& state) { shared_->queue.restore(state); }
 
 }  // namespace turbogr::data

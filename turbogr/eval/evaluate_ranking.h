@@ -12,13 +12,11 @@
 #include <vector>
 
 #include "turbogr/core/context.h"
-#include "turbogr/core/tensor.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/eval/click_metrics.h"
-#include "turbogr/model/feature_rows.h"
+#include "turbogr/eval/ranking_scorer.h"
 #include "turbogr/model/ranking_batch.h"
-#include "turbogr/model/ranking_inputs.h"
 #include "turbogr/model/ranking_model.h"
 
 namespace turbogr::train {
@@ -54,13 +52,8 @@ class RankingEvaluator {
     return !options_.regression.empty() && options_.regression[task] != 0;
   }
 
-  model::RankingModel<T>& model_;
-  embedding::RowSource<T>& rows_;
+  RankingScorer<T> scorer_;
   RankingEvaluation options_;
-  model::FeatureRows feature_rows_;
-  model::RankingInputs inputs_;
-  Tensor table_rows_, slots_;         // [U, E] of all tables, end to end; [S, E]
-  Tensor logits_;                     // [M, K], where the host reads them
   std::vector<ClickMetrics> clicks_;  // [K]
   std::vector<ErrorMetrics> errors_;  // [K]
   std::int64_t out_of_range_ = 0;

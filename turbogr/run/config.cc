@@ -10,17 +10,21 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/config_negatives.h"
+#include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/store_defaults.h"
+#include "turbogr/run/task_defaults.h"
 #include "turbogr/train/negative_options.h"
 
 namespace turbogr {
 namespace {
 
 std::string_view type_name(const ConfigValue& value) {
-  static constexpr std::string_view kNames[] = {"true or false", "a whole number", "a number",
-                                                "a string", "a list of whole numbers"};
+  static constexpr std::string_view kNames[] = {
+      "true or false",           "a whole number",    "a number",         "a string",
+      "a list of whole numbers", "a list of numbers", "a list of strings"};
   return kNames[value.index()];
 }
 
@@ -69,13 +73,30 @@ std::optional<ConfigValue> value_of(const toml::node& node, const ConfigValue& l
     }
     return ConfigValue(std::move(list));
   }
+  if (std::holds_alternative<std::vector<double>>(like) && node.is_array()) {
+    std::vector<double> list;
+    for (const toml::node& element : *node.as_array()) {
+      if (!element.is_number()) return std::nullopt;
+      list.push_back(*element.value<double>());
+    }
+    return ConfigValue(std::move(list));
+  }
+  if (std::holds_alternative<std::vector<std::string>>(like) && node.is_array()) {
+    std::vector<std::string> list;
+    for (const toml::node& element : *node.as_array()) {
+      if (!element.is_string()) return std::nullopt;
+      list.push_back(element.as_string()->get());
+    }
+    return ConfigValue(std::move(list));
+  }
   return std::nullopt;
 }
 
-const ConfigKey& find_key(const std::string& where, const std::string& name) {
+ConfigKey find_key(const std::string& where, const std::string& name) {
   const auto& keys = config_keys();
   const auto found = std::find_if(keys.begin(), keys.end(),
                                   [&](const ConfigKey& key) { return key.name == name; });
+  if (std::optional<ConfigKey> entry = entry_key(name)) return *std::move(entry);
   TGR_CHECK(found != keys.end(), where, ": unknown key '", name, "'; the nearest known one is '",
             nearest_config_key(name).name, "' (`turbogr config --keys` lists all)");
   return *found;
@@ -89,13 +110,17 @@ struct Draft {
 
 void assign(Draft& draft, const std::string& where, const std::string& name,
             const toml::node& node) {
-  const ConfigKey& key = find_key(where, name);
+  const ConfigKey key = find_key(where, name);
   const ConfigValue like = key.get(draft.config);
   const std::optional<ConfigValue> value = value_of(node, like);
   TGR_CHECK(value.has_value(), where, ": ", name, " = ", source_text(node), " is ",
             found_type(node), "; wanted: ", wanted(key, like));
   TGR_CHECK(key.rule.allows(*value), where, ": ", name, " = ", source_text(node),
             " is not allowed; wanted: ", wanted(key, like));
+  if (const std::size_t dot = name.rfind('.'); entry_key(name)) {
+    const std::size_t first = name.find('.');
+    add_entry(draft.config, name.substr(0, first), name.substr(first + 1, dot - first - 1));
+  }
   key.set(draft.config, *value);
   draft.named.insert(name);
 }
@@ -108,11 +133,32 @@ bool is_section(std::string_view name) {
   });
 }
 
+// TOML sorts keys by name; features come in the order they were written.
+std::vector<std::pair<toml::key, const toml::node*>> in_order_of_the_file(
+    const toml::table& table) {
+  std::vector<std::pair<toml::key, const toml::node*>> entries;
+  for (const auto& [key, node] : table) entries.emplace_back(key, &node);
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    const toml::source_position at = a.first.source().begin, other = b.first.source().begin;
+    return at.line != other.line ? at.line < other.line : at.column < other.column;
+  });
+  return entries;
+}
+
 void assign_all(Draft& draft, std::string_view source, const std::string& prefix,
                 const toml::table& table) {
-  for (const auto& [key, node] : table) {
+  for (const auto& [key, value] : in_order_of_the_file(table)) {
+    const toml::node& node = *value;
     const std::string name = prefix + std::string(key.str());
     const std::string where = fmt::format("{}:{}", source, key.source().begin.line);
+    if (node.is_table() &&
+        (prefix.empty() ? is_entry_section(name)
+                        : is_entry_section(prefix.substr(0, prefix.size() - 1)))) {
+      if (!prefix.empty())
+        add_entry(draft.config, prefix.substr(0, prefix.size() - 1), name.substr(prefix.size()));
+      assign_all(draft, source, name + ".", *node.as_table());
+      continue;
+    }
     if (node.is_table() && (is_section(name) || !node.as_table()->empty())) {
       const auto& keys = config_keys();
       const bool is_key = std::any_of(keys.begin(), keys.end(),
@@ -139,7 +185,7 @@ toml::table parse_toml(std::string_view text, std::string_view source) {
 
 void apply(Draft& draft, const Override& change) {
   const std::string where = fmt::format("command line, --{}={}", change.key, change.value);
-  const ConfigKey& key = find_key(where, change.key);
+  const ConfigKey key = find_key(where, change.key);
   const ConfigValue like = key.get(draft.config);
   const bool text = std::holds_alternative<std::string>(like);
   const bool quoted =
@@ -190,6 +236,7 @@ Draft read_draft(std::string_view text, std::string_view source,
   Draft draft;
   assign_all(draft, source, "", parse_toml(text, source));
   for (const Override& change : overrides) apply(draft, change);
+  choose_for_task(draft.config, draft.named);
   return draft;
 }
 
@@ -216,13 +263,14 @@ LoadedConfig load_config_for_store(const std::string& path,
       const data::Store store(draft.config.data.store);
       decided =
           choose_for_store(draft.config, draft.named, size_of(store, draft.config.data.max_length));
+      if (draft.config.ranks()) train::name_features(draft.config, store);
     } catch (const Error& error) {
       loaded.unread = error.what();
     }
   }
   resolve_config(draft.config);
   for (const std::string_view name : decided) {
-    const ConfigKey& key = find_key("store_defaults.cc", std::string(name));
+    const ConfigKey key = find_key("store_defaults.cc", std::string(name));
     loaded.chosen.push_back(fmt::format("{} = {}", name, config_value_text(key.get(draft.config))));
   }
   loaded.config = std::move(draft.config);
@@ -232,6 +280,36 @@ LoadedConfig load_config_for_store(const std::string& path,
 Config load_config(const std::string& path, const std::vector<Override>& overrides) {
   return load_config_for_store(path, overrides).config;
 }
+
+namespace {
+
+void check_ranking(const Config& config) {
+  TGR_CHECK(config.model.kind == "hstu",
+            "task = \"ranking\" has the layers of HSTU, and model.kind "
+            "is \"",
+            config.model.kind, "\"; use \"hstu\"");
+  TGR_CHECK(config.train.device == "cpu",
+            "task = \"ranking\" runs on a CPU, and train.device is \"", config.train.device,
+            "\"; use \"cpu\"");
+  TGR_CHECK(config.train.accumulate == 1,
+            "task = \"ranking\" takes one batch a step, and "
+            "train.accumulate is ",
+            config.train.accumulate, "; use 1");
+  TGR_CHECK(config.train.schedule == "auto" || config.train.schedule == "serial",
+            "task = \"ranking\" runs the serial schedule, and train.schedule is \"",
+            config.train.schedule, "\"; leave it out");
+  TGR_CHECK(config.optim.schedule == "constant",
+            "task = \"ranking\" has a constant rate after the warm-up, and optim.schedule is \"",
+            config.optim.schedule, "\"; leave it out");
+  TGR_CHECK(config.samples.window == 0 || config.samples.order == "time",
+            "samples.window = ", config.samples.window,
+            " is for samples.order = \"time\"; use that, or leave samples.window out");
+  TGR_CHECK(config.samples.order == "user" || !config.data.shuffle,
+            "samples.order = \"time\" is for data.shuffle = false; use that, or leave "
+            "samples.order out");
+}
+
+}  // namespace
 
 void resolve_config(Config& config) {
   ModelConfig& model = config.model;
@@ -243,7 +321,12 @@ void resolve_config(Config& config) {
     if (model.dq == 0) model.dq = head;
     if (model.dv == 0) model.dv = head;
   }
-  if (model.norm_length == 0) model.norm_length = config.data.max_length + 11;
+  if (model.norm_length == 0) {
+    model.norm_length = config.data.max_length + (config.ranks() ? 0 : 11);
+  }
+  if (model.hidden == 0) model.hidden = model.width;
+  if (model.head_hidden == 0) model.head_hidden = model.width;
+  if (config.ranks()) check_ranking(config);
 
   TrainConfig& train = config.train;
   if (train.batch == 0 && train.tokens == 0) train.batch = 128;
@@ -297,40 +380,58 @@ void resolve_config(Config& config) {
 
 std::string config_text(const Config& config) {
   std::string text;
-  std::string_view section;
-  for (const ConfigKey& key : config_keys()) {
-    const std::size_t dot = key.name.find('.');
-    if (key.name.substr(0, dot) != section) {
-      section = key.name.substr(0, dot);
+  std::string section;
+  const auto add = [&](const ConfigKey& key) {
+    const std::size_t dot = key.name.rfind('.');
+    const std::string own = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    if (own != section) {
+      section = own;
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
     }
-    text += fmt::format("{} = {}\n", key.name.substr(dot + 1), config_value_text(key.get(config)));
-  }
+    text += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1),
+                        config_value_text(key.get(config)));
+  };
+  for (const ConfigKey& key : config_keys()) add(key);
+  for (const ConfigKey& key : entry_keys(config)) add(key);
   return text;
 }
 
 std::string config_help() {
   const Config defaults;
   std::string text;
-  for (const ConfigKey& key : config_keys()) {
+  const auto add = [&](const ConfigKey& key) {
     const std::string_view chosen = how_chosen(key.name);
     const std::string value =
         chosen.empty() ? config_value_text(key.get(defaults)) : "by the store";
     text += fmt::format("{:<24} {:<18} {}", key.name, value, key.help);
     if (!key.rule.wanted.empty()) text += fmt::format(" [{}]", key.rule.wanted);
     if (!chosen.empty()) text += fmt::format("; not named: {}", chosen);
+    const std::string ranking = ranking_default(key.name);
+    if (!ranking.empty()) text += fmt::format("; not named, ranking: {}", ranking);
     text += '\n';
-  }
+  };
+  for (const ConfigKey& key : config_keys()) add(key);
+  for (const ConfigKey& key : entry_keys_like("")) add(key);
   return text;
 }
 
 std::vector<std::string> config_differences(const Config& was, const Config& is,
                                             std::string_view prefix) {
   std::vector<std::string> differences;
-  for (const ConfigKey& key : config_keys()) {
-    if (!key.name.starts_with(prefix) || key.get(was) == key.get(is)) continue;
+  std::set<std::string> compared;
+  const auto compare = [&](const ConfigKey& key) {
+    if (!key.name.starts_with(prefix) || !compared.insert(key.name).second) return;
+    if (key.get(was) == key.get(is)) return;
     differences.push_back(fmt::format("{} is {}, was {}", key.name, config_value_text(key.get(is)),
                                       config_value_text(key.get(was))));
+  };
+  for (const ConfigKey& key : config_keys()) compare(key);
+  for (const ConfigKey& key : entry_keys(was)) compare(key);
+  for (const ConfigKey& key : entry_keys(is)) compare(key);
+  const std::string order = entry_order(is), old_order = entry_order(was);
+  if (differences.empty() && order != old_order &&
+      is_entry_section(prefix.substr(0, prefix.find('.')))) {
+    differences.push_back(fmt::format("the order is {}, was {}", order, old_order));
   }
   return differences;
 }

@@ -6,7 +6,8 @@
 //   Config config = load_config("configs/demo.toml", {{"train.steps", "100"}});
 //   for (int layer = 0; layer < config.model.layers; ++layer) ...
 //
-// A new key is a field here and its line in config_keys.cc.
+// A new key is a field here and its line in config_keys.cc, or in config_entries.cc where it is of
+// a table, feature or task. What the ranking task wants otherwise is in task_defaults.cc.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,20 @@ struct DataConfig {
   std::int64_t prefetch = 4;
 
   bool operator==(const DataConfig&) const = default;
+};
+
+struct SamplesConfig {
+  std::string builder = "blocks";
+  std::int64_t targets = 8;
+  std::vector<std::string> actions;
+  std::string order = "user";
+  std::int64_t window = 0;
+  std::vector<std::string> anchor;
+  std::int64_t least_history = 0;
+  std::int64_t lookback = 20000;
+  std::int64_t per_action = 1362;
+
+  bool operator==(const SamplesConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -50,6 +65,15 @@ struct ModelConfig {
   std::int64_t targets = 0;
   bool actions = false;
   double temperature = 0.05;
+  std::int64_t embedding = 16;
+  std::int64_t hidden = 0;
+  std::int64_t head_hidden = 0;
+  std::int64_t positions = 8192;
+  std::int64_t time_buckets = 2048;
+  double input_dropout = 0.2;
+  double action_scale = 0.1;
+  std::string prefix_mask = "causal";
+  std::string normaliser = "length";
 
   bool operator==(const ModelConfig&) const = default;
 };
@@ -71,6 +95,7 @@ struct TrainConfig {
   bool deterministic = false;
   double peak_tflops = 0.0;
   std::int64_t max_bad_steps = 10;
+  double loss_scale = 0.2;
 
   bool operator==(const TrainConfig&) const = default;
 };
@@ -116,6 +141,7 @@ struct EmbeddingConfig {
   double beta1 = 0.9;
   double beta2 = 0.98;
   double eps = 1e-8;
+  std::string eps_place = "auto";
   double weight_decay = 0.0;
   double init = 0.02;
 
@@ -179,8 +205,49 @@ struct CheckpointConfig {
   bool operator==(const CheckpointConfig&) const = default;
 };
 
+// The ranking task's own tables, features and tasks, each under a name: [tables.item],
+// [features.tags], [tasks.click]. They keep the order of the file.
+
+struct TableConfig {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::string dtype = "f32";
+  std::string optimiser;
+  double init = 0.0;
+
+  bool operator==(const TableConfig&) const = default;
+};
+
+struct FeatureConfig {
+  std::string name;
+  std::string from;
+  std::vector<std::string> cross;
+  std::string table;
+  std::string place = "auto";
+  std::string pooling = "mean";
+  std::int64_t most = 16;
+  std::vector<double> edges;
+  double unit = 1.0;
+  std::int64_t buckets = 16;
+  std::int64_t least = 0;
+
+  bool operator==(const FeatureConfig&) const = default;
+};
+
+struct TaskConfig {
+  std::string name;
+  std::vector<std::string> signals;
+  std::string number;
+  double weight = 1.0;
+
+  bool operator==(const TaskConfig&) const = default;
+};
+
 struct Config {
+  std::string task = "retrieval";
   DataConfig data;
+  SamplesConfig samples;
   ModelConfig model;
   TrainConfig train;
   DistConfig dist;
@@ -191,7 +258,11 @@ struct Config {
   LogConfig log;
   RunConfig run;
   CheckpointConfig checkpoint;
+  std::vector<TableConfig> tables;
+  std::vector<FeatureConfig> features;
+  std::vector<TaskConfig> tasks;
 
+  bool ranks() const { return task == "ranking"; }
   bool operator==(const Config&) const = default;
 };
 

@@ -11,9 +11,10 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/nearest_name.h"
 #include "turbogr/data/holdout.h"
+#include "turbogr/run/config_entries.h"
 
 namespace turbogr {
-namespace {
+namespace rules {
 
 ConfigRule anything() {
   return {[](const ConfigValue&) { return true; }, ""};
@@ -79,29 +80,41 @@ ConfigRule one_of(std::initializer_list<std::string_view> names) {
           list};
 }
 
+}  // namespace rules
+
+namespace {
+
+using namespace rules;
+
 ConfigRule holdout_word() {
-  return {[](const ConfigValue& value) {
-            try {
-              const data::Holdout holdout(std::get<std::string>(value));
-              return true;
-            } catch (const Error&) {
-              return false;
-            }
-          },
-          "test, validation_test or time:T, T a date such as 2022-04-30 or a number in the "
-          "store's unit"};
+  return {
+      [](const ConfigValue& value) {
+        try {
+          const data::Holdout holdout(std::get<std::string>(value));
+          return true;
+        } catch (const Error&) {
+          return false;
+        }
+      },
+      "test, validation_test, last:P% or time:T, T a date such as 2022-04-30 or a number in the "
+      "store's unit"};
 }
 
 ConfigRule metric_word() {
   return {[](const ConfigValue& value) {
             const std::string& word = std::get<std::string>(value);
             if (word == "mrr" || word == "loss") return true;
+            const std::string figure = word.substr(word.rfind('.') + 1);
+            for (const char* known : {"auc", "gauc", "ne", "accuracy", "mse", "mae"}) {
+              if (figure == known) return true;
+            }
             const std::size_t at = word.find('@');
             if (at == std::string::npos || at + 1 == word.size()) return false;
             return (word.starts_with("hr@") || word.starts_with("ndcg@")) &&
                    word.find_first_not_of("0123456789", at + 1) == std::string::npos;
           },
-          "hr@K, ndcg@K, mrr or loss"};
+          "hr@K, ndcg@K, mrr or loss; ranking: auc, gauc, ne, accuracy, mse, mae, or TASK.auc and "
+          "so on"};
 }
 
 ConfigRule cutoffs() {
@@ -126,7 +139,8 @@ ConfigRule parts_of_three() {
 template <class Section, class Field>
 ConfigKey key(std::string_view name, Section Config::*section, Field Section::*field,
               ConfigRule rule, std::string_view help) {
-  return {name, [=](const Config& config) { return ConfigValue(config.*section.*field); },
+  return {std::string(name),
+          [=](const Config& config) { return ConfigValue(config.*section.*field); },
           [=](Config& config, ConfigValue value) {
             config.*section.*field = std::get<Field>(std::move(value));
           },
@@ -139,17 +153,44 @@ ConfigKey key(std::string_view name, Section Config::*section, Field Section::*f
 
 std::vector<ConfigKey> make_keys() {
   return {
+      {"task", [](const Config& config) { return ConfigValue(config.task); },
+       [](Config& config, ConfigValue value) { config.task = std::get<std::string>(value); },
+       one_of({"retrieval", "ranking"}),
+       "what is learned: the next item among all (retrieval), or what people do with items they "
+       "are shown (ranking)"},
+
       TGR_KEY(data, store, anything(), "folder written by `turbogr data prepare` or `synth`"),
-      TGR_KEY(
-          data, holdout, holdout_word(),
-          "what is kept from training: the last event (test), the last two, or all from a date on "
-          "(time:2022-04-30)"),
-      TGR_KEY(data, max_length, between(1, 1 << 20), "longest sequence S, in events"),
+      TGR_KEY(data, holdout, holdout_word(),
+              "what is kept from training: the last event (test), the last two, all from a date on "
+              "(time:2022-04-30), or each user's last events (last:20%); ranking: test and "
+              "validation_test keep the last samples.targets events of each"),
+      TGR_KEY(data, max_length, between(1, 1 << 20),
+              "longest sequence S, in events; ranking: longest history before the targets"),
       TGR_KEY(data, history, one_of({"last", "windows"}),
               "of a longer history: the last S events, or all of it cut into windows"),
       TGR_KEY(data, shuffle, anything(), "a new order each epoch, from run.seed"),
       TGR_KEY(data, workers, between(1, 1024), "threads that make batches"),
       TGR_KEY(data, prefetch, between(1, 1024), "batches made ahead"),
+
+      TGR_KEY(samples, builder, one_of({"blocks", "requests", "last", "anchors"}),
+              "ranking, which events are targets together: blocks of samples.targets, those of one "
+              "user and time (requests), each user's last ones, or every event with an anchor "
+              "signal alone (anchors)"),
+      TGR_KEY(samples, targets, between(1, 1 << 16), "blocks, last: targets of a sample"),
+      TGR_KEY(samples, actions, anything(),
+              "signals that a history shows as actions, by name; none named: all of the store"),
+      TGR_KEY(samples, order, one_of({"user", "time"}),
+              "with data.shuffle = false: user by user, or in time"),
+      TGR_KEY(samples, window, at_least(0),
+              "order in time: seconds of a window, inside of which it goes user by user; 0: sample "
+              "by sample"),
+      TGR_KEY(samples, anchor, anything(),
+              "anchors: signals any of which makes an event an anchor; none named: every event"),
+      TGR_KEY(samples, least_history, at_least(0),
+              "anchors: earlier events that the user must have"),
+      TGR_KEY(samples, lookback, at_least(1), "anchors: events before it that are looked at"),
+      TGR_KEY(samples, per_action, at_least(1),
+              "anchors: the last so many events with each of samples.actions make the history"),
 
       TGR_KEY(model, kind, one_of({"hstu", "fuxi"}), "architecture"),
       TGR_KEY(model, layers, between(1, 1024), "number of layers"),
@@ -164,7 +205,8 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, time_unit, one_of({"seconds", "milliseconds"}),
               "unit of the gaps that the time bias sorts into buckets"),
       TGR_KEY(model, norm_length, at_least(0),
-              "constant the attention is divided by; 0: data.max_length + 11"),
+              "constant the attention is divided by; 0: data.max_length + 11, in ranking "
+              "data.max_length"),
       TGR_KEY(model, alpha, positive(), "scale on query . key"),
       TGR_KEY(model, silu, one_of({"all", "u"}), "SiLU on all four projections, or on U only"),
       TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
@@ -176,6 +218,21 @@ std::vector<ConfigKey> make_keys() {
               "last events of a sequence, unseen by others: they alone predict; 0: all predict"),
       TGR_KEY(model, actions, anything(), "add an embedding of the action signals to the input"),
       TGR_KEY(model, temperature, positive(), "divides the cosine in the loss"),
+      TGR_KEY(model, embedding, between(1, 65536), "ranking: width E of the rows of all tables"),
+      TGR_KEY(model, hidden, at_least(0),
+              "ranking: hidden width of the MLPs that make tokens; 0: model.width"),
+      TGR_KEY(model, head_hidden, at_least(0),
+              "ranking: hidden width of the item tower and the head; 0: model.width"),
+      TGR_KEY(model, positions, between(2, 1 << 24), "ranking: rows of the position table"),
+      TGR_KEY(model, time_buckets, between(1, 1 << 24), "ranking: buckets of the time table"),
+      TGR_KEY(model, input_dropout, below_one(), "ranking: share of the input dropped in training"),
+      TGR_KEY(model, action_scale, positive(),
+              "ranking: standard deviation of the action tables' start"),
+      TGR_KEY(model, prefix_mask, one_of({"causal", "full"}),
+              "ranking: prefix tokens see what is before them, or all of prefix and history"),
+      TGR_KEY(model, normaliser, one_of({"length", "batch"}),
+              "ranking: attention is divided by model.norm_length, or by the longest history and "
+              "most targets of the batch, so that scores depend on who shares it"),
 
       TGR_KEY(train, epochs, at_least(0),
               "passes over the data; 0: no limit (the smaller of epochs and steps ends the run)"),
@@ -209,6 +266,7 @@ std::vector<ConfigKey> make_keys() {
               "start, and again when steps get above it"),
       TGR_KEY(train, max_bad_steps, at_least(1),
               "steps in a row with a non-finite loss or gradient before training stops"),
+      TGR_KEY(train, loss_scale, positive(), "ranking: factor on the sum of the tasks' losses"),
 
       TGR_KEY(dist, group, between(0, 1 << 20),
               "ranks that share one copy of the item table; 0: those of a machine, or all where "
@@ -240,7 +298,8 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(optim, weight_decay, not_negative(), "decoupled weight decay of the matrices"),
       TGR_KEY(optim, decay_vectors, anything(),
               "decay biases, norm weights and bias tables as well"),
-      TGR_KEY(optim, clip, not_negative(), "largest global gradient norm; 0: no clipping"),
+      TGR_KEY(optim, clip, not_negative(),
+              "largest global gradient norm; 0: no clipping; ranking: of the dense weights alone"),
       TGR_KEY(optim, schedule, one_of({"constant", "cosine", "linear"}),
               "learning rate after the warm-up, for both optimisers"),
       TGR_KEY(optim, warmup, at_least(0), "steps in which the learning rate rises from 0"),
@@ -262,9 +321,14 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(embedding, beta1, below_one(), "adamw: decay of the first moment"),
       TGR_KEY(embedding, beta2, below_one(), "adamw: decay of the second moment"),
       TGR_KEY(embedding, eps, positive(), "adamw, adagrad: keeps the division finite"),
+      TGR_KEY(embedding, eps_place, one_of({"auto", "inside", "outside"}),
+              "adagrad: eps under the root, or beside it; auto: inside in retrieval, outside in "
+              "ranking"),
       TGR_KEY(embedding, weight_decay, not_negative(),
               "decoupled weight decay of the rows touched"),
-      TGR_KEY(embedding, init, positive(), "standard deviation of fresh rows (truncated normal)"),
+      TGR_KEY(embedding, init, positive(),
+              "standard deviation of fresh rows (truncated normal); ranking: see "
+              "tables.NAME.init"),
 
       TGR_KEY(negatives, count, between(1, 1 << 24), "negatives R a token, or in the shared set"),
       TGR_KEY(negatives, set, one_of({"token", "batch"}),
@@ -331,10 +395,15 @@ const std::vector<ConfigKey>& config_keys() {
   return keys;
 }
 
-const ConfigKey& nearest_config_key(std::string_view name) {
+ConfigKey nearest_config_key(std::string_view name) {
+  // Of equally near ones the first: a name of three parts is one of an entry.
+  const bool entry = std::count(name.begin(), name.end(), '.') == 2;
+  std::vector<ConfigKey> known = config_keys();
+  const std::vector<ConfigKey> entries = entry_keys_like(name);
+  known.insert(entry ? known.begin() : known.end(), entries.begin(), entries.end());
   const ConfigKey* nearest = nullptr;
   std::size_t least = std::numeric_limits<std::size_t>::max();
-  for (const ConfigKey& candidate : config_keys()) {
+  for (const ConfigKey& candidate : known) {
     std::size_t edits = edit_distance(name, candidate.name);
     // The right word in the wrong section is as likely as one slip of the finger.
     if (last_name(name) == last_name(candidate.name)) edits = std::min<std::size_t>(edits, 1);
@@ -357,6 +426,18 @@ std::string config_value_text(const ConfigValue& value) {
   }
   if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) {
     return fmt::format("[{}]", fmt::join(*list, ", "));
+  }
+  std::string texts;
+  const auto add = [&](const ConfigValue& each) {
+    texts += (texts.empty() ? "" : ", ") + config_value_text(each);
+  };
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+    for (const double each : *list) add(each);
+    return "[" + texts + "]";
+  }
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& each : *list) add(each);
+    return "[" + texts + "]";
   }
   std::string quoted = "\"";
   for (const char c : std::get<std::string>(value)) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -13,8 +14,8 @@
 
 namespace turbogr {
 
-using ConfigValue =
-    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+using ConfigValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                                 std::vector<double>, std::vector<std::string>>;
 
 // What a value may be, beyond its type. `wanted` goes into messages: "at least 1".
 struct ConfigRule {
@@ -23,7 +24,7 @@ struct ConfigRule {
 };
 
 struct ConfigKey {
-  std::string_view name;  // "model.layers"
+  std::string name;  // "model.layers"
   std::function<ConfigValue(const Config&)> get;
   std::function<void(Config&, ConfigValue)> set;  // the value has get's type
   ConfigRule rule;
@@ -33,8 +34,19 @@ struct ConfigKey {
 // In the order of printing: by section, then as in config.h.
 const std::vector<ConfigKey>& config_keys();
 
+// What values may be; config_entries.cc has keys, too.
+namespace rules {
+ConfigRule anything();
+ConfigRule at_least(std::int64_t low);
+ConfigRule between(std::int64_t low, std::int64_t high);
+ConfigRule positive();
+ConfigRule not_negative();
+ConfigRule below_one();
+ConfigRule one_of(std::initializer_list<std::string_view> names);
+}  // namespace rules
+
 // The key a user most likely meant: few edits away, or the same last name in another section.
-const ConfigKey& nearest_config_key(std::string_view name);
+ConfigKey nearest_config_key(std::string_view name);
 
 // As TOML: true, 3, 0.001, "text", [10, 50].
 std::string config_value_text(const ConfigValue& value);

@@ -17,6 +17,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/core/version.h"
+#include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/lengths.h"
 #include "turbogr/run/metrics.h"
@@ -45,6 +46,20 @@ struct Curves {
   double last_epoch = 0.0;
 };
 
+// The figure of "auc", and of "click.auc", which is of one task.
+std::string_view figure_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+bool less_is_better(std::string_view name) {
+  const std::string_view figure = figure_of(name);
+  return figure == "loss" || figure == "ne" || figure == "mse" || figure == "mae";
+}
+
+// What an evaluation says besides quality.
+bool is_count(std::string_view name) {
+  const std::string_view figure = figure_of(name);
+  return figure == "users" || figure == "repeats" || figure == "targets" || figure == "groups";
+}
+
 Curves sort_records(const std::vector<MetricRecord>& records) {
   Curves curves;
   for (const MetricRecord& record : records) {
@@ -53,7 +68,7 @@ Curves sort_records(const std::vector<MetricRecord>& records) {
     curves.last_epoch = std::max(curves.last_epoch, record.epoch);
     auto& target = record.split.empty() ? curves.train : curves.splits[record.split];
     for (const auto& [name, value] : record.values) {
-      if (!record.split.empty() && (name == "users" || name == "repeats")) {
+      if (!record.split.empty() && is_count(name)) {
         if (name == "repeats") curves.repeats[record.split] = value;
         continue;  // no figure of quality
       }
@@ -125,7 +140,7 @@ ordered_json quality_lines(const Curves& curves, std::string_view prefix) {
   ordered_json lines = ordered_json::array();
   int colour = 0;
   for (const std::string& name : curves.evaluation_names) {
-    if (!name.starts_with(prefix)) continue;
+    if (!figure_of(name).starts_with(prefix)) continue;
     bool dashed = false;
     for (const auto& [split, figures] : curves.splits) {
       const auto found = figures.find(name);
@@ -152,6 +167,13 @@ ordered_json charts_of(const Curves& curves) {
   add_chart(charts, "Hit rate", "number", quality_lines(curves, "hr@"), {});
   add_chart(charts, "NDCG", "number", quality_lines(curves, "ndcg@"), {});
   add_chart(charts, "MRR", "number", quality_lines(curves, "mrr"), {});
+  add_chart(charts, "AUC", "number", quality_lines(curves, "auc"), {.from_zero = false});
+  add_chart(charts, "AUC inside groups (GAUC)", "number", quality_lines(curves, "gauc"),
+            {.from_zero = false});
+  add_chart(charts, "Normalised entropy", "number", quality_lines(curves, "ne"),
+            {.from_zero = false});
+  add_chart(charts, "Accuracy", "number", quality_lines(curves, "accuracy"), {.from_zero = false});
+  add_chart(charts, "Squared error", "number", quality_lines(curves, "mse"), {});
   add_chart(charts, "Throughput, tokens/s", "count",
             train_lines(curves, {{"tokens_per_s", "tokens/s"}}), {.smooth = true});
   add_chart(charts, "Model FLOPs utilisation", "percent",
@@ -215,12 +237,14 @@ ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config)
         fmt::format("from {:.4f}", loss->second.front().value));
   }
   for (const auto& [split, figures] : curves.splits) {
-    for (const char* name : {"hr@10", "ndcg@10"}) {
+    for (const char* name : {"hr@10", "ndcg@10", "auc", "gauc", "ne"}) {
       const auto found = figures.find(name);
       if (found == figures.end()) continue;
       const auto best =
           std::max_element(found->second.begin(), found->second.end(),
-                           [](const Point& a, const Point& b) { return a.value < b.value; });
+                           [less = less_is_better(name)](const Point& a, const Point& b) {
+                             return less ? b.value < a.value : a.value < b.value;
+                           });
       add(fmt::format("{} {}", split, name), fmt::format("{:.4f}", found->second.back().value),
           found->second.size() == 1
               ? fmt::format("at step {}", grouped_text(static_cast<std::int64_t>(best->step)))
@@ -247,7 +271,7 @@ ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config)
 
 // By which rule about items already met the figures were counted.
 std::string seen_note(const Curves& curves, const std::optional<Config>& config) {
-  if (!config) return "";
+  if (!config || config->ranks()) return "";
   const std::string& seen = config->eval.seen;
   if (seen == "auto") return "Seen items removed, but never the target: the rule before eval.seen.";
   std::string shares;
@@ -272,7 +296,10 @@ ordered_json evaluation_table(const Curves& curves, const std::optional<Config>&
     }
     rows.push_back(std::move(row));
   }
+  std::vector<bool> less;
+  for (const std::string& name : curves.evaluation_names) less.push_back(less_is_better(name));
   return {{"names", curves.evaluation_names},
+          {"less_is_better", less},
           {"note", seen_note(curves, config)},
           {"rows", std::move(rows)}};
 }
@@ -334,21 +361,23 @@ ordered_json config_of(const std::optional<Config>& config, const std::string& p
   if (!config) return fs::exists(path) ? ordered_json({{"text", read_file(path)}}) : ordered_json();
   const Config defaults = parse_config("", "defaults");
   ordered_json sections;
-  for (const ConfigKey& key : config_keys()) {
-    const std::string name(key.name);
-    const std::size_t dot = name.find('.');
-    sections[name.substr(0, dot)].push_back({name.substr(dot + 1),
-                                             config_value_text(key.get(*config)),
-                                             key.get(*config) != key.get(defaults)});
-  }
+  const auto add = [&](const ConfigKey& key) {
+    const std::size_t dot = key.name.rfind('.');
+    sections[key.name.substr(0, dot)].push_back({key.name.substr(dot + 1),
+                                                 config_value_text(key.get(*config)),
+                                                 key.get(*config) != key.get(defaults)});
+  };
+  for (const ConfigKey& key : config_keys()) add(key);
+  for (const ConfigKey& key : entry_keys(*config)) add(key);
   return {{"sections", std::move(sections)}};
 }
 
 // "hstu, 2 layers x 64 wide, bias both, on stores/demo"
 std::string summary_of(const std::optional<Config>& config) {
   if (!config) return "";
-  return fmt::format("{}, {} layers x {} wide, bias {}{}{}", config->model.kind,
-                     config->model.layers, config->model.width, config->model.bias,
+  return fmt::format("{}, {} layers x {} wide, {}{}{}", config->model.kind, config->model.layers,
+                     config->model.width,
+                     config->ranks() ? "ranking" : "bias " + config->model.bias,
                      config->data.store.empty() ? "" : ", on ", config->data.store);
 }
 

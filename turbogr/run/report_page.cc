@@ -267,7 +267,7 @@ function evaluations(parent, table) {
   const best = {};
   for (const row of table.rows) row.slice(3).forEach((value, i) => {
     const key = row[2] + " " + i;
-    const better = table.names[i] === "loss" ? value < best[key] : value > best[key];
+    const better = table.less_is_better[i] ? value < best[key] : value > best[key];
     if (value !== null && (best[key] === undefined || better)) best[key] = value;
   });
   const body = make("tbody", grid);

@@ -2,38 +2,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "turbogr/core/log.h"
-#include "turbogr/eval/evaluate.h"
-#include "turbogr/run/popularity.h"
 #include "turbogr/run/timeline.h"
 #include "turbogr/run/training_run_class.h"
 #include "turbogr/train/stages.h"
 
 namespace turbogr::train {
-namespace {
-
-std::string figures_text(const RankingMetrics& metrics) {
-  std::string text;
-  for (const auto& [name, value] : metrics.figures())
-    text += fmt::format("  {} {:.4f}", name, value);
-  return text;
-}
-
-}  // namespace
-
-template <class T>
-double TrainingRun<T>::epochs_done() const {
-  const data::LoaderState state = loader_.state();
+double TrainingRun::epochs_done() const {
+  const data::LoaderState state = task_->position();
   return static_cast<double>(state.epoch) +
          static_cast<double>(state.window) /
              static_cast<double>(std::max<std::int64_t>(state.windows, 1));
 }
 
-template <class T>
-void TrainingRun<T>::log_window(const StepResult& result) {
+void TrainingRun::log_window(const StepResult& result) {
   const double seconds = std::max(window_.seconds, 1e-9);
   const double was = peak_rate_.tflops();
   if (leads() && peak_rate_.reached(window_.flops.causal / seconds * 1e-12)) {
@@ -57,8 +43,8 @@ void TrainingRun<T>::log_window(const StepResult& result) {
                    {"mfu_paper", window_.flops.paper / peak},
                    {"peak_tflops", peak_rate_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
-  if (trainer_->options().ranks.sharded()) {
-    const StageTimes times = trainer_->times() - window_.stages;
+  if (task_->ranks().sharded()) {
+    const StageTimes times = task_->times() - window_.stages;
     record.values.emplace_back("compute_share", times.compute / seconds);
     record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
     record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
@@ -75,117 +61,77 @@ void TrainingRun<T>::log_window(const StepResult& result) {
   }
 }
 
-template <class T>
-void TrainingRun<T>::begin_window() {
+void TrainingRun::begin_window() {
   window_ = {};
-  window_.stages = trainer_->times();
+  window_.stages = task_->times();
 }
 
-template <class T>
-void TrainingRun<T>::write(const MetricRecord& record) {
+void TrainingRun::write(const MetricRecord& record) {
   if (leads()) folder_.check_in_place();
   if (lines_) lines_->write(record);
   if (events_) events_->write(record);
   if (leads() && control_.on_record) control_.on_record(record);
 }
 
-template <class T>
-std::optional<double> TrainingRun<T>::evaluate_all() {
+std::optional<double> TrainingRun::evaluate_all() {
   const TraceScope scope(trace_.get(), stages::kEvaluate.name, kComputeLane);
   if (progress_ != nullptr) progress_->pause();
   std::optional<double> score;
   const std::vector<data::Split> splits = held_out(config_);
-  const SeenItems seen = seen_items_from_name(config_.eval.seen);
   for (const data::Split split : splits) {
     if (split == data::Split::kTest && splits.size() > 1 && !finished()) continue;
     // Patience ran out with this step's figure, which is known.
-    if (split == data::Split::kValidation && counted_step_ == trainer_->steps_done()) continue;
-    const RankingMetrics metrics = evaluate_split(split);
-    last_metrics_ = metrics;
+    if (split == data::Split::kValidation && counted_step_ == task_->steps_done()) continue;
+    const Evaluation found = task_->evaluate(split);
     MetricRecord record;
-    record.step = trainer_->steps_done();
+    record.step = task_->steps_done();
     record.epoch = epochs_done();
     record.split = std::string(name_of(split));
-    record.values = metrics.figures();
-    for (const auto& [name, value] : record.values) {
-      if (split == data::Split::kValidation && name == config_.eval.metric) score = value;
-    }
-    record.values.emplace_back("users", static_cast<double>(metrics.users()));
-    record.values.emplace_back("repeats", metrics.repeat_share());
+    record.values = found.figures;
+    if (split == data::Split::kValidation) score = score_of(found, config_.eval.metric);
+    record.values.insert(record.values.end(), found.counts.begin(), found.counts.end());
     write(record);
     if (!prints()) continue;
     if (progress_ != nullptr) progress_->clear();
     // The targets of a split are the same every time: said once.
-    const std::string repeats =
-        std::exchange(last_split_, split) == split ? "" : repeats_text(metrics, seen);
-    print_result("{} after {:.2f} epochs, {} users:{}\n{}", record.split, record.epoch,
-                 metrics.users(), figures_text(metrics), repeats);
+    const std::string remark = std::exchange(last_split_, split) == split ? "" : found.remark;
+    print_result("{} after {:.2f} epochs, {}:{}\n{}", record.split, record.epoch, found.of,
+                 figures_text(found.figures), remark);
   }
   if (progress_ != nullptr) progress_->resume();
   return score;
 }
 
-template <class T>
-RankingMetrics TrainingRun<T>::evaluate_split(data::Split split) {
-  data::Loader loader(store_, evaluation_of(split));
-  RankingMetrics metrics =
-      evaluate<T>(ctx_, {trainer_->model(), trainer_->rows(), trainer_->options().parts, capacity_},
-                  loader, evaluate_options());
-  metrics.add_up(world_);
-  return metrics;
-}
-
-template <class T>
-EvaluateOptions TrainingRun<T>::evaluate_options() const {
-  return {
-      .cutoffs = config_.eval.at, .seen = seen_items_from_name(config_.eval.seen), .progress = {}};
-}
-
-template <class T>
-data::LoaderOptions TrainingRun<T>::evaluation_of(data::Split split) const {
-  data::LoaderOptions options = eval_loader_options(config_, store_, split, capacity_, share_);
-  options.windows.max_users = config_.eval.max_users;
-  return options;
-}
-
-template <class T>
-std::optional<double> TrainingRun<T>::evaluate_and_count() {
+std::optional<double> TrainingRun::evaluate_and_count() {
   const std::optional<double> score = evaluate_all();
   if (!score) return score;
-  counted_step_ = trainer_->steps_done();
+  counted_step_ = task_->steps_done();
   early_stopping_.add(*score);
   if (prints() && early_stopping_.out_of_patience()) {
     log::info("stopping early: {} evaluations in a row were no better than {} {:.4f}",
-              early_stopping_.since_best(), config_.eval.metric, *early_stopping_.best());
+              early_stopping_.since_best(), config_.eval.metric, std::abs(*early_stopping_.best()));
   }
   return score;
 }
 
-template <class T>
-void TrainingRun<T>::compare_with_popularity() {
+void TrainingRun::compare_with_baseline() {
   world_.barrier();  // the last checkpoint is written
   const data::Split split = held_out(config_).back();
   const std::string best = load_best();
   if (!best.empty()) {
-    last_metrics_ = evaluate_split(split);
+    const Evaluation found = task_->evaluate(split);
+    if (prints()) {
+      print_result("{} of the best checkpoint, {}:{}\n", name_of(split), best,
+                   figures_text(found.figures));
+    }
   }
-  data::Loader loader(store_, evaluation_of(split));
-  RankingMetrics popularity =
-      evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
-  popularity.add_up(world_);
+  const Task::Baseline baseline = task_->compare(split);
   if (!prints()) return;
-  if (!best.empty()) {
-    print_result("{} of the best checkpoint, {}:{}\n", name_of(split), best,
-                 figures_text(*last_metrics_));
-  }
-  print_result("{} by popularity alone:{}\n", name_of(split), figures_text(popularity));
-  const std::string warning =
-      below_popularity(name_of(split), *last_metrics_, popularity, config_.eval.metric);
-  if (!warning.empty()) log::warn("{}", warning);
+  print_result("{}", baseline.lines);
+  if (!baseline.warning.empty()) log::warn("{}", baseline.warning);
 }
 
-template <class T>
-void TrainingRun<T>::write_trace() {
+void TrainingRun::write_trace() {
   world_.barrier();
   const std::int64_t now = Trace::now_ns();
   const std::vector<std::int64_t> clocks = world_.all_gather_value(now);
@@ -212,8 +158,5 @@ void TrainingRun<T>::write_trace() {
   folder_.check_in_place();
   Trace::write_all(folder_.trace(), events);
 }
-
-template class TrainingRun<float>;
-template class TrainingRun<bf16>;
 
 }  // namespace turbogr::train

@@ -138,6 +138,7 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
   options.table.beta2 = config.embedding.beta2;
   options.table.epsilon = config.embedding.eps;
   options.table.decay = config.embedding.weight_decay;
+  options.table.epsilon_outside = config.embedding.eps_place == "outside";
   options.table_scale = config.embedding.init;
   options.accumulate = config.train.accumulate;
   options.seed = static_cast<std::uint64_t>(config.run.seed);
@@ -269,6 +270,7 @@ void check_run(const Config& config, const data::Store& store) {
             config.train.device, "\"; leave it out, or train on cuda");
   TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
             store.folder().string(), "' has no action signals; leave it out");
+  if (config.ranks()) return;  // ranking_setup.cc asks the rest
   const model::ModelOptions model = model_options(config, num_signals(store));
   TGR_CHECK(!model.time_bias() || store.has_times(), "model.bias is \"", config.model.bias,
             "\" but the store '", store.folder().string(),

@@ -11,7 +11,6 @@
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/data/checksum.h"
-#include "turbogr/eval/seen_items.h"
 #include "turbogr/run/seen_rule.h"
 #include "turbogr/run/trained_model.h"
 #include "turbogr/run/training_run_class.h"
@@ -106,8 +105,7 @@ void check_same_events(const Checkpoint& saved, const data::Store& store) {
 
 }  // namespace
 
-template <class T>
-std::optional<std::int64_t> TrainingRun<T>::resume() {
+std::optional<std::int64_t> TrainingRun::resume() {
   const bool start_over = std::exchange(config_.run.start_over, false);  // this once
   if (list_checkpoints(folder_.checkpoints()).empty() &&
       std::filesystem::exists(folder_.config())) {
@@ -121,7 +119,8 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
   const Checkpoint saved =
       open_newest_checkpoint(world_, folder_.checkpoints(), config_.checkpoint.fall_back);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
-  for (const char* section : {"model.", "data.holdout", "data.max_length", "data.history",
+  for (const char* section : {"task", "model.", "samples.", "tables.", "features.", "tasks.",
+                              "train.loss_scale", "data.holdout", "data.max_length", "data.history",
                               "data.shuffle", "train.dtype", "run.seed"}) {
     const std::vector<std::string> differences = config_differences(was, config_, section);
     TGR_CHECK(differences.empty(), "cannot go on from checkpoint '", saved.folder(),
@@ -129,17 +128,16 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
   }
   const std::string seen = check_same_seen(was, config_);
   if (leads() && !seen.empty()) log::warn("{}", seen);
-  check_item_names(saved, store_);
+  task_->check_saved(saved);
   check_same_events(saved, store_);
-  names_.add_trained(saved, store_);
-  read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
-  read_tensors(ctx_, saved, trainer_->optimiser_tensors(), {"optimiser"});
-  read_item_table(saved, TableParts::kAll);
-  trainer_->set_steps_done(saved.step());
-  trainer_->refresh(ctx_);
+  read_tensors(ctx_, saved, task_->weights(), {"model"});
+  read_tensors(ctx_, saved, task_->moments(), {"optimiser"});
+  read_tables(saved, TableParts::kAll);
+  task_->set_steps_done(saved.step());
+  task_->refresh();
   try {
     const json& state = saved.state();
-    loader_.restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
+    task_->restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
     epoch_ = count_of(state.at("epoch"), saved);
     bad_steps_ = count_of(state.value("bad_steps", json(0)), saved);
     skipped_steps_ = count_of(state.value("skipped_steps", json(0)), saved);
@@ -155,81 +153,69 @@ std::optional<std::int64_t> TrainingRun<T>::resume() {
   return saved.step();
 }
 
-template <class T>
-void TrainingRun<T>::read_item_table(const Checkpoint& saved, TableParts wanted) {
-  embedding::RowSource<T>& rows = trainer_->rows();
-  read_table(ctx_, saved, "items", wanted, rows.sharding(0), rows.shard_index(), rows.shard(0));
+void TrainingRun::read_tables(const Checkpoint& saved, TableParts wanted) {
+  for (const TaskTable& table : task_->tables()) {
+    read_table(ctx_, saved, table.name, wanted, table.sharding, table.index, table.part);
+  }
 }
 
-template <class T>
-void TrainingRun<T>::start_from() {
+void TrainingRun::start_from() {
   const Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
-  const std::vector<std::string> differences = config_differences(was, config_, "model.");
-  TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
-            "': ", differences.front(), "; use its model");
-  read_tensors(ctx_, saved, trainer_->model_tensors());
-  names_.add_trained(saved, store_);
-  embedding::RowSource<T>& rows = trainer_->rows();
-  const std::int64_t known =
-      read_known_rows(ctx_, saved, store_, rows.sharding(0), rows.shard_index(), rows.shard(0));
-  trainer_->refresh(ctx_);
-  if (leads())
-    log::info("started from {}: {} of {} items known, the others new", saved.folder(), known,
-              store_.num_items());
+  for (const char* section : {"task", "model.", "tables.", "features.", "tasks."}) {
+    const std::vector<std::string> differences = config_differences(was, config_, section);
+    TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
+              "': ", differences.front(), "; use its model");
+  }
+  const std::string known = task_->start_from(saved);
+  task_->refresh();
+  if (leads()) log::info("started from {}: {}", saved.folder(), known);
 }
 
-template <class T>
-std::string TrainingRun<T>::load_best() {
+std::string TrainingRun::load_best() {
   const std::string best = best_checkpoint(folder_.checkpoints());
   if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
   const Checkpoint saved = open_named_checkpoint(best);
-  if (saved.step() == trainer_->steps_done()) return "";
-  read_tensors(ctx_, saved, trainer_->model_tensors(), {"model"});
-  read_item_table(saved, TableParts::kWeights);
-  trainer_->refresh(ctx_);
+  if (saved.step() == task_->steps_done()) return "";
+  read_tensors(ctx_, saved, task_->weights(), {"model"});
+  read_tables(saved, TableParts::kWeights);
+  task_->refresh();
   return std::filesystem::path(saved.folder()).filename().string();
 }
 
-template <class T>
-void TrainingRun<T>::save_if_scored(std::optional<double> score) {
+void TrainingRun::save_if_scored(std::optional<double> score) {
   if (score && config_.checkpoint.keep_best > 0) save(score);
 }
 
-template <class T>
-void TrainingRun<T>::save(std::optional<double> score) {
-  if (last_saved_ == trainer_->steps_done() && !score) return;
+void TrainingRun::save(std::optional<double> score) {
+  if (last_saved_ == task_->steps_done() && !score) return;
   const TraceScope scope(trace_.get(), stages::kSave.name, kComputeLane);
-  last_saved_ = trainer_->steps_done();
-  trainer_->rows().settle(ctx_);
+  last_saved_ = task_->steps_done();
+  task_->settle();
   if (writer_) write_checkpoint(score);
 }
 
-template <class T>
-void TrainingRun<T>::write_checkpoint(std::optional<double> score) {
+void TrainingRun::write_checkpoint(std::optional<double> score) {
   CheckpointContents contents;
-  contents.step = trainer_->steps_done();
-  embedding::RowSource<T>& rows = trainer_->rows();
-  contents.tables = {table_contents("items", rows.shard(0), rows.sharding(0), rows.shard_index())};
+  contents.step = task_->steps_done();
+  for (const TaskTable& table : task_->tables()) {
+    contents.tables.push_back(table_contents(table.name, table.part, table.sharding, table.index));
+  }
   if (!leads()) return writer_->save(contents);
-  contents.shards = {{"model", trainer_->model_tensors()},
-                     {"optimiser", trainer_->optimiser_tensors()},
-                     {"item_names", names_.tensors(config_, store_)}};
-  contents.state = {{"loader", loader_.state().to_json()},
+  contents.shards = {{"model", task_->weights()}, {"optimiser", task_->moments()}};
+  for (CheckpointShard& shard : task_->other_shards()) contents.shards.push_back(std::move(shard));
+  contents.state = {{"loader", task_->position().to_json()},
                     {"epoch", epoch_},
                     {"store", events_checksum(store_)},
                     {"bad_steps", bad_steps_},
                     {"skipped_steps", skipped_steps_},
                     {"early_stopping", early_stopping_.state()},
-                    {"window", window_state(window_, trainer_->times())},
+                    {"window", window_state(window_, task_->times())},
                     {"metrics", lines_->logged().to_json()}};
   contents.config = config_text(config_);
   contents.command = command_;
   contents.score = score;
   writer_->save(contents);
 }
-
-template class TrainingRun<float>;
-template class TrainingRun<bf16>;
 
 }  // namespace turbogr::train

@@ -6,6 +6,10 @@
 
 namespace turbogr::train {
 
+std::int64_t StepCount::limited_to(std::int64_t steps) const {
+  return steps == 0 || in_all == 0 ? std::max(steps, in_all) : std::min(steps, in_all);
+}
+
 StepCount count_steps(std::span<const data::Window> windows, const data::PlanOptions& plan,
                       std::int64_t accumulate, std::int64_t epochs, std::int64_t walked) {
   data::BatchPlanner planner(windows, plan);

@@ -13,6 +13,9 @@ namespace turbogr::train {
 struct StepCount {
   std::int64_t an_epoch = 0;  // of the first
   std::int64_t in_all = 0;    // of `epochs` epochs; 0 when that is 0
+
+  // Of a run that also ends after so many; 0: never by their number.
+  std::int64_t limited_to(std::int64_t steps) const;
 };
 
 // Reads no event. Exact for runs of up to `walked` windows in all; the epochs after those are taken

@@ -184,6 +184,47 @@ const Rule kRules[] = {
      }},
 };
 
+// Of the ranking task: what the published models have is in task_defaults.cc; here is what ends a
+// run.
+const Rule kRankingRules[] = {
+    kRules[0],  // run.dir
+    {"model.heads", "one for each 16 of model.width",
+     [](Choice& choice) {
+       const std::int64_t width = choice.config.model.width;
+       std::int64_t heads = std::max<std::int64_t>(1, width / 16);
+       while (width % heads != 0) --heads;
+       choice.config.model.heads = heads;
+       return true;
+     }},
+    {"train.epochs", "10, of which train.patience ends most; 0 where train.steps is named",
+     [](Choice& choice) {
+       choice.config.train.epochs = choice.config.train.steps > 0 ? 0 : choice.open_end() ? 10 : 1;
+       return true;
+     }},
+    {"eval.every", "1, where neither train.epochs nor train.steps is named",
+     [](Choice& choice) {
+       if (!choice.open_end() || choice.config.eval.every_steps > 0) return false;
+       choice.config.eval.every = 1;
+       return true;
+     }},
+    {"train.patience", "2, where neither train.epochs nor train.steps is named",
+     [](Choice& choice) {
+       if (!choice.open_end()) return false;
+       choice.config.train.patience = 2;
+       return true;
+     }},
+    {"checkpoint.keep_best", "1, where neither train.epochs nor train.steps is named",
+     [](Choice& choice) {
+       if (!choice.open_end()) return false;
+       choice.config.checkpoint.keep_best = 1;
+       return true;
+     }},
+};
+
+std::span<const Rule> rules_of(const Config& config) {
+  return config.ranks() ? std::span<const Rule>(kRankingRules) : std::span<const Rule>(kRules);
+}
+
 }  // namespace
 
 StoreSize size_of(const data::Store& store, std::int64_t max_length) {
@@ -209,7 +250,7 @@ std::vector<std::string_view> choose_for_store(Config& config, const NamedKeys& 
                                                const StoreSize& size) {
   Choice choice{config, named, size};
   std::vector<std::string_view> decided;
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : rules_of(config)) {
     if (!choice.is_named(rule.key) && rule.choose(choice)) decided.push_back(rule.key);
   }
   return decided;

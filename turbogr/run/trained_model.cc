@@ -229,6 +229,9 @@ TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& stor
                            dist::Communicator& world, Weights weights, std::int64_t most_tokens)
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
+  TGR_CHECK(!config_.ranks(), "checkpoint '", checkpoint.folder(),
+            "' is of the ranking task, which judges items rather than finding them; use `turbogr "
+            "rank`, or train one with task = \"retrieval\"");
   config_.train.threads = threads;
   if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
   check_run(config_, store);

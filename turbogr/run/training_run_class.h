@@ -1,6 +1,6 @@
 // One training run: what `turbogr train` does from the plan it prints to the last evaluation. The
-// loop is in training_run.cc; run_plan.cc, run_state.cc and run_figures.cc hold what is printed
-// first, what is saved and resumed, and what is logged and evaluated.
+// loop is in training_run.cc; run_state.cc and run_figures.cc hold what is saved and resumed, and
+// what is logged and evaluated. What is trained is the task's (task.h).
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,20 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/trace.h"
 #include "turbogr/data/interrupt.h"
-#include "turbogr/data/loader.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/dist/device_communicator.h"
-#include "turbogr/eval/evaluate.h"
-#include "turbogr/model/flops.h"
 #include "turbogr/run/config.h"
 #include "turbogr/run/early_stopping.h"
-#include "turbogr/run/item_names.h"
 #include "turbogr/run/metrics.h"
 #include "turbogr/run/peak_rate.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_folder.h"
 #include "turbogr/run/run_options.h"
+#include "turbogr/run/task.h"
 #include "turbogr/run/training_progress.h"
 #include "turbogr/run/training_run.h"
-#include "turbogr/train/schedules.h"
 
 namespace turbogr::train {
-
-// What the host remembers of a step until its result is read.
-struct Submitted {
-  model::Flops flops;
-  std::vector<std::int64_t> users;  // the first few
-};
 
 // What has been done since the last line of figures.
 struct Window {
@@ -51,7 +40,6 @@ struct Window {
   StageTimes stages;  // of the trainer when it began
 };
 
-template <class T>
 class TrainingRun {
  public:
   TrainingRun(const Config& config, const std::string& command, dist::Communicator& world,
@@ -68,8 +56,6 @@ class TrainingRun {
   bool leads() const { return world_.rank() == 0; }
   bool prints() const { return leads() && !control_.quiet; }
 
-  void make_trainer(RetrievalOptions options);
-
   void open_files(std::optional<std::int64_t> resumed);
   void make_writer();
 
@@ -78,41 +64,21 @@ class TrainingRun {
   // One file for all ranks. Clocks of machines differ: they are set by the end of a barrier.
   void write_trace();
 
-  // The lengths of an epoch's sequences.
-  std::vector<std::int64_t> window_lengths() const;
-
-  void plan_steps();
-
-  void print_plan() const;
-
-  void print_ranks() const;
-
-  void print_memory() const;
-
-  static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
   // The step gone on from; nothing when there is none and the run begins again.
   std::optional<std::int64_t> resume();
 
   void start_from();
-  void read_item_table(const Checkpoint& saved, TableParts wanted);
+  void read_tables(const Checkpoint& saved, TableParts wanted);
 
   RunEnd train();
 
   // Over several ranks all must end at the same step, whoever heard the signal.
-  bool interrupted() const {
-    return world_.size() > 1 ? trainer_->stop_asked() : data::interrupted();
-  }
+  bool interrupted() const { return world_.size() > 1 ? task_->stop_asked() : data::interrupted(); }
   bool pausing() const { return control_.pause_after > 0 && epoch_ >= control_.pause_after; }
 
   // The smaller of steps and epochs ends a run, or patience that ran out; total_steps_, which the
   // progress and the learning rate go by, is an estimate when the run is very long.
   bool finished() const;
-
-  // Fills up to `accumulate` batches; none at the end of an epoch.
-  std::size_t next_batches();
-
-  void remember(std::size_t parts);
 
   // Reads results until no more than `left` steps are on their way.
   void finish_steps(std::int64_t left);
@@ -136,15 +102,12 @@ class TrainingRun {
   // Where there is a validation split the test split waits for the end, so that nobody chooses by
   // it.
   std::optional<double> evaluate_all();
-  RankingMetrics evaluate_split(data::Split split);
-  EvaluateOptions evaluate_options() const;
-  data::LoaderOptions evaluation_of(data::Split split) const;  // eval.max_users of them
 
   // An evaluation during training: its score, counted against train.patience.
   std::optional<double> evaluate_and_count();
 
-  // The end of a run: the best checkpoint, which eval and recommend take, beside popularity.
-  void compare_with_popularity();
+  // The end of a run: the best checkpoint, which eval, rank and recommend take, beside a baseline.
+  void compare_with_baseline();
   // Its weights, unless they are those there already; its folder's name then, else empty.
   std::string load_best();
 
@@ -166,15 +129,9 @@ class TrainingRun {
   std::unique_ptr<Trace> trace_;
   data::Store store_;
   Context ctx_;
-  data::Loader loader_;
-  std::unique_ptr<RetrievalTrainer<T>> trainer_;
-  dist::LinkChoice link_;  // between GPUs
-  std::vector<data::Batch> batches_;
-  std::vector<std::int64_t> lengths_;
+  std::unique_ptr<Task> task_;
   std::deque<Submitted> submitted_;
-  std::int64_t steps_per_epoch_ = 0;
   std::int64_t total_steps_ = 0;
-  std::int64_t capacity_ = 0;
 
   RunFolder folder_;
   std::optional<LoggedBytes> logged_;  // before the step gone on from
@@ -182,20 +139,17 @@ class TrainingRun {
   std::unique_ptr<TensorBoardEvents> events_;
   std::unique_ptr<dist::Communicator> writing_ranks_;
   std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
-  ItemNames names_;
   TrainingProgress* progress_ = nullptr;
   PeakRate peak_rate_;
   Window window_;
   StepResult last_;
   std::int64_t epoch_ = 0;
-  bool epoch_ended_ = false;
   std::int64_t bad_steps_ = 0;
   std::int64_t skipped_steps_ = 0;
   std::int64_t last_saved_ = -1;
   EarlyStopping early_stopping_;
-  std::int64_t counted_step_ = -1;              // of the last evaluation that counts
-  std::optional<RankingMetrics> last_metrics_;  // of the last split evaluated
-  std::optional<data::Split> last_split_;       // whose evaluation was printed
+  std::int64_t counted_step_ = -1;         // of the last evaluation that counts
+  std::optional<data::Split> last_split_;  // whose evaluation was printed
 };
 
 }  // namespace turbogr::train

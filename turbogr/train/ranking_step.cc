@@ -80,6 +80,10 @@ void RankingTrainStep<T>::prepare(const Context& ctx, const model::RankingBatch&
   num_targets_ = batch.num_targets();
   ops::weight_sums(ctx.host(), batch.weights, all_of(weight_sums_));
   ranks_->all_reduce(weight_sums_, dist::Reduce::kSum);
+  // The loss divides by these, so a task that counts double has half of them.
+  for (std::size_t k = 0; k < options_.task_weights.size(); ++k) {
+    weight_sums_[k] = std::max(1.0, weight_sums_[k]) / options_.task_weights[k];
+  }
   rows_.prepare(ctx, Lane::kThis,
                 {.step = steps_done_,
                  .tables = touched_,

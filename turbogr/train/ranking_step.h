@@ -61,6 +61,7 @@ struct RankingTrainOptions {
   double clip = 1;  // of the dense gradients' norm; 0: none
   double loss_scale = 0.2;
   std::vector<std::uint8_t> regression;  // [K], as in TaskLossOptions
+  std::vector<double> task_weights;      // [K], factors on the tasks' losses; empty: 1 each
   // Attention is divided by what batch_norm_length says of this rank's batch, so that scores depend
   // on who shares it; else by the model's own number.
   bool norm_by_batch = false;

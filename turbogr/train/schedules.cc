@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/train/dense_tensors.h"
 
 namespace turbogr::train {
 namespace {
@@ -238,57 +239,12 @@ void RetrievalTrainer<T>::drain(const Context& ctx) {
 
 template <class T>
 std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
-  std::vector<NamedTensor> tensors;
-  tensors.reserve(static_cast<std::size_t>(model().parameters().size()));
-  for (int i = 0; i < model().parameters().size(); ++i) {
-    tensors.push_back(named(model().parameters().spec(i).name, model().parameters().value(i)));
-  }
-  return tensors;
+  return weight_tensors(model().parameters());
 }
 
 template <class T>
 std::vector<NamedTensor> RetrievalTrainer<T>::optimiser_tensors() {
-  std::vector<NamedTensor> tensors;
-  for (int i = 0; i < model().parameters().size(); ++i) {
-    const std::string& name = model().parameters().spec(i).name;
-    const auto at = static_cast<std::size_t>(i);
-    tensors.push_back(named(name + ".first_moment", step_.first_moments()[at]));
-    tensors.push_back(named(name + ".second_moment", step_.second_moments()[at]));
-  }
-  return tensors;
-}
-
-namespace {
-
-double largest_magnitude(const Tensor& tensor) {
-  const auto* values = reinterpret_cast<const float*>(tensor.data());
-  double largest = 0;
-  for (std::int64_t i = 0; i < tensor.size(); ++i) {
-    const double magnitude = std::abs(static_cast<double>(values[i]));
-    if (!(magnitude <= largest)) largest = magnitude;  // a NaN sticks
-  }
-  return largest;
-}
-
-}  // namespace
-
-template <class T>
-std::vector<typename RetrievalTrainer<T>::LargestTensor> RetrievalTrainer<T>::largest_tensors(
-    const Context& ctx) {
-  std::vector<LargestTensor> all;
-  auto& parameters = model().parameters();
-  for (int i = 0; i < parameters.size(); ++i) {
-    const std::string& name = parameters.spec(i).name;
-    all.push_back({name, largest_magnitude(to_host(ctx, parameters.value(i)))});
-    all.push_back({"gradient of " + name, largest_magnitude(to_host(ctx, parameters.gradient(i)))});
-  }
-  // Not finite first, then by size.
-  std::sort(all.begin(), all.end(), [](const LargestTensor& a, const LargestTensor& b) {
-    const bool a_bad = !std::isfinite(a.largest);
-    const bool b_bad = !std::isfinite(b.largest);
-    return a_bad != b_bad ? a_bad : (!a_bad && a.largest > b.largest);
-  });
-  return all;
+  return moment_tensors(model().parameters(), step_.first_moments(), step_.second_moments());
 }
 
 template <class T>

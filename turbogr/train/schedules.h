@@ -84,13 +84,6 @@ class RetrievalTrainer {
   std::vector<NamedTensor> model_tensors();
   std::vector<NamedTensor> optimiser_tensors();
 
-  struct LargestTensor {
-    std::string name;
-    double largest;  // magnitude; not finite when any element is not
-  };
-  // Gradients and weights by falling magnitude, for the message when numbers blow up.
-  std::vector<LargestTensor> largest_tensors(const Context& ctx);
-
   // All that training takes, the copies of weights that initialise makes included.
   PlannedBytes planned_bytes(const Context& ctx) const;
   PlannedBytes step_bytes() const;  // of it, steps on their way

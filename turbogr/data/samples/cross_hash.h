@@ -11,7 +11,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::ops {
+namespace turbogr::data {
 
 constexpr std::uint64_t cross_hash(std::span<const std::int64_t> keys, std::uint64_t salt = 0) {
   constexpr std::uint64_t kPrime1 = 11400714785074694791u;
@@ -38,4 +38,4 @@ constexpr std::int64_t cross_row(std::span<const std::int64_t> keys, std::int64_
   return static_cast<std::int64_t>(cross_hash(keys, salt) % static_cast<std::uint64_t>(rows));
 }
 
-}  // namespace turbogr::ops
+}  // namespace turbogr::data

@@ -1,0 +1,44 @@
+#include "apps/eval_ranking.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "turbogr/core/output_file.h"
+#include "turbogr/run/trained_ranker.h"
+
+namespace turbogr::apps {
+
+void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
+                      const RankingEvalOptions& options, dist::Communicator& world) {
+  using train::TrainedRanker;
+  const bool leads = world.rank() == 0;
+  TrainedRanker model(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate);
+  if (leads) {
+    fmt::print("{} (step {}), store {}; GAUC by user\n", checkpoint.folder(), checkpoint.step(),
+               store.folder().string());
+  }
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  const auto report = [&](std::string_view ranking, data::Split split, TrainedRanker& ranker) {
+    const train::Evaluation found = ranker.evaluate(split);
+    if (!leads) return;
+    fmt::print("{:<11} {:<10}  {}{}\n", name_of(split), ranking, found.of,
+               train::figures_text(found.figures));
+    nlohmann::ordered_json row = {
+        {"split", name_of(split)}, {"ranking", ranking}, {"step", checkpoint.step()}};
+    for (const auto& [name, value] : found.figures) row[name] = value;
+    for (const auto& [name, value] : found.counts) row[name] = value;
+    rows.push_back(std::move(row));
+  };
+  for (const data::Split split : options.splits) {
+    report("model", split, model);
+    if (!options.untrained) continue;
+    TrainedRanker fresh(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate,
+                        TrainedRanker::Weights::kFresh);
+    report("untrained", split, fresh);
+  }
+  if (leads && !options.json.empty()) replace_file(options.json, rows.dump(1) + "\n");
+}
+
+}  // namespace turbogr::apps

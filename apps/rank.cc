@@ -1,0 +1,244 @@
+// `turbogr rank`: how a ranking model judges items for a user, task by task.
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/command_line.h"
+#include "apps/commands.h"
+#include "apps/recommend_inputs.h"
+#include "apps/score_writer.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
+#include "turbogr/data/interrupt.h"
+#include "turbogr/data/item_titles.h"
+#include "turbogr/data/store.h"
+#include "turbogr/dist/communicator.h"
+#include "turbogr/run/rank_cores.h"
+#include "turbogr/run/trained_model.h"
+#include "turbogr/run/trained_ranker.h"
+
+namespace turbogr::apps {
+namespace {
+
+struct RankOptions {
+  std::string checkpoint;
+  std::string store;
+  std::string user;
+  std::string items, items_file;
+  std::string requests;
+  std::vector<std::string> context;
+  std::optional<std::int64_t> at;
+  std::string by;
+  std::string unknown = "skip";
+  std::string out;
+  bool json = false;
+  std::string titles;
+  int threads = 0;
+};
+
+void check_rank_options(const RankOptions& options) {
+  if (!options.requests.empty()) {
+    TGR_CHECK(options.user.empty() && options.items.empty() && options.items_file.empty() &&
+                  !options.at && options.context.empty(),
+              "--requests FILE names users, items, times and contexts itself; leave out --user, "
+              "--items, --items-file, --at and --context");
+    return;
+  }
+  TGR_CHECK(!options.user.empty(), "rank for whom? Give --user ID, or --requests FILE");
+  TGR_CHECK(options.items.empty() != options.items_file.empty(),
+            "rank what? Give one of --items A,B,C and --items-file FILE");
+}
+
+std::int64_t seconds_in(const data::Store& store, std::int64_t time) {
+  if (store.time_unit() != data::TimeUnit::kMilliseconds) return time;
+  return time / 1000 - (time % 1000 < 0 ? 1 : 0);
+}
+
+// "tab=1": a feature of events, and its value as the log spells it.
+data::EventValue event_value(const data::Store& store, const std::string& feature,
+                             const std::string& value) {
+  const data::FeatureColumn column = store.feature(data::FeatureOwner::kEvent, feature);
+  TGR_CHECK(column.about.kind == data::FeatureKind::kCategory, "context '", feature, "' is a ",
+            name_of(column.about.kind), "; only categories can be given");
+  for (std::int32_t code = 1; code <= column.about.values; ++code) {
+    if (column.value(code) == value) return {feature, code};
+  }
+  log::warn("context {} = '{}': no event of the store has that value, so it counts as unknown",
+            feature, value);
+  return {feature, 0};
+}
+
+struct Request {
+  std::string user;
+  data::SampleRequest sample;
+};
+
+std::optional<std::int64_t> known_user(const data::Store& store, const NamedId& user) {
+  const auto found = store.user_ids().find(user.id);
+  if (!found) {
+    log::warn("{}user '{}' is not in '{}': judged without a history", user.where, user.id,
+              store.folder().string());
+  }
+  return found;
+}
+
+Request request_of(const data::Store& store, const NamedId& user, const std::vector<NamedId>& items,
+                   std::optional<std::int64_t> at, Unknown unknown) {
+  Request request = {user.id, {}};
+  request.sample.user = known_user(store, user).value_or(-1);
+  request.sample.items = indices_of(items, store.item_ids(), "item", store, unknown);
+  request.sample.has_time = at.has_value();
+  if (at) request.sample.seconds = seconds_in(store, *at);
+  TGR_CHECK(!at || store.has_times(), "a time was given, and '", store.folder().string(),
+            "' has none; leave it out");
+  return request;
+}
+
+// Ids may be numbers or text.
+std::string id_text(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<Request> read_requests(const std::string& path, const data::Store& store,
+                                   Unknown unknown) {
+  std::ifstream in(path);
+  TGR_CHECK(in.good(), "cannot read '", path, "'; give a file with a request a line");
+  std::vector<Request> requests;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(in, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = path + ":" + std::to_string(number) + ": ";
+    try {
+      const nlohmann::json fields = nlohmann::json::parse(line);
+      std::vector<NamedId> items;
+      for (const nlohmann::json& item : fields.at("items")) items.push_back({id_text(item), where});
+      std::optional<std::int64_t> at;
+      if (fields.contains("at")) at = fields.at("at").get<std::int64_t>();
+      requests.push_back(
+          request_of(store, {id_text(fields.at("user")), where}, items, at, unknown));
+      const nlohmann::json context = fields.value("context", nlohmann::json::object());
+      for (const auto& [feature, value] : context.items()) {
+        requests.back().sample.values.push_back(event_value(store, feature, id_text(value)));
+      }
+    } catch (const nlohmann::json::exception&) {
+      detail::throw_error(where,
+                          "no request; wanted a line such as {\"user\": 7, \"items\": [1, 2], "
+                          "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
+                          "wanted");
+    }
+  }
+  TGR_CHECK(!requests.empty(), "'", path, "' has no requests; give one a line");
+  return requests;
+}
+
+std::vector<Request> chosen_requests(const RankOptions& options, const data::Store& store) {
+  const Unknown unknown = unknown_from_name(options.unknown);
+  if (!options.requests.empty()) return read_requests(options.requests, store, unknown);
+  Request request =
+      request_of(store, {options.user, ""},
+                 options.items.empty() ? ids_in_file(options.items_file, "one item id a line")
+                                       : ids_in_text(options.items),
+                 options.at, unknown);
+  for (const std::string& each : options.context) {
+    const std::size_t equals = each.find('=');
+    TGR_CHECK(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");
+    request.sample.values.push_back(
+        event_value(store, each.substr(0, equals), each.substr(equals + 1)));
+  }
+  return {std::move(request)};
+}
+
+std::size_t task_to_sort_by(const std::string& by, const std::vector<std::string>& tasks) {
+  if (by.empty()) return 0;
+  const auto found = std::find(tasks.begin(), tasks.end(), by);
+  TGR_CHECK(found != tasks.end(), "--by ", by, ": there is no such task; the model has ",
+            fmt::format("{}", fmt::join(tasks, ", ")));
+  return static_cast<std::size_t>(found - tasks.begin());
+}
+
+void run_rank(const RankOptions& options) {
+  const data::InterruptGuard guard;
+  check_rank_options(options);
+  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
+  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store = train::open_store(config, options.store);
+  const auto world = dist::make_self();
+  train::TrainedRanker ranker(checkpoint, store,
+                              train::threads_for_rank(options.threads, train::rank_cores(*world)),
+                              *world, train::TrainedRanker::Use::kScore);
+  std::vector<std::string> tasks;
+  for (const data::SampleTask& task : ranker.setup().layout.tasks) tasks.push_back(task.name);
+  const std::size_t by = task_to_sort_by(options.by, tasks);
+  const data::ItemTitles titles = options.titles.empty()
+                                      ? data::ItemTitles::of(store)
+                                      : data::ItemTitles::read(options.titles, store);
+  ScoreWriter writer(options.out, options.json, tasks);
+  for (const Request& request : chosen_requests(options, store)) {
+    data::check_interrupt();
+    const std::vector<float> scores = ranker.score({&request.sample, 1});
+    std::vector<ScoredItem> items;
+    for (std::size_t i = 0; i < request.sample.items.size(); ++i) {
+      items.push_back(
+          {request.sample.items[i], std::span(scores).subspan(i * tasks.size(), tasks.size())});
+    }
+    std::stable_sort(items.begin(), items.end(), [&](const ScoredItem& a, const ScoredItem& b) {
+      return a.scores[by] > b.scores[by];
+    });
+    writer.write(request.user, items, store, titles);
+  }
+  writer.finish();
+}
+
+}  // namespace
+
+Command* add_rank(Command& app) {
+  auto options = std::make_shared<RankOptions>();
+  Command* command =
+      app.add_subcommand("rank", "Judge items for a user with a ranking model, task by task");
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "Run folder (its best, or newest where none is kept), checkpoint, or "
+                   "RUN/checkpoints/latest")
+      ->required();
+  command->add_option("--store", options->store, "Store; default: the one it was trained on");
+  command->add_option(
+      "--user", options->user,
+      "The user's id; one that the store does not have is judged without a history");
+  command->add_option("--items", options->items, "Item ids between commas");
+  command->add_option("--items-file", options->items_file, "File with one item id a line");
+  command->add_option("--requests", options->requests,
+                      "File with a request a line, as JSON: {\"user\": 7, \"items\": [1, 2]}, and "
+                      "\"at\" and \"context\" if wanted");
+  command->add_option("--at", options->at,
+                      "Time of the request, in the store's unit: events from then on are no "
+                      "history; default: after the user's last event");
+  command
+      ->add_option("--context", options->context,
+                   "FEATURE=VALUE: a feature of events that is known, such as where the items "
+                   "are shown; may be given several times")
+      ->allow_extra_args(false);
+  command->add_option("--by", options->by, "Task to sort by; default: the first");
+  command
+      ->add_option("--unknown", options->unknown,
+                   "Items that the store does not have: skip and count them, or stop (error)")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print JSON lines");
+  command->add_option("--out", options->out,
+                      "Write to this file, as CSV (.csv) or JSON lines (.jsonl)");
+  command->add_option("--titles", options->titles,
+                      "File with the items' titles; default: an item table of the store");
+  command->add_option("--threads", options->threads, "Threads; 0: one a core")
+      ->capture_default_str();
+  command->callback([options] { run_rank(*options); });
+  return command;
+}
+
+}  // namespace turbogr::apps

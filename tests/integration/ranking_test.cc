@@ -1,0 +1,195 @@
+// The ranking task through the real program: prepare, train, resume, evaluate, rank.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/training.h"
+
+namespace turbogr {
+namespace {
+
+using nlohmann::json;
+using test::contents_of;
+using test::Outcome;
+using test::run_program;
+
+// A world in which people like every item of their own colour, and the even ones among the others.
+class Ranking : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new test::TemporaryFolder;
+    std::ofstream log(root() + "/log.csv"), items(root() + "/items.csv"),
+        users(root() + "/users.csv");
+    log << "user_id,item_id,timestamp,like,tab\n";
+    items << "item_id,colour\n";
+    users << "user_id,colour\n";
+    std::uint64_t state = 7;
+    const auto draw = [&](std::uint64_t below) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      return static_cast<int>((state >> 33) % below);
+    };
+    for (int item = 0; item < 40; ++item) items << item << "," << item % 4 << "\n";
+    for (int user = 0; user < 60; ++user) {
+      users << user << "," << user % 4 << "\n";
+      for (int i = 0; i < 30; ++i) {
+        const int item = draw(40);
+        const bool like = item % 4 == user % 4 || (item % 2 == 0 && draw(2) == 0);
+        log << user << "," << item << "," << 1000 * user + 60 * i << "," << like << "," << draw(2)
+            << "\n";
+      }
+    }
+    log.close(), items.close(), users.close();
+    const Outcome made = run_program(fmt::format(
+        "data prepare {0}/log.csv --out {0}/store --signal-columns like --event-features tab "
+        "--item-table {0}/items.csv --item-features colour:category --user-table {0}/users.csv "
+        "--user-features colour:category",
+        root()));
+    ASSERT_EQ(made.status, 0) << made.output;
+  }
+  static void TearDownTestSuite() { delete folder_; }
+  static std::string root() { return folder_->path().string(); }
+
+  static Outcome train(const std::string& run, const std::string& more) {
+    return run_program(fmt::format(
+        "train --task=ranking --data.store={0}/store --run.dir={0}/{1} --train.batch=16 "
+        "--train.threads=1 --optim.warmup=5 --optim.lr=0.01 --model.layers=1 --model.width=16 "
+        "--model.positions=128 --model.heads=1 --samples.targets=4 {2}",
+        root(), run, more));
+  }
+  // Of the newest checkpoint.
+  static std::string bytes(const std::string& run, const std::string& file) {
+    const std::string checkpoints = root() + "/" + run + "/checkpoints/";
+    std::string latest = contents_of(checkpoints + "latest");
+    while (!latest.empty() && latest.back() == '\n') latest.pop_back();
+    const std::string all = contents_of(checkpoints + latest + "/" + file);
+    EXPECT_FALSE(all.empty()) << run << " " << file;
+    return all;
+  }
+
+  static test::TemporaryFolder* folder_;
+};
+test::TemporaryFolder* Ranking::folder_ = nullptr;
+
+TEST_F(Ranking, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
+  const Outcome trained = train("run", "--train.epochs=6 --run.seed=3");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_NE(trained.output.find("predict  like"), std::string::npos) << trained.output;
+  EXPECT_NE(trained.output.find("prefix   user (61 rows), colour (5 rows)"), std::string::npos)
+      << trained.output;
+  std::ifstream lines(root() + "/run/metrics.jsonl");
+  json test;
+  for (std::string line; std::getline(lines, line);) {
+    const json row = json::parse(line);
+    if (row.value("split", "") == "test") test = row;
+  }
+  ASSERT_TRUE(test.contains("auc")) << trained.output;
+  EXPECT_GT(test["auc"].get<double>(), 0.8);
+  EXPECT_LT(test["ne"].get<double>(), 0.9);
+  EXPECT_EQ(test["targets"].get<int>(), 60 * 4);
+  const Outcome evaluated = run_program(fmt::format(
+      "eval --checkpoint {0}/run --split test --untrained --json {0}/eval.json", root()));
+  ASSERT_EQ(evaluated.status, 0) << evaluated.output;
+  const json rows = json::parse(contents_of(root() + "/eval.json"));
+  ASSERT_EQ(rows.size(), 2u);
+  for (const char* name : {"auc", "gauc", "ne", "accuracy", "targets", "groups"}) {
+    EXPECT_EQ(rows[0][name], test[name]) << name;
+  }
+  EXPECT_LT(rows[1]["auc"].get<double>(), 0.7) << "untrained";
+  const Outcome report = run_program("report " + root() + "/run");
+  EXPECT_EQ(report.status, 0) << report.output;
+  EXPECT_NE(contents_of(root() + "/run/report.html").find("AUC"), std::string::npos);
+}
+
+TEST_F(Ranking, ResumesBitEqualToNeverHavingStopped) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const std::string options = "--train.epochs=9 --train.dtype=" + dtype + " --train.steps=";
+    ASSERT_EQ(train("whole-" + dtype, options + "40").status, 0);
+    ASSERT_EQ(train("parts-" + dtype, options + "17").status, 0);
+    const Outcome resumed = train("parts-" + dtype, options + "40 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    for (const char* file :
+         {"model.safetensors", "optimiser.safetensors", "table_item-00001-of-00001.safetensors",
+          "table_user-00001-of-00001.safetensors"}) {
+      EXPECT_TRUE(bytes("whole-" + dtype, file) == bytes("parts-" + dtype, file))
+          << dtype << " " << file;
+    }
+  }
+  const Outcome other = train("parts-f32",
+                              "--train.epochs=9 --run.resume=true "
+                              "--samples.targets=5 --train.steps=50");
+  EXPECT_NE(other.status, 0);
+  EXPECT_NE(other.output.find("samples.targets is 5, was 4"), std::string::npos) << other.output;
+}
+
+TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {
+  ASSERT_EQ(train("scored", "--train.epochs=4").status, 0);
+  const std::string rank = "rank --checkpoint " + root() + "/scored ";
+  const Outcome some = run_program(rank + "--user 5 --items 1,2,3 --json");
+  ASSERT_EQ(some.status, 0) << some.output;
+  const json together = json::parse(some.output);
+  ASSERT_EQ(together["items"].size(), 3u);
+  double last = 1;
+  for (const json& each : together["items"]) {
+    const auto score = each["scores"]["like"].get<double>();
+    EXPECT_LE(score, last);
+    last = score;
+    const Outcome one =
+        run_program(rank + "--user 5 --json --items " + each["item"].get<std::string>());
+    EXPECT_NEAR(json::parse(one.output)["items"][0]["scores"]["like"].get<double>(), score, 1e-5);
+  }
+
+  std::ofstream(root() + "/requests.jsonl")
+      << "{\"user\": 5, \"items\": [1, 2, 3]}\n"
+         "{\"user\": \"nobody\", \"items\": [\"7\"], \"at\": 99, \"context\": {\"tab\": 1}}\n";
+  const Outcome many = run_program(rank + fmt::format("--requests {0}/requests.jsonl --out "
+                                                      "{0}/scores.csv",
+                                                      root()));
+  ASSERT_EQ(many.status, 0) << many.output;
+  const std::string csv = contents_of(root() + "/scores.csv");
+  const auto first = together["items"][0]["item"].get<std::string>();
+  EXPECT_TRUE(csv.starts_with("user,place,item,like\n5,1," + first + ",")) << csv;
+  EXPECT_NE(csv.find("\nnobody,1,7,"), std::string::npos) << csv;
+  EXPECT_NE(many.output.find("judged without a history"), std::string::npos) << many.output;
+
+  const struct {
+    const char *arguments, *message;
+  } refused[] = {
+      {"--items 1", "rank for whom?"},
+      {"--user 5", "rank what?"},
+      {"--user 5 --items 1 --by clicks", "there is no such task; the model has like"},
+      {"--user 5 --items 1 --context tab", "write FEATURE=VALUE"},
+      {"--user 5 --items 1 --context tub=1", "it has: tab"},
+      {"--user 5 --items 1 --out x.txt", "as .csv or .jsonl"},
+  };
+  for (const auto& each : refused) {
+    const Outcome outcome = run_program(rank + each.arguments);
+    EXPECT_NE(outcome.status, 0) << each.arguments;
+    EXPECT_NE(outcome.output.find(each.message), std::string::npos) << outcome.output;
+  }
+  const Outcome recommend = run_program("recommend --checkpoint " + root() + "/scored --user 5");
+  EXPECT_NE(recommend.output.find("use `turbogr rank`"), std::string::npos) << recommend.output;
+}
+
+TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
+  const Outcome trained =
+      train("early",
+            "--train.epochs=40 --train.patience=2 --eval.every=1 --eval.metric=ne "
+            "--checkpoint.keep_best=1 --optim.lr=0.05");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_NE(trained.output.find("stopping early"), std::string::npos) << trained.output;
+  EXPECT_TRUE(std::filesystem::exists(root() + "/early/checkpoints/best"));
+  const Outcome wrong = train("wrong", "--train.patience=2 --eval.every=1 --eval.metric=mse");
+  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, ne, accuracy"), std::string::npos)
+      << wrong.output;
+}
+
+}  // namespace
+}  // namespace turbogr

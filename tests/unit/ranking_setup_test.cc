@@ -1,0 +1,216 @@
+// Configs of the ranking task: named tables, features and tasks, and what becomes of them.
+#include "turbogr/run/ranking_setup.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/temporary_folder.h"
+#include "turbogr/data/prepare.h"
+#include "turbogr/run/config_keys.h"
+
+namespace turbogr::train {
+namespace {
+
+using test::message_of;
+using test::TemporaryFolder;
+
+Config parsed(const std::string& text, const std::vector<Override>& overrides = {}) {
+  return parse_config("task = \"ranking\"\n" + text, "run.toml", overrides);
+}
+
+TEST(RankingConfig, EntriesKeepTheOrderOfTheFileAndRoundTrip) {
+  const Config config = parsed(
+      "[features.zebra]\nfrom = \"user\"\n[features.apple]\nfrom = \"item\"\nmost = 3\n"
+      "[features.mix]\ncross = [\"user\", \"item.x\"]\nedges = [1, 2.5]\n"
+      "[tables.mix]\nrows = 10\n[tables.zebra]\n[tasks.liked]\nsignals = [\"rating>=4\", "
+      "\"a,b\"]\n",
+      {{"features.apple.most", "5"}, {"tables.apple.init", "0.5"}});
+  ASSERT_EQ(config.features.size(), 3u);
+  EXPECT_EQ(config.features[0].name, "zebra");
+  EXPECT_EQ(config.features[1].most, 5);
+  EXPECT_EQ(config.features[2].edges, (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(config.tables.size(), 3u);
+  EXPECT_EQ(config.tasks[0].signals[1], "a,b");
+  EXPECT_EQ(parse_config(config_text(config), "printed"), config);
+}
+
+TEST(RankingConfig, MisspeltKeysAndNamesAreSaid) {
+  EXPECT_NE(message_of([] { parsed("[features.tags]\nfrm = \"item\"\n"); })
+                .find("run.toml:3: unknown key 'features.tags.frm'; the nearest known one is "
+                      "'features.tags.from'"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { parsed("[tabels.item]\nrows = 3\n"); }).find("'tables.item.rows'"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { parsed("[tasks.\"a b\"]\n"); }).find("letters, digits, - and _ alone"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              parsed("[tables.item]\nrows = \"many\"\n");
+            }).find("tables.item.rows = 'many' is a string; wanted: a whole number, at least 0"),
+            std::string::npos);
+}
+
+TEST(RankingConfig, DefaultsAreThoseOfTheTask) {
+  const Config ranking = parsed(""), retrieval = parse_config("", "run.toml");
+  EXPECT_EQ(ranking.optim.beta1, 0.95);
+  EXPECT_EQ(ranking.optim.clip, 1.0);
+  EXPECT_EQ(ranking.embedding.optimiser, "adagrad");
+  EXPECT_EQ(ranking.model.norm_length, ranking.data.max_length);
+  EXPECT_EQ(retrieval.optim.beta1, 0.9);
+  EXPECT_EQ(retrieval.optim.clip, 0.0);
+  EXPECT_EQ(retrieval.model.norm_length, retrieval.data.max_length + 11);
+  EXPECT_EQ(parsed("[optim]\nclip = 0.5\n").optim.clip, 0.5) << "a named key stays";
+  EXPECT_NE(config_help().find("tables.NAME.rows"), std::string::npos);
+}
+
+TEST(RankingConfig, WhatTheTaskCannotDoIsRefused) {
+  const struct {
+    const char *text, *message;
+  } cases[] = {
+      {"[model]\nkind = \"fuxi\"\n", "layers of HSTU"},
+      {"[train]\naccumulate = 2\n", "one batch a step"},
+      {"[train]\nschedule = \"overlap\"\n", "serial schedule"},
+      {"[samples]\norder = \"time\"\n", "data.shuffle = false"},
+      {"[samples]\nwindow = 60\n", "samples.order = \"time\""},
+  };
+  for (const auto& each : cases) {
+    EXPECT_NE(message_of([&] { parsed(each.text); }).find(each.message), std::string::npos)
+        << each.text;
+  }
+}
+
+TEST(RankingConfig, DifferencesNameEntriesAndTheirOrder) {
+  const Config a = parsed("[features.x]\nfrom = \"user\"\n[features.y]\nfrom = \"item\"\n");
+  Config b = a;
+  EXPECT_TRUE(config_differences(a, b, "features.").empty());
+  std::swap(b.features[0], b.features[1]);
+  EXPECT_EQ(config_differences(a, b, "features.").size(), 1u);
+  b = a;
+  b.features[1].most = 2;
+  EXPECT_EQ(config_differences(a, b, "features."),
+            std::vector<std::string>{"features.y.most is 2, was 16"});
+  b.features.pop_back();
+  EXPECT_FALSE(config_differences(a, b, "features.").empty());
+}
+
+class RankingSetupTest : public ::testing::Test {
+ protected:
+  RankingSetupTest() {
+    std::ofstream(folder_.path() / "log.csv")
+        << "user_id,item_id,timestamp,tab,click,is_hate,stay\n"
+           "1,10,1,a,1,0,3\n1,11,2,b,0,1,4\n2,10,3,a,0,0,5\n";
+    std::ofstream(folder_.path() / "items.csv")
+        << "item_id,tags,price\n10,x|y,3\n11,x|z,4\n12,w|x,1\n";
+    data::PrepareOptions options;
+    options.inputs = {(folder_.path() / "log.csv").string()};
+    options.out = (folder_.path() / "store").string();
+    options.columns.signals = {"click", "is_hate"};
+    options.columns.numbers = {"stay"};
+    options.columns.features = {"tab"};
+    options.item_tables = {(folder_.path() / "items.csv").string()};
+    options.item_features = {"tags:bag", "price:number"};
+    data::prepare(options);
+    store_ = std::make_unique<data::Store>(folder_.path() / "store");
+  }
+  RankingSetup setup(const std::string& text) {
+    Config config = parsed(text);
+    name_features(config, *store_);
+    return ranking_setup(config, *store_);
+  }
+  std::string refusal(const std::string& text) {
+    return message_of([&] { setup(text); });
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<data::Store> store_;
+};
+
+TEST_F(RankingSetupTest, AStoreWithoutAWordGivesAllItHas) {
+  const RankingSetup all = setup("");
+  ASSERT_EQ(all.features.prefix.size(), 1u);
+  EXPECT_EQ(all.features.prefix[0].name, "user");
+  ASSERT_EQ(all.features.items.size(), 4u);
+  EXPECT_EQ(all.features.items[0].name, "item");
+  EXPECT_EQ(all.layout.tasks.size(), 2u);
+  EXPECT_EQ(all.layout.action_bits, (std::vector<int>{0, 1}));
+  const auto rows = [&](const std::string& name) {
+    for (std::size_t t = 0; t < all.table_names.size(); ++t) {
+      if (all.table_names[t] == name) return all.tables[t].rows;
+    }
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(rows("user"), 3);
+  EXPECT_EQ(rows("item"), 3);
+  EXPECT_EQ(rows("tags"), 5);  // w has a code, though 12 has no events
+  EXPECT_EQ(rows("tab"), 3);
+  EXPECT_EQ(rows("price"), 17);
+  EXPECT_EQ(all.tables[0].optimiser, embedding::SparseOptimiser::kAdaGrad);
+  EXPECT_NE(all.tables[0].seed, all.tables[1].seed);
+}
+
+TEST_F(RankingSetupTest, TablesAreSharedAndPlacesChosen) {
+  const RankingSetup made = setup(
+      "[features.tab_of_request]\nfrom = \"event.tab\"\ntable = \"tab\"\nplace = \"prefix\"\n"
+      "[features.tab]\nfrom = \"event.tab\"\n"
+      "[features.user_tab]\ncross = [\"user\", \"event.tab\"]\nplace = \"prefix\"\n"
+      "[features.item]\nfrom = \"item\"\n"
+      "[tables.user_tab]\nrows = 7\ninit = 0.3\n[tables.item]\nrows = 100\n");
+  EXPECT_EQ(made.features.prefix.size(), 2u);
+  EXPECT_EQ(made.features.items[0].name, "item") << "the id first, wherever it was named";
+  EXPECT_EQ(made.features.items[1].table, made.features.prefix[0].table);
+  EXPECT_EQ(made.features.table_rows[made.features.items[0].table], 100);
+  EXPECT_EQ(made.layout.prefix[1].cross_rows, 7);
+  const double scale = made.tables[made.features.prefix[1].table].scale;
+  EXPECT_NEAR(scale * 0.8796 * std::sqrt(3.0), 0.3, 1e-4);
+}
+
+TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
+  const std::string item = "[features.item]\nfrom = \"item\"\n";
+  const struct {
+    std::string text, message;
+  } cases[] = {
+      {"[features.u]\nfrom = \"user\"\n", "no feature reads the item itself"},
+      {item + "[features.t]\nfrom = \"item.tag\"\n", "[features.t]: '"},
+      {item + "[features.t]\n", "it reads nothing"},
+      {item + "[features.t]\nfrom = \"user\"\ncross = [\"user\", \"item\"]\n",
+       "both from and cross"},
+      {item + "[features.t]\ncross = [\"user\"]\n", "a cross of 1 sources"},
+      {item + "[features.t]\ncross = [\"user\", \"item\"]\n", "say how large that is"},
+      {item + "[features.t]\ncross = [\"user\", \"item.tags\"]\n", "has not one code a row"},
+      {item + "[features.t]\nfrom = \"item.price\"\nedges = [3, 1]\n",
+       "edges of buckets must rise"},
+      {item + "[tables.item]\nrows = 2\n", "it has ids up to 2, and [tables.item] has rows = 2"},
+      {item + "[tables.itm]\nrows = 9\n", "did you mean [tables.item]?"},
+      {item + "[tables.item]\nwidth = 9\n", "and model.embedding is 16"},
+      {item + "[features.other]\nfrom = \"user\"\ntable = \"itme\"\n", "the nearest is 'item'"},
+      {item + "least = 3\n", "is for prefix features"},
+      {"[tasks.clik]\n", "[tasks.clik]: "},
+      {"[tasks.t]\nsignals = [\"click\"]\nnumber = \"stay\"\n", "both signals and number"},
+      {"[tasks.t]\nnumber = \"play\"\n", "has no numbers 'play'"},
+      {"[samples]\nactions = [\"clicks\"]\n", "has no signal 'clicks'"},
+  };
+  for (const auto& each : cases) {
+    EXPECT_NE(refusal(each.text).find(each.message), std::string::npos) << each.text << "\n"
+                                                                        << refusal(each.text);
+  }
+}
+
+TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {
+  const RankingSetup made = setup(
+      "[tasks.any]\nsignals = [\"click\", \"is_hate\"]\nweight = 2\n[tasks.is_hate]\n"
+      "[tasks.long]\nnumber = \"stay\"\n");
+  EXPECT_EQ(made.layout.tasks[0].signals, 3u);
+  EXPECT_EQ(made.layout.tasks[1].signals, 2u);
+  EXPECT_TRUE(made.layout.tasks[2].is_number());
+  EXPECT_EQ(made.regression, (std::vector<std::uint8_t>{0, 0, 1}));
+  EXPECT_EQ(made.task_weights, (std::vector<double>{2, 1, 1}));
+}
+
+}  // namespace
+}  // namespace turbogr::train

@@ -1,0 +1,200 @@
+#include "turbogr/data/samples/sample_batch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::data {
+namespace {
+
+void clear_ids(const std::vector<SampleFeature>& features, std::vector<SampleIds>& ids) {
+  ids.resize(features.size());
+  for (std::size_t f = 0; f < features.size(); ++f) {
+    ids[f].ids.clear();
+    ids[f].offsets.clear();
+    if (features[f].is_bag()) ids[f].offsets.push_back(0);
+  }
+}
+
+void reserve_ids(const std::vector<SampleFeature>& features, std::int64_t places,
+                 std::vector<SampleIds>& ids) {
+  ids.resize(features.size());
+  for (std::size_t f = 0; f < features.size(); ++f) {
+    ids[f].ids.reserve(static_cast<std::size_t>(places));
+    if (features[f].is_bag()) ids[f].offsets.reserve(static_cast<std::size_t>(places) + 1);
+  }
+}
+
+void add_ids(const std::vector<SampleFeature>& features, const EventPlace& place,
+             std::vector<SampleIds>& ids) {
+  for (std::size_t f = 0; f < features.size(); ++f) {
+    read_ids(features[f], place, ids[f].ids);
+    if (features[f].is_bag()) ids[f].offsets.push_back(std::ssize(ids[f].ids));
+  }
+}
+
+}  // namespace
+
+SampleCollator::SampleCollator(const Store& store, const SampleOptions& options,
+                               const SampleLayout& layout)
+    : store_(store), layout_(layout), history_(store, options) {
+  for (const SampleTask& task : layout.tasks) {
+    numbers_.push_back(task.is_number() ? store.numbers(task.number) : std::span<const float>());
+  }
+  if (store.has_times()) times_ = store.times();
+  if (store.time_unit() == TimeUnit::kMilliseconds) second_ = 1000;
+}
+
+void SampleCollator::reserve(SampleBatch& batch, std::int64_t samples, std::int64_t tokens) const {
+  const auto num_samples = static_cast<std::size_t>(samples);
+  const auto num_tokens = static_cast<std::size_t>(tokens);
+  const std::size_t num_labels = num_tokens * layout_.tasks.size();
+  batch.offsets.reserve(num_samples + 1);
+  batch.num_targets.reserve(num_samples);
+  batch.users.reserve(num_samples);
+  batch.times.reserve(num_tokens);
+  batch.actions.reserve(num_tokens);
+  batch.row_keys.reserve(num_tokens);
+  batch.labels.reserve(num_labels);
+  batch.weights.reserve(num_labels);
+  batch.target_users.reserve(num_tokens);
+  reserve_ids(layout_.prefix, samples, batch.prefix);
+  reserve_ids(layout_.items, tokens, batch.items);
+}
+
+void SampleCollator::clear(SampleBatch& batch) const {
+  batch.offsets.assign(1, 0);
+  batch.num_targets.clear();
+  batch.times.clear();
+  batch.actions.clear();
+  batch.row_keys.clear();
+  batch.labels.clear();
+  batch.weights.clear();
+  batch.users.clear();
+  batch.target_users.clear();
+  clear_ids(layout_.prefix, batch.prefix);
+  clear_ids(layout_.items, batch.items);
+}
+
+std::int64_t SampleCollator::seconds_of(std::int64_t event) const {
+  if (times_.empty()) return 0;
+  const std::int64_t time = times_[static_cast<std::size_t>(event)];
+  return time / second_ - (time % second_ < 0 ? 1 : 0);
+}
+
+std::uint32_t SampleCollator::actions_of(std::uint32_t signals) const {
+  std::uint32_t actions = 0;
+  for (std::size_t a = 0; a < layout_.action_bits.size(); ++a) {
+    actions |= ((signals >> layout_.action_bits[a]) & 1u) << a;
+  }
+  return actions;
+}
+
+// Stretches of the store at a time.
+void SampleCollator::read_events(SampleBatch& batch) const {
+  const std::vector<std::int64_t>& events = batch.events;
+  batch.event_items.resize(events.size());
+  batch.event_signals.resize(events.size());
+  for (std::size_t from = 0; from < events.size();) {
+    std::size_t to = from + 1;
+    while (to < events.size() && events[to] == events[to - 1] + 1) ++to;
+    store_.read_items(events[from], std::span(batch.event_items).subspan(from, to - from));
+    store_.read_signals(events[from], std::span(batch.event_signals).subspan(from, to - from));
+    from = to;
+  }
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const std::int64_t item = batch.event_items[i];
+    TGR_CHECK(item >= 0 && item < store_.num_items(), "'", store_.folder().string(), "': event ",
+              events[i], " names item ", item, ", and there are ", store_.num_items(),
+              "; the store is damaged, run `turbogr data verify`");
+  }
+}
+
+void SampleCollator::add_events(std::int64_t user, std::int64_t first, std::int64_t targets,
+                                SampleBatch& batch) const {
+  history_.read(store_.offsets()[static_cast<std::size_t>(user)], first, batch.events);
+  const std::size_t history = batch.events.size();
+  for (std::int64_t i = 0; i < targets; ++i) batch.events.push_back(first + i);
+  read_events(batch);
+  for (std::size_t i = 0; i < batch.events.size(); ++i) {
+    const EventPlace place = {user, batch.event_items[i], batch.events[i],
+                              seconds_of(batch.events[i])};
+    batch.times.push_back(place.seconds);
+    // What became of a target stays hidden.
+    batch.actions.push_back(i < history ? actions_of(batch.event_signals[i]) : 0u);
+    add_ids(layout_.items, place, batch.items);
+    if (i >= history) add_label(place.event, batch.event_signals[i], batch);
+  }
+}
+
+void SampleCollator::add_label(std::int64_t event, std::uint32_t signals,
+                               SampleBatch& batch) const {
+  for (std::size_t k = 0; k < layout_.tasks.size(); ++k) {
+    const SampleTask& task = layout_.tasks[k];
+    float label = (signals & task.signals) != 0 ? 1.0f : 0.0f;
+    if (event >= 0 && task.is_number()) label = numbers_[k][static_cast<std::size_t>(event)];
+    const bool known = event >= 0 && !std::isnan(label);
+    batch.labels.push_back(known ? label : 0.0f);
+    batch.weights.push_back(known ? 1.0f : 0.0f);
+  }
+}
+
+void SampleCollator::end_sample(const EventPlace& first_target, std::int64_t targets,
+                                std::uint64_t key, SampleBatch& batch) const {
+  add_ids(layout_.prefix, first_target, batch.prefix);
+  batch.users.push_back(first_target.user);
+  batch.num_targets.push_back(targets);
+  batch.target_users.insert(batch.target_users.end(), static_cast<std::size_t>(targets),
+                            first_target.user);
+  const std::int64_t end =
+      std::ssize(batch.times) + batch.num_samples() * std::ssize(layout_.prefix);
+  for (std::int64_t i = batch.offsets.back(); i < end; ++i) {
+    batch.row_keys.push_back((key << kPositionBits) +
+                             static_cast<std::uint64_t>(i - batch.offsets.back()));
+  }
+  batch.offsets.push_back(end);
+}
+
+void SampleCollator::collate(const Samples& samples, std::span<const std::uint32_t> indices,
+                             SampleBatch& batch) const {
+  clear(batch);
+  for (const std::uint32_t index : indices) {
+    const Window& window = samples.windows[index];
+    const std::int64_t first = window.first_event, targets = samples.num_targets[index];
+    add_events(window.user, first, targets, batch);
+    const std::int64_t item =
+        batch.event_items[batch.event_items.size() - static_cast<std::size_t>(targets)];
+    end_sample({window.user, item, first, seconds_of(first)}, targets, index, batch);
+  }
+}
+
+void SampleCollator::collate(std::span<const SampleRequest> requests, SampleBatch& batch) const {
+  clear(batch);
+  for (std::size_t r = 0; r < requests.size(); ++r) {
+    const SampleRequest& request = requests[r];
+    TGR_CHECK(!request.items.empty(), "a request without items to rank");
+    std::int64_t seconds = request.seconds;
+    if (request.user >= 0) {
+      const auto user = static_cast<std::size_t>(request.user);
+      const std::int64_t begin = store_.offsets()[user];
+      std::int64_t end = store_.offsets()[user + 1];
+      if (request.has_time) {
+        while (end > begin && seconds_of(end - 1) >= seconds) --end;
+      } else if (end > begin) {
+        seconds = seconds_of(end - 1);
+      }
+      add_events(request.user, end, 0, batch);
+    }
+    for (const std::int64_t item : request.items) {
+      batch.times.push_back(seconds);
+      batch.actions.push_back(0u);
+      add_ids(layout_.items, {request.user, item, -1, seconds, &request.values}, batch.items);
+      add_label(-1, 0, batch);
+    }
+    end_sample({request.user, request.items[0], -1, seconds, &request.values},
+               std::ssize(request.items), r, batch);
+  }
+}
+
+}  // namespace turbogr::data

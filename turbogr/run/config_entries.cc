@@ -1,0 +1,189 @@
+#include "turbogr/run/config_entries.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <functional>
+#include <utility>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr {
+namespace {
+
+using rules::anything;
+using rules::at_least;
+using rules::between;
+using rules::not_negative;
+using rules::one_of;
+using rules::positive;
+
+constexpr std::array<std::string_view, 3> kSections = {"tables", "features", "tasks"};
+
+template <class Entry>
+const Entry* find_entry(const std::vector<Entry>& entries, std::string_view name) {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const Entry& entry) { return entry.name == name; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+template <class Entry>
+Entry& find_or_add(std::vector<Entry>& entries, const std::string& name) {
+  if (const Entry* found = find_entry(entries, name)) return entries[found - entries.data()];
+  entries.emplace_back().name = name;
+  return entries.back();
+}
+
+// One field of an entry, under the entry's name.
+template <class Entry, class Field>
+ConfigKey entry_field(std::vector<Entry> Config::*entries, const std::string& section,
+                      const std::string& entry, std::string_view field, Field Entry::*member,
+                      ConfigRule rule, std::string_view help) {
+  return {section + "." + entry + "." + std::string(field),
+          [=](const Config& config) {
+            const Entry* found = find_entry(config.*entries, entry);
+            return ConfigValue(found == nullptr ? Entry{}.*member : found->*member);
+          },
+          [=](Config& config, ConfigValue value) {
+            find_or_add(config.*entries, entry).*member = std::get<Field>(std::move(value));
+          },
+          std::move(rule), help};
+}
+
+std::vector<ConfigKey> keys_of_table(const std::string& name) {
+  const auto key = [&](auto... rest) {
+    return entry_field(&Config::tables, "tables", name, rest...);
+  };
+  return {
+      key("rows", &TableConfig::rows, at_least(0),
+          "rows; 0: as many as the features that read it need"),
+      key("width", &TableConfig::width, at_least(0),
+          "width of a row; 0: model.embedding, which all tables have"),
+      key("dtype", &TableConfig::dtype, one_of({"f32", "bf16"}),
+          "of the rows; bf16 takes half the memory"),
+      key("optimiser", &TableConfig::optimiser, one_of({"", "adamw", "adagrad", "sgd"}),
+          "not named: embedding.optimiser"),
+      key("init", &TableConfig::init, not_negative(),
+          "fresh rows have the spread of uniform numbers between -init and init; 0: 1 / "
+          "sqrt(rows)"),
+  };
+}
+
+std::vector<ConfigKey> keys_of_feature(const std::string& name) {
+  const auto key = [&](auto... rest) {
+    return entry_field(&Config::features, "features", name, rest...);
+  };
+  return {
+      key("from", &FeatureConfig::from, anything(),
+          "what it reads: user or item (the id), user.NAME, item.NAME or event.NAME (a feature of "
+          "the store), clock.hour or clock.day"),
+      key("cross", &FeatureConfig::cross, anything(),
+          "instead of from: two or three of those, hashed to one row of the table"),
+      key("table", &FeatureConfig::table, anything(),
+          "table of its rows, which features may share; not named: one of the feature's name"),
+      key("place", &FeatureConfig::place, one_of({"auto", "prefix", "item"}),
+          "a token before the history, as of the first target, or a part of every event; auto: "
+          "item for what belongs to the item or the event, else prefix"),
+      key("pooling", &FeatureConfig::pooling, one_of({"mean", "sum"}), "of the rows of a bag"),
+      key("most", &FeatureConfig::most, between(1, 65536), "of a bag: its first so many are read"),
+      key("edges", &FeatureConfig::edges, anything(),
+          "of a number: where buckets begin, ascending; none: by powers of two"),
+      key("unit", &FeatureConfig::unit, positive(),
+          "of a number by powers of two: bucket 1 + floor(log2(1 + x / unit))"),
+      key("buckets", &FeatureConfig::buckets, between(1, 65536),
+          "of a number by powers of two: the last one holds all that is larger"),
+      key("least", &FeatureConfig::least, at_least(0),
+          "prefix: of a sample with fewer events the row is zeros"),
+  };
+}
+
+std::vector<ConfigKey> keys_of_task(const std::string& name) {
+  const auto key = [&](auto... rest) {
+    return entry_field(&Config::tasks, "tasks", name, rest...);
+  };
+  return {
+      key("signals", &TaskConfig::signals, anything(),
+          "signals of the store any of which makes a target positive; none named: the one of the "
+          "task's name"),
+      key("number", &TaskConfig::number, anything(),
+          "instead: a column of numbers to predict, by squared error"),
+      key("weight", &TaskConfig::weight, positive(), "factor on the task's loss"),
+  };
+}
+
+std::vector<ConfigKey> keys_of(std::string_view section, const std::string& name) {
+  if (section == kSections[0]) return keys_of_table(name);
+  return section == kSections[1] ? keys_of_feature(name) : keys_of_task(name);
+}
+
+// "features", "tags", "from"; false where the name has other parts.
+bool split_entry(std::string_view name, std::string_view& section, std::string& entry) {
+  const std::size_t first = name.find('.'), last = name.rfind('.');
+  if (first == std::string_view::npos || first == last) return false;
+  section = name.substr(0, first);
+  entry = std::string(name.substr(first + 1, last - first - 1));
+  return entry.find('.') == std::string::npos;
+}
+
+template <class Work>
+void for_each_entry(const Config& config, const Work& work) {
+  for (const TableConfig& table : config.tables) work("tables", table.name);
+  for (const FeatureConfig& feature : config.features) work("features", feature.name);
+  for (const TaskConfig& task : config.tasks) work("tasks", task.name);
+}
+
+}  // namespace
+
+bool is_entry_section(std::string_view section) {
+  return std::find(kSections.begin(), kSections.end(), section) != kSections.end();
+}
+
+std::optional<ConfigKey> entry_key(std::string_view name) {
+  std::string_view section;
+  std::string entry;
+  if (!split_entry(name, section, entry) || !is_entry_section(section)) return std::nullopt;
+  for (ConfigKey& key : keys_of(section, entry)) {
+    if (key.name == name) return std::move(key);
+  }
+  return std::nullopt;
+}
+
+void add_entry(Config& config, const std::string& section, const std::string& name) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+  };
+  TGR_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), plain), "[", section, ".", name,
+            "]: a name has letters, digits, - and _ alone; what it reads can be named in a key");
+  if (section == kSections[0]) find_or_add(config.tables, name);
+  if (section == kSections[1]) find_or_add(config.features, name);
+  if (section == kSections[2]) find_or_add(config.tasks, name);
+}
+
+std::vector<ConfigKey> entry_keys(const Config& config) {
+  std::vector<ConfigKey> keys;
+  for_each_entry(config, [&](std::string_view section, const std::string& name) {
+    for (ConfigKey& key : keys_of(section, name)) keys.push_back(std::move(key));
+  });
+  return keys;
+}
+
+std::vector<ConfigKey> entry_keys_like(std::string_view name) {
+  std::string_view section;
+  std::string entry;
+  if (!split_entry(name, section, entry)) entry = "NAME";
+  std::vector<ConfigKey> keys;
+  for (const std::string_view each : kSections) {
+    for (ConfigKey& key : keys_of(each, entry)) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+std::string entry_order(const Config& config) {
+  std::string order;
+  for_each_entry(config, [&](std::string_view section, const std::string& name) {
+    order += (order.empty() ? "" : ", ") + std::string(section) + "." + name;
+  });
+  return order;
+}
+
+}  // namespace turbogr

@@ -1,0 +1,91 @@
+#include "turbogr/run/ranking_figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "turbogr/core/progress.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr const char* kClickFigures[] = {"auc", "gauc", "ne", "accuracy"};
+constexpr const char* kErrorFigures[] = {"mse", "mae"};
+
+using Figures = std::vector<std::pair<std::string, std::optional<double>>>;
+
+template <class T>
+Figures figures_of(const RankingEvaluator<T>& evaluator, const RankingSetup& setup,
+                   std::size_t task) {
+  if (setup.regression[task] != 0) {
+    const ErrorMetrics& errors = evaluator.errors(task);
+    return {{"mse", errors.mean_squared()}, {"mae", errors.mean_absolute()}};
+  }
+  const ClickFigures clicks = evaluator.clicks(task).figures();
+  return {{"auc", clicks.auc},
+          {"gauc", clicks.gauc},
+          {"ne", clicks.normalized_entropy},
+          {"accuracy", clicks.accuracy}};
+}
+
+}  // namespace
+
+template <class T>
+Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup) {
+  const std::vector<data::SampleTask>& tasks = setup.layout.tasks;
+  Evaluation evaluation;
+  std::map<std::string, std::pair<double, int>> sums;
+  std::vector<std::pair<std::string, double>> own;
+  std::int64_t targets = 0;
+  for (std::size_t k = 0; k < tasks.size(); ++k) {
+    for (const auto& [name, value] : figures_of(evaluator, setup, k)) {
+      if (!value) continue;
+      sums[name].first += *value;
+      ++sums[name].second;
+      if (tasks.size() > 1) own.emplace_back(tasks[k].name + "." + name, *value);
+    }
+    if (setup.regression[k] != 0) continue;
+    const ClickFigures clicks = evaluator.clicks(k).figures();
+    targets = std::max(targets, clicks.targets);
+    evaluation.counts.emplace_back((tasks.size() > 1 ? tasks[k].name + "." : "") + "groups",
+                                   static_cast<double>(clicks.groups));
+  }
+  const auto add_mean = [&](const char* name) {
+    const auto found = sums.find(name);
+    if (found == sums.end()) return;
+    evaluation.figures.emplace_back(name, found->second.first / found->second.second);
+  };
+  for (const char* name : kClickFigures) add_mean(name);
+  for (const char* name : kErrorFigures) add_mean(name);
+  evaluation.figures.insert(evaluation.figures.end(), own.begin(), own.end());
+  evaluation.counts.emplace_back("targets", static_cast<double>(targets));
+  evaluation.of = fmt::format("{} targets", grouped_text(targets));
+  return evaluation;
+}
+
+std::vector<std::string> ranking_figure_names(const RankingSetup& setup) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  const std::vector<data::SampleTask>& tasks = setup.layout.tasks;
+  for (std::size_t k = 0; k < tasks.size(); ++k) {
+    const auto add_both = [&](const char* name) {
+      add(name);
+      if (tasks.size() > 1) add(tasks[k].name + "." + name);
+    };
+    if (setup.regression[k] != 0) {
+      for (const char* name : kErrorFigures) add_both(name);
+    } else {
+      for (const char* name : kClickFigures) add_both(name);
+    }
+  }
+  return names;
+}
+
+template Evaluation ranking_figures(const RankingEvaluator<float>&, const RankingSetup&);
+template Evaluation ranking_figures(const RankingEvaluator<bf16>&, const RankingSetup&);
+
+}  // namespace turbogr::train

@@ -1,0 +1,23 @@
+// The figures of a ranking evaluation under the names that logs and reports have for them: of one
+// task auc, gauc, ne and accuracy (a number: mse and mae); of several their means, and click.auc
+// and so on.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "turbogr/eval/evaluate_ranking.h"
+#include "turbogr/run/ranking_setup.h"
+#include "turbogr/run/task.h"
+
+namespace turbogr::train {
+
+// Which figures there are; one whose classes or groups are missing has no value and is left out.
+template <class T>
+Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup);
+
+// All names that an evaluation may give.
+std::vector<std::string> ranking_figure_names(const RankingSetup& setup);
+
+}  // namespace turbogr::train

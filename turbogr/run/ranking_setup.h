@@ -1,0 +1,63 @@
+// From a Config and a store to what the ranking task is made of: features, tables, tasks, samples.
+// The one place where [tables.X], [features.X] and [tasks.X] get their meaning; what does not fit
+// together is said here, before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "turbogr/data/samples/sample_loader.h"
+#include "turbogr/data/store.h"
+#include "turbogr/embedding/row_source.h"
+#include "turbogr/model/feature_rows.h"
+#include "turbogr/model/ranking_options.h"
+#include "turbogr/run/config.h"
+#include "turbogr/run/run_options.h"
+#include "turbogr/train/ranking_step.h"
+
+namespace turbogr::train {
+
+// Where a config names no features or no tasks: all that the store has. Users' features become
+// prefix tokens, items' and events' parts of every event; every signal is a task.
+void name_features(Config& config, const data::Store& store);
+
+struct RankingSetup {
+  data::SampleLayout layout;
+  model::RankingFeatures features;
+  std::vector<std::string> table_names;
+  std::vector<embedding::TableOptions> tables;
+  std::vector<std::uint8_t> regression;  // [K]
+  std::vector<double> task_weights;      // [K]
+};
+
+// Throws on features that the store does not have, tables that do not fit them, and tasks without
+// labels.
+RankingSetup ranking_setup(const Config& config, const data::Store& store);
+
+// Of a table in a checkpoint.
+std::string saved_table_name(const std::string& table);
+
+// most_targets: of the largest sample.
+model::RankingOptions ranking_options(const Config& config, const RankingSetup& setup,
+                                      std::int64_t most_targets);
+// What memory is planned for: the largest batch.
+struct RankingBounds {
+  std::int64_t samples = 0, tokens = 0, targets = 0;
+  std::int64_t most_targets = 0;  // of one sample
+
+  void include(const data::SampleLoader& loader);
+};
+RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
+                                          const RankingBounds& bounds);
+
+data::SampleOptions sample_options(const Config& config, data::Split split);
+// Of a rank's share of every training step.
+data::SampleLoaderOptions sample_loader_options(const Config& config, const RankingSetup& setup,
+                                                const Share& share = {});
+// Of a held-out split, in batches of so many samples a rank.
+data::SampleLoaderOptions sample_eval_options(const Config& config, const RankingSetup& setup,
+                                              data::Split split, std::int64_t samples,
+                                              const Share& share = {});
+
+}  // namespace turbogr::train

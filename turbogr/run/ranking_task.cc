@@ -1,0 +1,286 @@
+// The ranking task: what people do with the items they are shown (task.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "turbogr/checkpoint/device_tensors.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/log.h"
+#include "turbogr/core/progress.h"
+#include "turbogr/embedding/local_rows.h"
+#include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/eval/sample_view.h"
+#include "turbogr/run/item_names.h"
+#include "turbogr/run/ranking_figures.h"
+#include "turbogr/run/ranking_setup.h"
+#include "turbogr/run/run_plan.h"
+#include "turbogr/run/task.h"
+#include "turbogr/train/ranking_step.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::ptrdiff_t kFirstUsers = 5;
+
+template <class T>
+class RankingTask : public Task {
+ public:
+  explicit RankingTask(const TaskParts& parts)
+      : parts_(parts),
+        config_(parts.config),
+        store_(parts.store),
+        setup_(ranking_setup(config_, store_)),
+        ranks_(rank_options(config_, parts.nodes)),
+        loader_(store_, sample_loader_options(config_, setup_, parts.share)),
+        view_(std::ssize(setup_.layout.tasks)),
+        wishes_(parts.world.split(0, parts.world.rank(), "wishes to stop")) {
+    TGR_CHECK(config_.dist.world == 0,
+              "dist.world plans for other ranks, which the ranking task cannot yet; leave it out");
+    check_metric();
+    data::PlanOptions plan = sample_loader_options(config_, setup_, parts.share).queue.plan;
+    steps_ = count_steps(loader_.samples().windows, plan, 1, config_.train.epochs);
+    bounds_.include(loader_);
+    for (const data::Split split : held_out(config_)) {
+      data::SampleLoaderOptions options = evaluation_of(split);
+      options.queue.threads = 0;  // only its sizes are asked for
+      bounds_.include(data::SampleLoader(store_, options));
+    }
+    make_step();
+  }
+
+  StepCount steps() const override { return steps_; }
+
+  void print_plan() const override {
+    warn_of_warmup(config_, steps_.limited_to(config_.train.steps));
+    print_store(parts_);
+    print_result(
+        "train    {} samples, {} targets, {} tokens an epoch; {} steps an epoch, {} in "
+        "all\n",
+        grouped_text(loader_.samples().size()), grouped_text(loader_.samples().targets()),
+        grouped_text(loader_.num_tokens()), grouped_text(steps_.an_epoch),
+        grouped_text(steps_.limited_to(config_.train.steps)));
+    print_result("predict  {}\n", names_of_tasks());
+    print_features("prefix", setup_.features.prefix);
+    print_features("items", setup_.features.items);
+    std::int64_t rows = 0;
+    for (const std::int64_t each : setup_.features.table_rows) rows += each;
+    print_result(
+        "model    {} {} layers x {} wide, {} heads; {} dense weights, {} rows of {} in {} tables\n",
+        config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
+        grouped_text(step_->model().parameters().count()), grouped_text(rows),
+        config_.model.embedding, setup_.tables.size());
+    print_ranks(parts_, {});
+    print_result(
+        "memory   {:.1f} MiB{}: {:.1f} activations, {:.1f} workspace, {:.1f} tables and "
+        "their state, besides dense weights, their state and inputs\n",
+        mib(step_->model().activation_bytes() + parts_.ctx.workspace().capacity() +
+            rows_->bytes().on(parts_.ctx.device())),
+        parts_.share.world > 1 ? " a rank" : "", mib(step_->model().activation_bytes()),
+        mib(parts_.ctx.workspace().capacity()), mib(rows_->bytes().on(parts_.ctx.device())));
+    print_compute(parts_);
+  }
+
+  std::vector<std::int64_t> lengths() const override {
+    std::vector<std::int64_t> lengths;
+    for (const data::Window& window : loader_.samples().windows) lengths.push_back(window.length);
+    return lengths;
+  }
+
+  void check_evaluation() const override {}  // an empty split was found while planning
+  PeakRate make_peak() const override {
+    return make_peak_rate<T>(parts_.ctx, config_.train.peak_tflops);
+  }
+
+  bool read() override { return loader_.next(batch_); }
+  data::LoaderState position() const override { return loader_.state(); }
+  void restore(const data::LoaderState& position) override { loader_.restore(position); }
+
+  void initialise() override { step_->initialise(parts_.ctx); }
+  void refresh() override { step_->refresh(parts_.ctx); }
+  // A step is done when this returns.
+  Submitted submit(bool stop) override {
+    if (parts_.world.size() > 1) {
+      std::int64_t wish = stop ? 1 : 0;
+      wishes_->all_reduce({&wish, 1}, dist::Reduce::kSum);
+      stop_asked_ = stop_asked_ || wish > 0;
+    }
+    const RankingResult result = step_->run(parts_.ctx, view_.of(batch_));
+    results_.push_back(result);
+    warn_of_strange_ids(result);
+    lengths_.clear();
+    for (std::size_t b = 0; b + 1 < batch_.offsets.size(); ++b) {
+      lengths_.push_back(batch_.offsets[b + 1] - batch_.offsets[b]);
+    }
+    Submitted step = {model::step_flops(layers_, lengths_), {}};
+    const std::vector<std::int64_t>& users = batch_.users;
+    step.users.assign(users.begin(),
+                      users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kFirstUsers));
+    return step;
+  }
+  StepResult finish() override {
+    const StepResult result = results_.front();
+    results_.pop_front();
+    return result;
+  }
+  std::int64_t pending() const override { return std::ssize(results_); }
+  std::int64_t queue_length() const override { return 1; }
+  bool stop_asked() const override { return stop_asked_; }
+  std::int64_t steps_done() const override { return step_->steps_done(); }
+  void set_steps_done(std::int64_t steps) override { step_->set_steps_done(steps); }
+  StageTimes times() const override { return {}; }
+  const RankOptions& ranks() const override { return ranks_; }
+  std::vector<LargestTensor> largest() const override {
+    return largest_tensors(parts_.ctx, step_->model().parameters());
+  }
+
+  std::vector<NamedTensor> weights() override {
+    return weight_tensors(step_->model().parameters());
+  }
+  std::vector<NamedTensor> moments() override {
+    return moment_tensors(step_->model().parameters(), step_->first_moments(),
+                          step_->second_moments());
+  }
+  std::vector<TaskTable> tables() override {
+    std::vector<TaskTable> tables;
+    for (std::size_t t = 0; t < setup_.table_names.size(); ++t) {
+      tables.push_back({saved_table_name(setup_.table_names[t]), rows_->shard(t),
+                        rows_->sharding(t), rows_->shard_index()});
+    }
+    return tables;
+  }
+  void settle() override { rows_->settle(parts_.ctx); }
+  std::vector<CheckpointShard> other_shards() override {
+    return {{"item_names", names_.tensors(config_, store_)}};
+  }
+  void check_saved(const Checkpoint& saved) override {
+    check_item_names(saved, store_);
+    names_.add_trained(saved, store_);
+  }
+  std::string start_from(const Checkpoint& saved) override {
+    check_saved(saved);
+    read_tensors(parts_.ctx, saved, weights(), {"model"});
+    for (const TaskTable& table : tables()) {
+      read_table(parts_.ctx, saved, table.name, TableParts::kWeights, table.sharding, table.index,
+                 table.part);
+    }
+    return fmt::format("all {} tables known", setup_.tables.size());
+  }
+
+  Evaluation evaluate(data::Split split) override {
+    data::SampleLoader loader(store_, evaluation_of(split));
+    evaluator_->clear();
+    while (loader.next(eval_batch_)) {
+      evaluator_->add(parts_.ctx, view_.of(eval_batch_), data::view_of(eval_batch_.target_users));
+    }
+    evaluator_->add_up(parts_.world);
+    return ranking_figures(*evaluator_, setup_);
+  }
+
+  Baseline compare(data::Split) override { return {}; }
+
+ private:
+  data::SampleLoaderOptions evaluation_of(data::Split split) const {
+    return sample_eval_options(config_, setup_, split, loader_.max_batch_samples(), parts_.share);
+  }
+
+  void make_step() {
+    const RankingTrainOptions options = ranking_train_options(config_, setup_, bounds_);
+    layers_ = model::layer_options(options.model);
+    try {
+      if (parts_.world.size() == 1) {
+        rows_ = std::make_unique<embedding::LocalRows<T>>(setup_.tables, parts_.ctx.device());
+      } else {
+        rows_ = std::make_unique<embedding::ShardedRows<T>>(parts_.ctx, parts_.ctx, parts_.world,
+                                                            setup_.tables, parts_.ctx.device(),
+                                                            ranks_.layout());
+      }
+      step_ = std::make_unique<RankingTrainStep<T>>(parts_.ctx, parts_.world, options, *rows_);
+      evaluator_ = std::make_unique<RankingEvaluator<T>>(
+          parts_.ctx, step_->model(), *rows_,
+          RankingEvaluation{.features = setup_.features,
+                            .memory = options.memory,
+                            .regression = setup_.regression,
+                            .norm_by_batch = options.norm_by_batch});
+      check_room_to_work();
+    } catch (const OutOfMemory& error) {
+      detail::throw_error(error.what(), " (planned for ", bounds_.samples, " samples of ",
+                          bounds_.tokens, " tokens a step and ", setup_.tables.size(),
+                          " tables): lower train.batch, train.tokens or data.max_length, or take "
+                          "smaller tables");
+    }
+  }
+
+  // Before a run goes by a figure that no evaluation gives.
+  void check_metric() const {
+    if (config_.checkpoint.keep_best == 0 && config_.train.patience == 0) return;
+    const std::vector<std::string> known = ranking_figure_names(setup_);
+    TGR_CHECK(std::find(known.begin(), known.end(), config_.eval.metric) != known.end(),
+              "eval.metric = \"", config_.eval.metric,
+              "\" picks the best checkpoint, and an evaluation gives ",
+              fmt::format("{}", fmt::join(known, ", ")), "; choose one of these");
+  }
+
+  void warn_of_strange_ids(const RankingResult& result) {
+    if (result.out_of_range == 0 || warned_ || parts_.world.rank() != 0) return;
+    warned_ = true;
+    log::warn("step {}: {} ids lie outside of their tables and read row 0 instead", result.step,
+              result.out_of_range);
+  }
+
+  std::string names_of_tasks() const {
+    std::string text;
+    for (std::size_t k = 0; k < setup_.layout.tasks.size(); ++k) {
+      text += fmt::format("{}{}{}", k == 0 ? "" : ", ", setup_.layout.tasks[k].name,
+                          setup_.regression[k] != 0 ? " (a number)" : "");
+    }
+    return text;
+  }
+
+  void print_features(std::string_view place, const std::vector<model::Feature>& features) const {
+    std::string text;
+    for (const model::Feature& feature : features) {
+      text += fmt::format("{}{} ({} rows{})", text.empty() ? "" : ", ", feature.name,
+                          grouped_text(setup_.features.table_rows[feature.table]),
+                          setup_.table_names[feature.table] == feature.name
+                              ? ""
+                              : " of " + setup_.table_names[feature.table]);
+    }
+    print_result("{:<8} {}\n", place, text.empty() ? "none" : text);
+  }
+
+  const TaskParts parts_;
+  const Config& config_;
+  const data::Store& store_;
+  const RankingSetup setup_;
+  const RankOptions ranks_;
+  data::SampleLoader loader_;
+  RankingBounds bounds_;
+  std::unique_ptr<embedding::RowSource<T>> rows_;
+  std::unique_ptr<RankingTrainStep<T>> step_;
+  std::unique_ptr<RankingEvaluator<T>> evaluator_;
+  model::ModelOptions layers_;
+  data::SampleBatch batch_, eval_batch_;
+  SampleView view_;
+  std::unique_ptr<dist::Communicator> wishes_;
+  bool stop_asked_ = false;
+  bool warned_ = false;
+  std::deque<StepResult> results_;
+  std::vector<std::int64_t> lengths_;
+  StepCount steps_;
+  ItemNames names_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_ranking_task(const TaskParts& parts) {
+  if (parts.config.train.dtype == "bf16") return std::make_unique<RankingTask<bf16>>(parts);
+  return std::make_unique<RankingTask<float>>(parts);
+}
+
+}  // namespace turbogr::train

@@ -1,0 +1,264 @@
+// The retrieval task: the next item of a history, among all items (task.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "turbogr/checkpoint/device_tensors.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
+#include "turbogr/core/progress.h"
+#include "turbogr/data/loader.h"
+#include "turbogr/dist/device_communicator.h"
+#include "turbogr/eval/evaluate.h"
+#include "turbogr/eval/seen_items.h"
+#include "turbogr/run/item_names.h"
+#include "turbogr/run/popularity.h"
+#include "turbogr/run/run_plan.h"
+#include "turbogr/run/task.h"
+#include "turbogr/train/schedules.h"
+
+namespace turbogr::train {
+namespace {
+
+constexpr std::ptrdiff_t kUsersNamed = 5;
+
+template <class T>
+class RetrievalTask : public Task {
+ public:
+  explicit RetrievalTask(const TaskParts& parts)
+      : parts_(parts),
+        config_(parts.config),
+        store_(parts.store),
+        loader_(store_, train_loader_options(config_, store_, parts.share)) {
+    for (std::int64_t part = 0; part < config_.train.accumulate; ++part) batches_.emplace_back();
+    data::LoaderOptions options = train_loader_options(config_, store_, parts.share);
+    options.plan.reallocate = nullptr;  // moves windows between ranks, not between steps
+    steps_ = count_steps(data::make_windows(store_, options.windows), options.plan,
+                         config_.train.accumulate, config_.train.epochs);
+    capacity_ = std::max(loader_.max_batch_tokens(), config_.data.max_length);
+    RetrievalOptions training = retrieval_options(
+        config_, num_signals(store_), steps_.limited_to(config_.train.steps), capacity_);
+    training.ranks = rank_options(config_, parts.nodes);
+    make_trainer(training);
+  }
+
+  StepCount steps() const override { return steps_; }
+
+  void print_plan() const override {
+    warn_of_warmup(config_, steps_.limited_to(config_.train.steps));
+    print_store(parts_);
+    print_result("train    {} sequences, {} tokens an epoch; {} steps an epoch, {} in all\n",
+                 grouped_text(loader_.num_windows()), grouped_text(loader_.num_tokens()),
+                 grouped_text(steps_.an_epoch),
+                 grouped_text(steps_.limited_to(config_.train.steps)));
+    print_result(
+        "model    {} {} layers x {} wide, {} heads, bias {}; {} dense weights, {} in the item "
+        "table\n",
+        config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
+        config_.model.bias, grouped_text(trainer_->model().parameters().count()),
+        grouped_text(store_.num_items() * config_.model.width));
+    print_ranks(parts_, link_);
+    print_memory();
+    print_compute(parts_);
+  }
+
+  std::vector<std::int64_t> lengths() const override {
+    std::vector<std::int64_t> lengths;
+    for (const data::Window& window :
+         data::make_windows(store_, train_loader_options(config_, store_).windows)) {
+      lengths.push_back(window.length);
+    }
+    return lengths;
+  }
+
+  void check_evaluation() const override { train::check_evaluation(config_, store_); }
+  PeakRate make_peak() const override {
+    return make_peak_rate<T>(parts_.ctx, config_.train.peak_tflops);
+  }
+
+  // Up to `accumulate` batches.
+  bool read() override {
+    batches_read_ = 0;
+    while (batches_read_ < batches_.size() && !epoch_ended_) {
+      if (loader_.next(batches_[batches_read_])) {
+        ++batches_read_;
+      } else {
+        epoch_ended_ = true;
+      }
+    }
+    if (batches_read_ == 0) epoch_ended_ = false;
+    return batches_read_ > 0;
+  }
+  data::LoaderState position() const override { return loader_.state(); }
+  void restore(const data::LoaderState& position) override { loader_.restore(position); }
+
+  void initialise() override { trainer_->initialise(parts_.ctx); }
+  void refresh() override { trainer_->refresh(parts_.ctx); }
+  Submitted submit(bool stop) override {
+    trainer_->submit(parts_.ctx, {batches_.data(), batches_read_}, stop);
+    Submitted step;
+    for (std::size_t part = 0; part < batches_read_; ++part) {
+      const data::Batch& batch = batches_[part];
+      lengths_.clear();
+      for (std::size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
+        lengths_.push_back(batch.offsets[b + 1] - batch.offsets[b]);
+      }
+      const model::Flops flops = model::step_flops(trainer_->model().options(), lengths_);
+      step.flops.causal += flops.causal;
+      step.flops.paper += flops.paper;
+    }
+    const std::vector<std::int64_t>& users = batches_[0].users;
+    step.users.assign(users.begin(),
+                      users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kUsersNamed));
+    return step;
+  }
+  StepResult finish() override { return trainer_->finish(parts_.ctx); }
+  std::int64_t pending() const override { return trainer_->pending(); }
+  std::int64_t queue_length() const override { return trainer_->queue_length(); }
+  bool stop_asked() const override { return trainer_->stop_asked(); }
+  std::int64_t steps_done() const override { return trainer_->steps_done(); }
+  void set_steps_done(std::int64_t steps) override { trainer_->set_steps_done(steps); }
+  StageTimes times() const override { return trainer_->times(); }
+  const RankOptions& ranks() const override { return trainer_->options().ranks; }
+  std::vector<LargestTensor> largest() const override {
+    return largest_tensors(parts_.ctx, trainer_->model().parameters());
+  }
+
+  std::vector<NamedTensor> weights() override { return trainer_->model_tensors(); }
+  std::vector<NamedTensor> moments() override { return trainer_->optimiser_tensors(); }
+  std::vector<TaskTable> tables() override {
+    embedding::RowSource<T>& rows = trainer_->rows();
+    return {{"items", rows.shard(0), rows.sharding(0), rows.shard_index()}};
+  }
+  void settle() override { trainer_->rows().settle(parts_.ctx); }
+  std::vector<CheckpointShard> other_shards() override {
+    return {{"item_names", names_.tensors(config_, store_)}};
+  }
+  void check_saved(const Checkpoint& saved) override {
+    check_item_names(saved, store_);
+    names_.add_trained(saved, store_);
+  }
+  std::string start_from(const Checkpoint& saved) override {
+    read_tensors(parts_.ctx, saved, weights());
+    names_.add_trained(saved, store_);
+    embedding::RowSource<T>& rows = trainer_->rows();
+    const std::int64_t known = read_known_rows(parts_.ctx, saved, store_, rows.sharding(0),
+                                               rows.shard_index(), rows.shard(0));
+    return fmt::format("{} of {} items known, the others new", known, store_.num_items());
+  }
+
+  Evaluation evaluate(data::Split split) override {
+    last_metrics_ = metrics_of(split);
+    const SeenItems seen = seen_items_from_name(config_.eval.seen);
+    return {.figures = last_metrics_->figures(),
+            .counts = {{"users", static_cast<double>(last_metrics_->users())},
+                       {"repeats", last_metrics_->repeat_share()}},
+            .of = fmt::format("{} users", last_metrics_->users()),
+            .remark = repeats_text(*last_metrics_, seen)};
+  }
+
+  // Popularity alone.
+  Baseline compare(data::Split split) override {
+    data::Loader loader(store_, evaluation_of(split));
+    RankingMetrics popularity =
+        evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
+    popularity.add_up(parts_.world);
+    return {fmt::format("{} by popularity alone:{}\n", name_of(split),
+                        figures_text(popularity.figures())),
+            last_metrics_
+                ? below_popularity(name_of(split), *last_metrics_, popularity, config_.eval.metric)
+                : ""};
+  }
+
+ private:
+  void make_trainer(RetrievalOptions options) {
+    const std::vector<std::int64_t> counts = training_counts(config_, store_);
+    options.plan_only = config_.run.dry_run;
+    std::optional<PlanOnly> planning;
+    if (options.plan_only) planning.emplace();
+    if (!options.plan_only && parts_.ctx.device() == Device::kCuda &&
+        (parts_.world.size() > 1 || config_.dist.link != "auto")) {
+      link_ = dist::choose_link(parts_.world, config_.dist.link, device_id());
+      options.ranks.link = link_.link;
+    }
+    try {
+      trainer_ = std::make_unique<RetrievalTrainer<T>>(parts_.ctx, parts_.world, options,
+                                                       store_.num_items(), counts);
+      if (!options.plan_only) check_room_to_work();
+    } catch (const OutOfMemory& error) {
+      detail::throw_error(
+          error.what(), " (planned for ", capacity_, " tokens a step, ", config_.negatives.count,
+          " negatives, ", store_.num_items(), " items of ", config_.model.width, " numbers, ",
+          config_.model.layers,
+          " layers): lower train.tokens, train.batch or negatives.count, set "
+          "train.recompute = true, raise train.accumulate, or take a smaller model");
+    }
+  }
+
+  void print_memory() const {
+    const Device device = parts_.ctx.device();
+    const PlannedBytes bytes = trainer_->planned_bytes(parts_.ctx);
+    const std::size_t planned = bytes.on(device);
+    const std::size_t activations = trainer_->model().activation_bytes();
+    const std::size_t workspace = parts_.ctx.workspace().capacity();
+    const std::size_t table = trainer_->rows().bytes().on(device);
+    const std::size_t steps = trainer_->step_bytes().on(device);
+    print_result(
+        "memory   {:.1f} MiB{} planned: {:.1f} activations, {:.1f} workspace, {:.1f} item table "
+        "and its state, {:.1f} a step's negatives and rows, {:.1f} dense weights, their state and "
+        "inputs\n",
+        mib(planned), parts_.share.world > 1 ? " a rank" : "", mib(activations), mib(workspace),
+        mib(table), mib(steps), mib(planned - activations - workspace - table - steps));
+    if (device != Device::kCuda) return;  // all of it, and printed
+    print_result("         and {:.1f} MiB of the host's: negatives drawn, inputs{}\n",
+                 mib(bytes.host),
+                 config_.embedding.memory == "host" ? ", the item table and its state" : "");
+  }
+
+  RankingMetrics metrics_of(data::Split split) {
+    data::Loader loader(store_, evaluation_of(split));
+    RankingMetrics metrics = train::evaluate<T>(
+        parts_.ctx, {trainer_->model(), trainer_->rows(), trainer_->options().parts, capacity_},
+        loader, evaluate_options());
+    metrics.add_up(parts_.world);
+    return metrics;
+  }
+
+  EvaluateOptions evaluate_options() const {
+    return {.cutoffs = config_.eval.at,
+            .seen = seen_items_from_name(config_.eval.seen),
+            .progress = {}};
+  }
+
+  data::LoaderOptions evaluation_of(data::Split split) const {  // eval.max_users of them
+    data::LoaderOptions options =
+        eval_loader_options(config_, store_, split, capacity_, parts_.share);
+    options.windows.max_users = config_.eval.max_users;
+    return options;
+  }
+
+  const TaskParts parts_;
+  const Config& config_;
+  const data::Store& store_;
+  data::Loader loader_;
+  std::unique_ptr<RetrievalTrainer<T>> trainer_;
+  dist::LinkChoice link_;  // between GPUs
+  std::vector<data::Batch> batches_;
+  std::size_t batches_read_ = 0;
+  bool epoch_ended_ = false;
+  std::vector<std::int64_t> lengths_;
+  StepCount steps_;
+  std::int64_t capacity_ = 0;
+  ItemNames names_;
+  std::optional<RankingMetrics> last_metrics_;  // of the last split evaluated
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_retrieval_task(const TaskParts& parts) {
+  if (parts.config.train.dtype == "bf16") return std::make_unique<RetrievalTask<bf16>>(parts);
+  return std::make_unique<RetrievalTask<float>>(parts);
+}
+
+}  // namespace turbogr::train

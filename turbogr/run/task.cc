@@ -1,0 +1,37 @@
+#include "turbogr/run/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
+
+namespace turbogr::train {
+
+// A library that finds no memory ends the process without a word.
+void check_room_to_work() {
+  constexpr std::size_t kRoom = std::size_t{48} << 20;
+  if (detail::host_has(kRoom)) return;
+  throw OutOfMemory(
+      fmt::format("out of memory on cpu: of {:.1f} MiB that are free beside the plan, "
+                  "{} MiB are wanted for threads, code and files",
+                  static_cast<double>(available_host_memory()) / (1 << 20), kRoom >> 20));
+}
+
+std::optional<double> score_of(const Evaluation& evaluation, const std::string& metric) {
+  const auto found = std::find_if(evaluation.figures.begin(), evaluation.figures.end(),
+                                  [&](const auto& figure) { return figure.first == metric; });
+  if (found == evaluation.figures.end()) return std::nullopt;
+  const std::string figure = metric.substr(metric.rfind('.') + 1);
+  const bool less_is_better = figure == "ne" || figure == "mse" || figure == "mae";
+  return less_is_better ? -found->second : found->second;
+}
+
+std::string figures_text(const std::vector<std::pair<std::string, double>>& figures) {
+  std::string text;
+  for (const auto& [name, value] : figures) text += fmt::format("  {} {:.4f}", name, value);
+  return text;
+}
+
+}  // namespace turbogr::train
