@@ -57,6 +57,7 @@ void run(const std::vector<std::string>& words) {
 }
 
 void run_demo(const DemoOptions& options) {
+  const data::InterruptGuard guard;
   const std::string& folder = options.folder;
   make_folder(folder, options.overwrite);
   const std::string store = folder + "/store", trained = folder + "/run",

@@ -11,7 +11,7 @@
 #include "apps/csv_field.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
-#include "turbogr/run/progress.h"
+#include "turbogr/core/progress.h"
 
 namespace turbogr::apps {
 

@@ -153,6 +153,19 @@ TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
   EXPECT_FALSE(has(items, "user vectors")) << items.output;
 }
 
+TEST(Demo, EndsWhenItsTrainingIsStopped) {
+  const test::TemporaryFolder folder;
+  const std::string demo = (folder / "demo").string();
+  const Outcome stopped =
+      run_program("demo " + demo, "(for i in $(seq 1 1000); do [ -e " + demo +
+                                      "/run/metrics.jsonl ] && break; sleep 0.05; done; "
+                                      "kill -TERM $(pgrep -n -f '[t]urbogr demo " +
+                                      demo + "')) & timeout -k 5 100 ");
+  EXPECT_EQ(stopped.status, 1) << stopped.output;
+  EXPECT_TRUE(has(stopped, "the demo ends here: SIGTERM")) << stopped.output;
+  EXPECT_FALSE(has(stopped, "3. Quality")) << stopped.output;
+}
+
 TEST(Demo, EmptiesOnlyAFolderItMadeAndOnlyWhenAsked) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "precious", "x");

@@ -113,6 +113,20 @@ TEST_F(Tune, RefusesAFolderOfSomethingElse) {
   refused(tune("--vary lr --train.epochs=1", 1), "is not the plan of a search");
 }
 
+// The trial at work fails, since its folder is gone; that is no reason to go on with the next.
+TEST_F(Tune, ASearchWhoseFolderIsGoneEnds) {
+  const std::string search = root_ + "/search";
+  const Outcome ended = run_program(
+      "tune --data.store=mine --train.epochs=100000 --eval.every=1 --model.width=16 "
+      "--negatives.count=8 --train.threads=1 --train.peak_tflops=1 --trials 2 --out search",
+      "cd " + root_ + " && (for i in $(seq 1 1000); do [ -e " + search +
+          "/trial-01/metrics.jsonl ] && break; sleep 0.05; done; rm -rf " + search + ") & cd " +
+          root_ + " && timeout -k 5 100 ");
+  EXPECT_EQ(ended.status, 1) << ended.output;
+  EXPECT_NE(ended.output.find("no longer the folder this search began in"), std::string::npos)
+      << ended.output;
+}
+
 TEST_F(Tune, TrialsThatCannotBeTrainedAreNamed) {
   const Outcome outcome = tune("--optim.lr=1e30 --train.max_bad_steps=1", 2);
   EXPECT_EQ(outcome.status, 1);

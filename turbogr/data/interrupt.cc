@@ -20,6 +20,7 @@ constexpr std::array<Watched, 4> kWatched = {{{SIGINT, "SIGINT"},
 
 // A signal handler reaches nothing but globals.
 volatile std::sig_atomic_t signal_seen = 0;
+bool watching = false;  // one guard does, the first
 std::array<struct sigaction, kWatched.size()> old_actions;
 struct sigaction old_file_size;
 
@@ -29,8 +30,9 @@ extern "C" void note_signal(int number) { signal_seen = number; }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() : watches_(question == nullptr) {
+InterruptGuard::InterruptGuard() : watches_(question == nullptr && !watching) {
   if (!watches_) return;
+  watching = true;
   signal_seen = 0;
   struct sigaction action = {};
   action.sa_handler = note_signal;
@@ -47,6 +49,7 @@ InterruptGuard::InterruptGuard() : watches_(question == nullptr) {
 
 InterruptGuard::~InterruptGuard() {
   if (!watches_) return;
+  watching = false;
   for (std::size_t i = 0; i < kWatched.size(); ++i) {
     sigaction(kWatched[i].number, &old_actions[i], nullptr);
   }

@@ -11,9 +11,10 @@
 namespace turbogr::data {
 
 // Catches SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored) and SIGPIPE (nobody reads standard
-// output any more) while it lives; then the old handlers are back. One at a time. Past a file-size
-// limit (ulimit -f) a write fails, as on a full disk, instead of ending the process. Leaves all
-// signals alone on a thread that has an InterruptQuestion.
+// output any more) while it lives; then the old handlers are back. Those made meanwhile add
+// nothing: a command made of others knows of what stopped one of them. Past a file-size limit
+// (ulimit -f) a write fails, as on a full disk, instead of ending the process. Leaves all signals
+// alone on a thread that has an InterruptQuestion.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -22,7 +23,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
  private:
-  bool watches_;
+  bool watches_;  // the first of several does
 };
 
 // For a host that has its own signal handlers, such as Python: while it lives, this thread asks it
@@ -42,7 +43,7 @@ class InterruptQuestion {
   InterruptQuestion* outer_;
 };
 
-bool interrupted();  // since the guard was set, or as the question is answered
+bool interrupted();  // since the first guard was set, or as the question is answered
 std::string_view
 interruption();          // by what: "SIGTERM", "standard output was closed"; empty: nothing
 void check_interrupt();  // throws then; without a guard or a question it never does

@@ -17,6 +17,7 @@
 #include "turbogr/core/file.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/metrics.h"
@@ -120,7 +121,8 @@ std::string settings_text(const Config& config) {
   return text;
 }
 
-// Trains up to `epochs` in all, or to the end when they are all. False: a signal stopped it.
+// Trains up to `epochs` in all, or to the end when they are all. False: a signal stopped it, or
+// came while it failed.
 bool train_trial(Trial& trial, std::int64_t epochs, const std::string& metric,
                  dist::Communicator& world) {
   if (!trial.fault.empty() || trial.ended || trial.epochs() + 1e-6 >= static_cast<double>(epochs)) {
@@ -139,7 +141,7 @@ bool train_trial(Trial& trial, std::int64_t epochs, const std::string& metric,
     trial.fault = error.what();
   }
   read_curve(trial, metric);
-  return true;
+  return !data::interrupted();
 }
 
 void sort_by(std::vector<Trial>& trials, double epochs) {
@@ -174,6 +176,7 @@ std::vector<Trial> tune(const Config& base, const TuneOptions& options, dist::Co
   const std::int64_t items = data::Store(base.data.store).num_items();
   const std::vector<Config> configs =
       draw_trials(base, items, options.trials, options.vary, options.seed);
+  const data::InterruptGuard guard;
   const FileHandle lock = open_folder(base, options);
   std::vector<Trial> alive;
   for (const Config& config : configs) {
@@ -193,7 +196,11 @@ std::vector<Trial> tune(const Config& base, const TuneOptions& options, dist::Co
     const auto epochs = static_cast<double>(rungs[r].epochs);
     for (Trial& trial : alive) {
       std::fflush(stdout);
-      if (!train_trial(trial, rungs[r].epochs, base.eval.metric, world)) {
+      const bool trained = train_trial(trial, rungs[r].epochs, base.eval.metric, world);
+      TGR_CHECK(is_at(lock.get(), options.folder), "'", options.folder,
+                "' is no longer the folder this search began in: that was renamed, deleted or "
+                "replaced while it ran; put it back and give the same command to go on");
+      if (!trained) {
         log::info("stopped; the same command goes on with the search");
         return {};
       }
