@@ -13,7 +13,6 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
-#include "apps/recommend_inputs.h"
 #include "apps/score_writer.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -22,6 +21,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/rank_cores.h"
+#include "turbogr/run/recommend_inputs.h"
 #include "turbogr/run/trained_model.h"
 #include "turbogr/run/trained_ranker.h"
 
@@ -81,20 +81,22 @@ struct Request {
   data::SampleRequest sample;
 };
 
-std::optional<std::int64_t> known_user(const data::Store& store, const NamedId& user) {
-  const auto found = store.user_ids().find(user.id);
+// `where`: "requests.jsonl:12: ", for messages; empty on the command line.
+std::optional<std::int64_t> known_user(const data::Store& store, const std::string& user,
+                                       const std::string& where) {
+  const auto found = store.user_ids().find(std::string_view(user));
   if (!found) {
-    log::warn("{}user '{}' is not in '{}': judged without a history", user.where, user.id,
+    log::warn("{}user '{}' is not in '{}': judged without a history", where, user,
               store.folder().string());
   }
   return found;
 }
 
-Request request_of(const data::Store& store, const NamedId& user, const std::vector<NamedId>& items,
-                   std::optional<std::int64_t> at, Unknown unknown) {
-  Request request = {user.id, {}};
-  request.sample.user = known_user(store, user).value_or(-1);
-  request.sample.items = indices_of(items, store.item_ids(), "item", store, unknown);
+Request request_of(const data::Store& store, const std::string& user, const std::string& where,
+                   std::vector<std::int64_t> items, std::optional<std::int64_t> at) {
+  Request request = {user, {}};
+  request.sample.user = known_user(store, user, where).value_or(-1);
+  request.sample.items = std::move(items);
   request.sample.has_time = at.has_value();
   if (at) request.sample.seconds = seconds_in(store, *at);
   TGR_CHECK(!at || store.has_times(), "a time was given, and '", store.folder().string(),
@@ -107,8 +109,8 @@ std::string id_text(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::vector<Request> read_requests(const std::string& path, const data::Store& store,
-                                   Unknown unknown) {
+std::vector<Request> read_requests(const std::string& path, const train::KnownIds& known) {
+  const data::Store& store = known.store;
   std::ifstream in(path);
   TGR_CHECK(in.good(), "cannot read '", path, "'; give a file with a request a line");
   std::vector<Request> requests;
@@ -118,12 +120,12 @@ std::vector<Request> read_requests(const std::string& path, const data::Store& s
     const std::string where = path + ":" + std::to_string(number) + ": ";
     try {
       const nlohmann::json fields = nlohmann::json::parse(line);
-      std::vector<NamedId> items;
-      for (const nlohmann::json& item : fields.at("items")) items.push_back({id_text(item), where});
+      std::vector<std::string> items;
+      for (const nlohmann::json& item : fields.at("items")) items.push_back(id_text(item));
       std::optional<std::int64_t> at;
       if (fields.contains("at")) at = fields.at("at").get<std::int64_t>();
-      requests.push_back(
-          request_of(store, {id_text(fields.at("user")), where}, items, at, unknown));
+      requests.push_back(request_of(store, id_text(fields.at("user")), where,
+                                    train::indices_of(items, known), at));
       const nlohmann::json context = fields.value("context", nlohmann::json::object());
       for (const auto& [feature, value] : context.items()) {
         requests.back().sample.values.push_back(event_value(store, feature, id_text(value)));
@@ -133,6 +135,8 @@ std::vector<Request> read_requests(const std::string& path, const data::Store& s
                           "no request; wanted a line such as {\"user\": 7, \"items\": [1, 2], "
                           "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
                           "wanted");
+    } catch (const Error& error) {
+      detail::throw_error(where, error.what());
     }
   }
   TGR_CHECK(!requests.empty(), "'", path, "' has no requests; give one a line");
@@ -140,13 +144,14 @@ std::vector<Request> read_requests(const std::string& path, const data::Store& s
 }
 
 std::vector<Request> chosen_requests(const RankOptions& options, const data::Store& store) {
-  const Unknown unknown = unknown_from_name(options.unknown);
-  if (!options.requests.empty()) return read_requests(options.requests, store, unknown);
+  const train::KnownIds known = {store, store.item_ids(), "item",
+                                 train::unknown_from_name(options.unknown)};
+  if (!options.requests.empty()) return read_requests(options.requests, known);
   Request request =
-      request_of(store, {options.user, ""},
-                 options.items.empty() ? ids_in_file(options.items_file, "one item id a line")
-                                       : ids_in_text(options.items),
-                 options.at, unknown);
+      request_of(store, options.user, "",
+                 options.items.empty() ? train::indices_in_file(options.items_file, known)
+                                       : train::indices_in_text(options.items, known),
+                 options.at);
   for (const std::string& each : options.context) {
     const std::size_t equals = each.find('=');
     TGR_CHECK(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");
