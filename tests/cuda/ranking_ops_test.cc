@@ -341,8 +341,9 @@ struct LossResults {
 TYPED_TEST(CudaRankingOps, LossesAndTheirGradientsAreTheHosts) {
   TGR_SKIP_WITHOUT_GPU();
   using T = TypeParam;
-  for (const auto& [targets, tasks] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+  for (const auto& size : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {0, 2}, {1, 1}, {7, 3}, {1024, 1}, {5000, 8}}) {
+    const std::int64_t targets = size.first, tasks = size.second;
     SCOPED_TRACE(::testing::Message() << targets << " targets, " << tasks << " tasks");
     const Tensor logits = random_tensor<T>({targets, tasks}, 1, 30.0);
     Tensor labels = random_tensor<float>({targets, tasks}, 2);
