@@ -121,6 +121,9 @@ class TestTorch:
     @pytest.fixture(autouse=True)
     def _torch(self):
         type(self).torch = pytest.importorskip("torch")
+        # Two libraries' threads that wait for each other crawl on a busy machine.
+        self.torch.set_num_threads(1)
+        turbogr.ops.set_threads(1)
         pytest.importorskip("turbogr.torch")
 
     def leaf(self, *shape):

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <set>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/features/feature.h"
@@ -383,21 +384,19 @@ LogLayout find_named_layout(const ColumnMap& map, std::vector<std::string> names
 
 std::vector<std::string> log_columns(const ColumnMap& map, const std::vector<std::string>& names,
                                      const std::string& file) {
-  const LogLayout layout = find_named_layout(map, names, file);
-  std::vector<bool> read(names.size());
-  const auto mark = [&](int column) {
-    if (column >= 0) read[static_cast<std::size_t>(column)] = true;
-  };
-  for (const int column : {layout.user, layout.item, layout.time}) mark(column);
-  for (const auto* list : {&layout.signals, &layout.numbers, &layout.features}) {
-    for (const int column : *list) mark(column);
-  }
-  for (const auto& [column, label] : layout.labels) mark(column);
   std::vector<std::string> found;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (read[i]) found.push_back(names[i]);
+  for (const int column : find_named_layout(map, names, file).columns()) {
+    found.push_back(names[static_cast<std::size_t>(column)]);
   }
   return found;
+}
+
+std::vector<int> LogLayout::columns() const {
+  std::set<int> all = {user, item};
+  if (time >= 0) all.insert(time);
+  for (const auto* list : {&signals, &numbers, &features}) all.insert(list->begin(), list->end());
+  for (const auto& [column, label] : labels) all.insert(column);
+  return {all.begin(), all.end()};
 }
 
 }  // namespace turbogr::data

@@ -52,6 +52,8 @@ struct LogLayout {
 
   bool is_side_table = false;  // KuaiRand's feature files: one of the two ids only
   bool side_of_items = false;
+
+  std::vector<int> columns() const;  // all that the log is made of, each once, in ascending order
 };
 
 // From the first bytes of a file. Throws when a column that is needed is not there, saying which

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/arrow/arrow_column.h"
+#include "turbogr/data/arrow/arrow_log_columns.h"
 #include "turbogr/data/interrupt.h"
 
 namespace turbogr::data {
@@ -16,62 +16,6 @@ namespace {
 
 constexpr std::int64_t kRun = 4096;  // events converted at a time: they stay in the cache
 constexpr int kSampleRows = 1000;
-
-// The columns of a stream that the log is made of.
-class LogColumns {
- public:
-  LogColumns(const ArrowStream& stream, const ColumnMap& map) {
-    layout = find_named_layout(map, stream.column_names(), stream.name());
-    columns_.resize(layout.num_columns);
-    const auto open = [&](int column) {
-      if (column < 0) return;
-      const auto at = static_cast<std::size_t>(column);
-      if (columns_[at]) return;
-      columns_[at] = std::make_unique<ArrowColumn>(
-          stream.column(at),
-          fmt::format("'{}': column '{}'", stream.name(), printable(stream.column(at).name, 80)));
-    };
-    for (const int column : {layout.user, layout.item, layout.time}) open(column);
-    for (const auto* list : {&layout.signals, &layout.numbers, &layout.features}) {
-      for (const int column : *list) open(column);
-    }
-    for (const auto& [column, label] : layout.labels) open(column);
-    TGR_CHECK(!(*this)[layout.user].is_list(), (*this)[layout.user].where(),
-              " holds lists; users are one a row");
-    check_lists();
-  }
-
-  ArrowColumn& operator[](int column) { return *columns_[static_cast<std::size_t>(column)]; }
-  bool sequential() { return (*this)[layout.item].is_list(); }
-
-  void bind(const ArrowArray& batch) {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (!columns_[i]) continue;
-      TGR_CHECK(batch.children[i]->length >= batch.length + batch.offset, columns_[i]->where(),
-                ": ", batch.children[i]->length, " values in a batch of ", batch.length, " rows");
-      columns_[i]->bind(*batch.children[i], batch.offset);
-    }
-  }
-
-  LogLayout layout;
-
- private:
-  // Lists of one value an event need a list of items; a feature may be a list by itself.
-  void check_lists() {
-    if (sequential()) return;
-    const auto flat = [&](int column) {
-      if (column < 0) return;
-      TGR_CHECK(!(*this)[column].is_list(), (*this)[column].where(),
-                " holds lists, and the item column does not; in the form of a row a user both do");
-    };
-    flat(layout.time);
-    for (const int column : layout.signals) flat(column);
-    for (const int column : layout.numbers) flat(column);
-    for (const auto& [column, label] : layout.labels) flat(column);
-  }
-
-  std::vector<std::unique_ptr<ArrowColumn>> columns_;  // null: not part of the log
-};
 
 class ArrowLogReader {
  public:
@@ -83,7 +27,7 @@ class ArrowLogReader {
         bad_(bad),
         report_(report),
         columns_(stream, options.columns),
-        layout_(columns_.layout),
+        layout_(columns_.layout()),
         marks_(layout_.signals.size() + layout_.labels.size()),
         numbers_(layout_.numbers.size()) {}
 
@@ -154,7 +98,7 @@ class ArrowLogReader {
   EventCollector& events_;
   BadRows& bad_;
   PrepareReport& report_;
-  LogColumns columns_;
+  ArrowLogColumns columns_;
   const LogLayout& layout_;
 
   std::int64_t rows_before_ = 0;  // of earlier batches
