@@ -8,7 +8,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/model/ranking_flops.h"
-#include "turbogr/ops/rows/cross_hash.h"
+#include "turbogr/data/samples/cross_hash.h"
 
 namespace turbogr::bench {
 namespace {
@@ -187,7 +187,7 @@ MadeUpBatch::MadeUpBatch(const RankingShape& shape, const RankingLengths& length
     const std::int64_t target = item_ids_[0].back(), hour = time / kHour % 24;
     for (std::size_t f = 1; f < prefix_ids_.size(); ++f) {
       prefix_ids_[f].push_back(
-          ops::cross_row(std::array{user, target, hour}, rows[shape.features.prefix[f].table], f));
+          data::cross_row(std::array{user, target, hour}, rows[shape.features.prefix[f].table], f));
     }
     for (std::int64_t i = 0; i < shape.model.prefix + history + m; ++i) {
       row_keys_.push_back(static_cast<std::uint64_t>(b) << 20 | static_cast<std::uint64_t>(i));
