@@ -1,4 +1,6 @@
 // `turbogr rank`: how a ranking model judges items for a user, task by task.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
