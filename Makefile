@@ -5,7 +5,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 # Packages carry the commit's time, not the clock's: two builds of one commit are the same.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null)
 
-.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test asan tsan fuzz bench \
+.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test wheel parquet asan tsan fuzz bench \
         format format-check layers lint install package cuda-package bare clean help
 
 all: build
@@ -41,8 +41,15 @@ test: build ## run every test
 test-avx2: build ## run every test as a machine without AVX-512 would
 	@TGR_SIMD=avx2 ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 ctest --preset cpu -j $(JOBS)
 
-python-test: build ## run the tests that read our files with Python's own packages, in an environment of their own
+python-test: build dev-deps ## run the tests that need Python, the package's own included, in an environment of their own
 	@tools/python_test build
+
+wheel: dev-deps ## Python wheels in build/wheels, each tried in a bare environment (tools/wheel)
+	@tools/wheel
+
+parquet: configure ## let build/turbogr read and write Parquet, by the Arrow library of the pyarrow that PYTHON (python3) has
+	@cmake --preset cpu -DTGR_PYARROW=$$($(or $(PYTHON),python3) -c 'import os, pyarrow; print(os.path.dirname(pyarrow.__file__))') > /dev/null
+	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr_parquet
 
 demo: program ## make a small world, train on it, evaluate, recommend, report
 	@build/turbogr demo demo
@@ -112,4 +119,4 @@ bare: dev-deps ## prove `make demo` and the packages on a bare Debian 12 root (n
 	@tools/bare_machine package
 
 clean: ## remove every build folder
-	@rm -rf build build-asan build-tsan build-cuda build-fuzz
+	@rm -rf build build-asan build-tsan build-cuda build-fuzz build-wheel-*
