@@ -26,7 +26,8 @@ Figures figures_of(const RankingEvaluator<T>& evaluator, const RankingSetup& set
   const ClickFigures clicks = evaluator.clicks(task).figures();
   return {{"auc", clicks.auc},
           {"gauc", clicks.gauc},
-          {"ne", clicks.normalized_entropy},
+          // Of one class alone it divides by nearly nothing.
+          {"ne", clicks.auc ? clicks.normalized_entropy : std::nullopt},
           {"accuracy", clicks.accuracy}};
 }
 

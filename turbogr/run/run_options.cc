@@ -192,7 +192,7 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
 
 std::string schedule_of(const Config& config, int world) {
   if (config.train.schedule != "auto") return config.train.schedule;
-  if (world == 1) return "serial";
+  if (world == 1 || config.ranks()) return "serial";
   const bool ahead = config.dist.replicas == "exact" && config.train.device == "cpu";
   return ahead ? "exact_prefetch" : "overlap";
 }

@@ -201,6 +201,17 @@ const Rule kRankingRules[] = {
        choice.config.train.epochs = choice.config.train.steps > 0 ? 0 : choice.open_end() ? 10 : 1;
        return true;
      }},
+    {"optim.warmup", "200, or a tenth of the run's steps where that is less",
+     [](Choice& choice) {
+       const TrainConfig& train = choice.config.train;
+       const std::int64_t targets = std::max<std::int64_t>(1, choice.config.samples.targets);
+       const std::int64_t batch = train.batch > 0 ? train.batch : 128;
+       const std::int64_t steps =
+           train.steps > 0 ? train.steps : train.epochs * choice.size.events / (targets * batch);
+       if (steps / 10 >= choice.config.optim.warmup) return false;
+       choice.config.optim.warmup = steps / 10;
+       return true;
+     }},
     {"eval.every", "1, where neither train.epochs nor train.steps is named",
      [](Choice& choice) {
        if (!choice.open_end() || choice.config.eval.every_steps > 0) return false;
