@@ -22,7 +22,9 @@ void add_train(Command& app) {
   command->footer(
       "Any key of the file can be overridden: --train.steps=100. `turbogr config --keys` lists "
       "them.\nThe file may be left out: `turbogr train --data.store=STORE` chooses the model and "
-      "the run's length\nfrom the store's size and writes to runs/ and the store's name.");
+      "the run's length\nfrom the store's size and writes to runs/ and the store's name.\n"
+      "--task=ranking, or task in the file, trains a model that judges items for a user by the "
+      "store's\nfeatures and signals, instead of one that finds them.");
   command->callback([command] {
     const ConfigArguments arguments = split_config_arguments(command->remaining());
     std::string line = "turbogr train";
