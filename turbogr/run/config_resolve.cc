@@ -1,0 +1,107 @@
+// What keys of a config demand of each other (config_keys.h).
+#include <algorithm>
+
+#include "turbogr/core/check.h"
+#include "turbogr/run/config_keys.h"
+#include "turbogr/run/config_negatives.h"
+#include "turbogr/train/negative_options.h"
+
+namespace turbogr {
+namespace {
+
+void check_ranking(const Config& config) {
+  TGR_CHECK(config.model.kind == "hstu",
+            "task = \"ranking\" has the layers of HSTU, and model.kind "
+            "is \"",
+            config.model.kind, "\"; use \"hstu\"");
+  TGR_CHECK(config.train.device == "cpu",
+            "task = \"ranking\" runs on a CPU, and train.device is \"", config.train.device,
+            "\"; use \"cpu\"");
+  TGR_CHECK(config.train.accumulate == 1,
+            "task = \"ranking\" takes one batch a step, and "
+            "train.accumulate is ",
+            config.train.accumulate, "; use 1");
+  TGR_CHECK(config.train.schedule == "auto" || config.train.schedule == "serial",
+            "task = \"ranking\" runs the serial schedule, and train.schedule is \"",
+            config.train.schedule, "\"; leave it out");
+  TGR_CHECK(config.optim.schedule == "constant",
+            "task = \"ranking\" has a constant rate after the warm-up, and optim.schedule is \"",
+            config.optim.schedule, "\"; leave it out");
+  TGR_CHECK(config.samples.window == 0 || config.samples.order == "time",
+            "samples.window = ", config.samples.window,
+            " is for samples.order = \"time\"; use that, or leave samples.window out");
+  TGR_CHECK(config.samples.order == "user" || !config.data.shuffle,
+            "samples.order = \"time\" is for data.shuffle = false; use that, or leave "
+            "samples.order out");
+}
+
+}  // namespace
+
+void resolve_config(Config& config) {
+  ModelConfig& model = config.model;
+  if (model.dq == 0 || model.dv == 0) {
+    TGR_CHECK(model.width % model.heads == 0, "model.width = ", model.width,
+              " does not divide into model.heads = ", model.heads,
+              "; set model.dq and model.dv, or change one of the two");
+    const std::int64_t head = model.width / model.heads;
+    if (model.dq == 0) model.dq = head;
+    if (model.dv == 0) model.dv = head;
+  }
+  if (model.norm_length == 0) {
+    model.norm_length = config.data.max_length + (config.ranks() ? 0 : 11);
+  }
+  if (model.hidden == 0) model.hidden = model.width;
+  if (model.head_hidden == 0) model.head_hidden = model.width;
+  if (config.ranks()) check_ranking(config);
+
+  TrainConfig& train = config.train;
+  if (train.batch == 0 && train.tokens == 0) train.batch = 128;
+  TGR_CHECK(train.epochs > 0 || train.steps > 0,
+            "train.epochs and train.steps are both 0, so the run would never end; set one");
+  TGR_CHECK((train.batch > 0) != (train.tokens > 0), "train.batch = ", train.batch,
+            " and train.tokens = ", train.tokens,
+            "; exactly one of them sizes a step, so set the other to 0");
+  TGR_CHECK(train.tokens == 0 || train.tokens >= config.data.max_length,
+            "train.tokens = ", train.tokens,
+            " cannot hold one sequence of data.max_length = ", config.data.max_length,
+            "; raise the one or lower the other");
+  TGR_CHECK(config.checkpoint.keep_best == 0 || config.data.holdout == "validation_test",
+            "checkpoint.keep_best = ", config.checkpoint.keep_best,
+            " chooses by the validation split, which data.holdout = \"", config.data.holdout,
+            "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
+  TGR_CHECK(train.patience == 0 || config.data.holdout == "validation_test",
+            "train.patience = ", train.patience,
+            " goes by the validation split, which data.holdout = \"", config.data.holdout,
+            "\" does not have; set data.holdout = \"validation_test\" or patience = 0");
+  TGR_CHECK(train.patience == 0 || config.eval.every > 0 || config.eval.every_steps > 0,
+            "train.patience = ", train.patience,
+            " counts evaluations, and eval.every and eval.every_steps are both 0; set one of them "
+            "or patience = 0");
+  TGR_CHECK(model.prefix == 0 || model.targets > 0, "model.prefix = ", model.prefix,
+            " without model.targets: a prefix token sees the whole sequence, so through it every "
+            "token would see the item it has to predict; set model.targets, or model.prefix = 0");
+  TGR_CHECK(
+      model.prefix <= config.data.max_length - std::min(model.targets, config.data.max_length),
+      "model.prefix = ", model.prefix, " and model.targets = ", model.targets,
+      " leave no room in a sequence of data.max_length = ", config.data.max_length,
+      "; lower one of them");
+  TGR_CHECK(
+      config.embedding.dtype == "f32" || config.embedding.memory == "device",
+      "embedding.dtype = \"bf16\" halves a table on the device, and embedding.memory = \"host\" "
+      "keeps it off; use one of the two");
+  TGR_CHECK(config.embedding.dtype == "f32" || config.negatives.dtype == "full",
+            "negatives.dtype = \"f16\" halves what a table in f32 sends, and embedding.dtype is "
+            "\"bf16\"; use one of the two");
+  train::negative_options(config.negatives);  // throws on what makes no sense together
+  TGR_CHECK(config.embedding.memory != "host" || config.train.device == "cuda",
+            "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
+            "train.device = \"",
+            config.train.device, "\" has it anyway; leave it out, or train on cuda");
+  TGR_CHECK(!(model.kind == "fuxi" && model.concat),
+            "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
+  TGR_CHECK(!config.run.resume || config.run.start_from.empty(),
+            "run.resume goes on with the run in run.dir, run.start_from = \"",
+            config.run.start_from, "\" begins another one; set only one of them");
+}
+
+}  // namespace turbogr
