@@ -7,8 +7,8 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
-#include "turbogr/model/ranking_flops.h"
 #include "turbogr/data/samples/cross_hash.h"
+#include "turbogr/model/ranking_flops.h"
 
 namespace turbogr::bench {
 namespace {
