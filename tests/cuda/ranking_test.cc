@@ -64,6 +64,7 @@ RankingTrainOptions wide_training() {
   RankingTrainOptions options = test::small_ranking_training();
   options.model.embedding = 16;
   options.model.width = 64;
+  options.model.layers = 3;  // the second reads the masks that the first has made
   options.model.heads = 2;
   options.model.dq = options.model.dv = 32;
   options.model.hidden = 32;

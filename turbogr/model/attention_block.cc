@@ -192,7 +192,9 @@ ops::HstuAttentionOptions AttentionBlock<T>::hstu_options(const StepInput& step,
           .norm_length = norm_length(step),
           .mask = mask(step),
           .plan = step.plan,
-          .kept = {saved.kept.data(), {saved.kept.size()}},
+          .kept = step.kept.empty() ? View<std::byte, 1>{saved.kept.data(), {saved.kept.size()}}
+                                    : step.kept,
+          .kept_ready = step.kept_ready,
           .deterministic = step.deterministic};
 }
 

@@ -32,7 +32,10 @@ LayerStack<T>::LayerStack(const Context& ctx, const ModelOptions& options,
   if (memory.sequences == 0) {
     planned.batch = std::min(planned.batch, std::max(kFewSequences, planned.batch / kShortLength));
   }
-  const std::size_t kept_bytes = ops::attention_kept_bytes<T>(attention_kind(), planned);
+  std::size_t kept_bytes = ops::attention_kept_bytes<T>(attention_kind(), planned);
+  if (!planned.tables) {
+    kept_ = Tensor(DType::kU8, {static_cast<std::int64_t>(std::exchange(kept_bytes, 0))}, device);
+  }
   const bool fuxi = options_.kind == ModelKind::kFuxi;
   for (int layer = 0; layer < options_.layers; ++layer) {
     const int first = parameters.size();
@@ -120,9 +123,10 @@ void LayerStack<T>::check_size(const StepInput& step) const {
 }
 
 template <class T>
-StepInput LayerStack<T>::planned(const StepInput& step) const {
+StepInput LayerStack<T>::planned(const StepInput& step) {
   StepInput with_plan = step;
   with_plan.plan = &plan_;
+  with_plan.kept = {kept_.data(), {kept_.size()}};
   with_plan.deterministic = memory_.deterministic;
   return with_plan;
 }
@@ -169,9 +173,10 @@ Rows<const T> LayerStack<T>::forward(const Context& ctx, const ParameterSet<T>& 
   plan_ = ops::make_attention_plan<T>(ctx, attention_kind(),
                                       {input.offsets, input.key_times, input.query_times}, shape,
                                       plan_memory_);
-  const StepInput step = planned(input);
+  StepInput step = planned(input);
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     forward_layer(ctx, parameters, step, layer);
+    step.kept_ready = !step.kept.empty();
   }
   if (step.targets.data != nullptr) return target_rows_;
   return first_rows<T>(std::as_const(input_of(layers_.size())), step.num_tokens);
@@ -181,7 +186,8 @@ template <class T>
 Rows<T> LayerStack<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
                                 const StepInput& input, Rows<const T> dout,
                                 const std::function<void(std::int64_t layers)>& ready) {
-  const StepInput step = planned(input);
+  StepInput step = planned(input);
+  step.kept_ready = !step.kept.empty();
   const std::int64_t n = step.num_tokens;
   Rows<T> dy = first_rows<T>(gradient_, n);
   Rows<T> dx = first_rows<T>(other_gradient_, n);
@@ -219,7 +225,7 @@ Rows<T> LayerStack<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
 template <class T>
 std::size_t LayerStack<T>::activation_bytes() const {
   std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes() +
-                      plan_memory_.bytes();
+                      plan_memory_.bytes() + kept_.bytes();
   if (feed_forward_scratch_) total += feed_forward_scratch_->bytes();
   if (target_saved_) total += target_saved_->bytes();
   for (const Saved& saved : saved_) {

@@ -101,7 +101,7 @@ class LayerStack {
   // Of the largest step.
   ops::AttentionShape attention_shape(const Context& ctx) const;
   ops::AttentionKind attention_kind() const;
-  StepInput planned(const StepInput& step) const;
+  StepInput planned(const StepInput& step);
   void forward_layer(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
                      std::size_t layer);
   bool of_targets(const StepInput& step, std::size_t layer) const {
@@ -119,6 +119,7 @@ class LayerStack {
   std::unique_ptr<FeedForwardScratch<T>> feed_forward_scratch_;
   Tensor gradient_, other_gradient_;  // [N, D], on the way down
   Tensor plan_memory_;
+  Tensor kept_;              // of all layers, where they have no tables: see StepInput
   ops::AttentionPlan plan_;  // of the last forward
 };
 

@@ -32,6 +32,8 @@ struct StepInput {
   std::uint64_t step = 0;
   // The model fills these in: shared by its layers.
   const ops::AttentionPlan* plan = nullptr;
+  View<std::byte, 1> kept;  // where layers without tables keep the same; empty: each its own
+  bool kept_ready = false;  // the first of them has
   bool deterministic = false;
 
   std::int64_t batch() const { return offsets.shape[0] - 1; }

@@ -23,6 +23,7 @@ struct AttentionProblem {
   std::int64_t max_length = 0;  // 0: not known
   const AttentionPlan* plan = nullptr;
   View<std::byte, 1> kept;  // see HstuAttentionOptions
+  bool kept_ready = false;
   bool deterministic = false;
 };
 

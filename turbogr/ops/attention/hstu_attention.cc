@@ -24,6 +24,7 @@ AttentionProblem<T> problem_of(Jagged<const T> q, Rows<const T> k, Rows<const T>
           .max_length = options.max_length,
           .plan = options.plan,
           .kept = options.kept,
+          .kept_ready = options.kept_ready,
           .deterministic = options.deterministic};
 }
 

@@ -29,6 +29,9 @@ struct HstuAttentionOptions {
   // make again: attention_kept_bytes; with less, or none, it does. On a GPU `out` must then be
   // aligned to 16 bytes, rows too.
   View<std::byte, 1> kept;
+  // `kept` holds what an earlier forward call left there, of the same batch, mask and tables: one
+  // of another layer, where there are no tables.
+  bool kept_ready = false;
   // The same bits from every backward call on a GPU, at a price; a CPU gives them anyway.
   bool deterministic = false;
 };

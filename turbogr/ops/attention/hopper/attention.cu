@@ -270,7 +270,7 @@ void attention_forward(const AttentionParams& p) {
     args.value_width = static_cast<int>(p.out_head_stride);
   }
   const auto stream = static_cast<cudaStream_t>(p.stream);
-  if (has_pairs(p)) {
+  if (has_pairs(p) && !p.pair_bias_ready) {
     launch_pair_bias(args.pairs, bias_args(p, layout), pair_tiles(p, args), stream);
   }
   kernels.forward(args, has_pairs(p), stream);

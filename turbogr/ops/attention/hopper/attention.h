@@ -55,6 +55,7 @@ struct AttentionParams {
   // Where the forward call leaves the bias of all pairs and the backward call of the same inputs
   // finds it: attention_pair_bias_bytes, aligned to 256. Null: each makes it, in the workspace.
   void* pair_bias = nullptr;
+  bool pair_bias_ready = false;  // forward: it is there already, from the same tables and masks
 
   // Backward: dq, dk, dv are overwritten, the table gradients (null: not wanted) added to.
   const void* dout = nullptr;

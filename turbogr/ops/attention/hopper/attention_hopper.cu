@@ -131,6 +131,7 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bo
     params.num_targets = p.mask.num_targets.data;
     if (static_cast<std::size_t>(p.kept.shape[0]) >= hopper_kept_bytes(kind, shape)) {
       params.pair_bias = p.kept.data;
+      params.pair_bias_ready = p.kept_ready;
     }
   }
   params.key_times = p.bias.key_times.data;
