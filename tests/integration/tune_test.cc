@@ -120,8 +120,8 @@ TEST_F(Tune, ASearchWhoseFolderIsGoneEnds) {
       "tune --data.store=mine --train.epochs=100000 --eval.every=1 --model.width=16 "
       "--negatives.count=8 --train.threads=1 --train.peak_tflops=1 --trials 2 --out search",
       "cd " + root_ + " && (for i in $(seq 1 1000); do [ -e " + search +
-          "/trial-01/metrics.jsonl ] && break; sleep 0.05; done; rm -rf " + search + ") & cd " +
-          root_ + " && timeout -k 5 100 ");
+          "/trial-01/metrics.jsonl ] && break; sleep 0.05; done; mv " + search + " " + search +
+          "-elsewhere) & cd " + root_ + " && timeout -k 5 100 ");
   EXPECT_EQ(ended.status, 1) << ended.output;
   EXPECT_NE(ended.output.find("no longer the folder this search began in"), std::string::npos)
       << ended.output;

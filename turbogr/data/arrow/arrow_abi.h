@@ -9,7 +9,7 @@
 extern "C" {
 
 #ifndef ARROW_C_DATA_INTERFACE
-#define ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE  // NOLINT(readability-identifier-naming): as specified
 
 struct ArrowSchema {
   const char* format;    // the type: "l" is int64, "u" a string, "+l" a list
@@ -39,7 +39,7 @@ struct ArrowArray {
 #endif  // ARROW_C_DATA_INTERFACE
 
 #ifndef ARROW_C_STREAM_INTERFACE
-#define ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE  // NOLINT(readability-identifier-naming): as specified
 
 struct ArrowArrayStream {
   // Both return 0 or an errno, whose words are get_last_error's.
