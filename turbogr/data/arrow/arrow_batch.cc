@@ -28,10 +28,10 @@ void release_all(Node* node) {
 
 }  // namespace
 
-ArrowBatch::ArrowBatch(std::vector<std::pair<std::string, Type>> columns) {
-  for (auto& [name, type] : columns) {
+ArrowBatch::ArrowBatch(const std::vector<std::pair<std::string, Type>>& columns) {
+  for (const auto& [name, type] : columns) {
     Column& column = columns_.emplace_back();
-    column.name = std::move(name);
+    column.name = name;
     column.type = type;
     if (type == Type::kText) column.integers = {0};
   }

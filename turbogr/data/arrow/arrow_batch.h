@@ -20,7 +20,7 @@ class ArrowBatch {
  public:
   enum class Type : std::uint8_t { kInt64, kFloat32, kText };
 
-  explicit ArrowBatch(std::vector<std::pair<std::string, Type>> columns);
+  explicit ArrowBatch(const std::vector<std::pair<std::string, Type>>& columns);
 
   // One value a column makes a row; the type is the column's.
   void add(std::size_t column, std::int64_t value) { columns_[column].integers.push_back(value); }

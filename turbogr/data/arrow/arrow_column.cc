@@ -52,7 +52,7 @@ FieldError to_integer(T value, std::int64_t& out) {
     }
     out = static_cast<std::int64_t>(value);
   } else {
-    out = static_cast<std::int64_t>(value);
+    out = std::int64_t{value};
   }
   return FieldError::kNone;
 }

@@ -233,6 +233,7 @@ void YambdaWorld::calibrate(double wanted) {
                                           [&](double x) { return mean_chance(organic, x); });
     }
     std::vector<double> chances;
+    chances.reserve(listens.size());
     for (const Listen& listen : listens) chances.push_back(chance(listen.likes, listen.organic));
     return expected_auc(std::move(chances));
   };
