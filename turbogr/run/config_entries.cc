@@ -18,7 +18,7 @@ using rules::not_negative;
 using rules::one_of;
 using rules::positive;
 
-constexpr std::array<std::string_view, 3> kSections = {"tables", "features", "tasks"};
+constexpr std::array<std::string_view, 3> kEntrySections = {"tables", "features", "tasks"};
 
 template <class Entry>
 const Entry* find_entry(const std::vector<Entry>& entries, std::string_view name) {
@@ -112,8 +112,8 @@ std::vector<ConfigKey> keys_of_task(const std::string& name) {
 }
 
 std::vector<ConfigKey> keys_of(std::string_view section, const std::string& name) {
-  if (section == kSections[0]) return keys_of_table(name);
-  return section == kSections[1] ? keys_of_feature(name) : keys_of_task(name);
+  if (section == kEntrySections[0]) return keys_of_table(name);
+  return section == kEntrySections[1] ? keys_of_feature(name) : keys_of_task(name);
 }
 
 // "features", "tags", "from"; false where the name has other parts.
@@ -135,7 +135,7 @@ void for_each_entry(const Config& config, const Work& work) {
 }  // namespace
 
 bool is_entry_section(std::string_view section) {
-  return std::find(kSections.begin(), kSections.end(), section) != kSections.end();
+  return std::find(kEntrySections.begin(), kEntrySections.end(), section) != kEntrySections.end();
 }
 
 std::optional<ConfigKey> entry_key(std::string_view name) {
@@ -154,9 +154,9 @@ void add_entry(Config& config, const std::string& section, const std::string& na
   };
   TGR_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), plain), "[", section, ".", name,
             "]: a name has letters, digits, - and _ alone; what it reads can be named in a key");
-  if (section == kSections[0]) find_or_add(config.tables, name);
-  if (section == kSections[1]) find_or_add(config.features, name);
-  if (section == kSections[2]) find_or_add(config.tasks, name);
+  if (section == kEntrySections[0]) find_or_add(config.tables, name);
+  if (section == kEntrySections[1]) find_or_add(config.features, name);
+  if (section == kEntrySections[2]) find_or_add(config.tasks, name);
 }
 
 std::vector<ConfigKey> entry_keys(const Config& config) {
@@ -172,7 +172,7 @@ std::vector<ConfigKey> entry_keys_like(std::string_view name) {
   std::string entry;
   if (!split_entry(name, section, entry)) entry = "NAME";
   std::vector<ConfigKey> keys;
-  for (const std::string_view each : kSections) {
+  for (const std::string_view each : kEntrySections) {
     for (ConfigKey& key : keys_of(each, entry)) keys.push_back(std::move(key));
   }
   return keys;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace turbogr::train {
 
@@ -31,7 +30,7 @@ StepCount count_steps(std::span<const data::Window> windows, const data::PlanOpt
                         static_cast<double>(epoch);
     // Every 64-bit number of epochs is a config; a sum past the range means "very long" all the
     // same.
-    constexpr double kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 4);
+    constexpr double kMost = 0x1p61;
     count.in_all += std::llround(std::min(rest, kMost));
   }
   return count;

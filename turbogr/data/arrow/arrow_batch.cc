@@ -77,7 +77,7 @@ void ArrowBatch::hand_over(ArrowArray* out) {
   std::vector<std::pair<std::string, Type>> same;
   for (const Column& column : columns_) same.emplace_back(column.name, column.type);
   given->memory = std::move(columns_);
-  *this = ArrowBatch(std::move(same));
+  *this = ArrowBatch(same);
   for (const Column& column : given->memory) {
     auto& buffers = given->buffers.emplace_back();
     buffers.push_back(nullptr);

@@ -52,7 +52,7 @@ FieldError to_integer(T value, std::int64_t& out) {
     }
     out = static_cast<std::int64_t>(value);
   } else {
-    out = std::int64_t{value};
+    out = static_cast<std::int64_t>(value);  // NOLINT(bugprone-signed-char-misuse): a number
   }
   return FieldError::kNone;
 }
@@ -189,7 +189,10 @@ std::int64_t ArrowColumn::dictionary_row(std::int64_t row) const {
   visit_values(
       row, 1,
       [&](std::int64_t, auto value) {
-        if constexpr (std::is_integral_v<decltype(value)>) index = static_cast<std::int64_t>(value);
+        if constexpr (std::is_integral_v<decltype(value)>) {
+          index =
+              static_cast<std::int64_t>(value);  // NOLINT(bugprone-signed-char-misuse): a number
+        }
       },
       [](std::int64_t) {});
   const std::int64_t length = dictionary_->array_->length;
