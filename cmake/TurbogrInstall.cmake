@@ -81,6 +81,8 @@ set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/TurbogrPackage.cmake)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 if(TGR_CUDA)
+  # Not every toolkit is known to the dynamic linker of the machine that makes the package.
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CUDAToolkit_LIBRARY_DIR})
   set(CPACK_DEBIAN_PACKAGE_CONFLICTS turbogr)
   set(CPACK_DEBIAN_PACKAGE_PROVIDES turbogr)
 endif()
