@@ -92,10 +92,12 @@ TEST(CudaEmbedding, GathersTheHostsBits) {
   TGR_SKIP_WITHOUT_GPU();
   for (const std::int64_t cols : {1, 7, 50}) {
     check_gather<float, bf16, std::int64_t>(cols, test::kCrooked);
+    check_gather<f16, float, std::int64_t>(cols, test::kCrooked);
     check_gather<double, double, std::int64_t>(cols, test::kCrooked);
   }
   for (const std::int64_t cols : {8, 264, 1024}) {
     check_gather<float, bf16, std::int64_t>(cols, test::kAligned);
+    check_gather<f16, bf16, std::int64_t>(cols, test::kAligned);
     check_gather<float, float, std::int64_t>(cols, test::kAligned);
     check_gather<bf16, bf16, std::int32_t>(cols, test::kAligned);
   }

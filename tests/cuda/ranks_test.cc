@@ -296,12 +296,14 @@ TEST(CudaRanks, TablesInHostMemoryAndF16NegativesWorkOverRanks) {
   options.negatives.half = true;
   expect_near(train_alone<float>(options), train_on_ranks<float>(options, 2, 2, {}), 2e-5, "f16");
   options.negatives.half = false;
-  options.table_dtype = DType::kBf16;
-  const Trained rounded = train_on_ranks<float>(options, 2, 2, {});
-  expect_equal(rounded,
-               train_on_ranks<float>(options, 2, 2, {.schedule = StepSchedule::kExactPrefetch}),
-               "bf16 table");
-  EXPECT_NEAR(rounded.losses.back(), here.losses.back(), 0.02);
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    options.table_dtype = dtype;
+    const Trained rounded = train_on_ranks<float>(options, 2, 2, {});
+    expect_equal(rounded,
+                 train_on_ranks<float>(options, 2, 2, {.schedule = StepSchedule::kExactPrefetch}),
+                 "half a table");
+    EXPECT_NEAR(rounded.losses.back(), here.losses.back(), 0.02);
+  }
 }
 
 // Outside of steps, as evaluation reads them: every row is the one of the table in one piece.

@@ -198,10 +198,10 @@ TEST(CudaUpdate, CopiesRowsAsTheyAreAfterwards) {
   }
 }
 
-// A table in bf16 draws the host's chances: weights are the host's, but where f32 differs in its
-// last bits on the two, and then they are neighbours.
-TEST(CudaUpdate, TablesInBf16AreRoundedAsTheHostsAre) {
-  TGR_SKIP_WITHOUT_GPU();
+// The GPU draws the host's chances: weights are the host's, but where f32 differs in its last bits
+// on the two, and then they are neighbours.
+template <class Half>
+void expect_rounded_as_on_the_host() {
   const Context gpu({.device = Device::kCuda}), cpu({.threads = 2});
   for (const RowOptimiser optimiser :
        {RowOptimiser::kAdamW, RowOptimiser::kAdaGrad, RowOptimiser::kSgd}) {
@@ -212,10 +212,15 @@ TEST(CudaUpdate, TablesInBf16AreRoundedAsTheHostsAre) {
       const Tensor g = random_tensor<float>({5, width}, 2);
       const ops::RowKeys keys = {.first = 3, .stride = 5, .seed = 11};
       const auto updated = [&](const Context& ctx) {
-        Tensor w = test::place(ctx, random_tensor<bf16>({kRows, width}, 1));
+        Tensor w = test::place(ctx, random_tensor<Half>({kRows, width}, 1));
         Tensor m = test::place(ctx, test::random_tensor<float>({kRows, width}, 3));
         Tensor v = test::place(ctx, Tensor(DType::kF32, {kRows, width}));
-        TableRows table = {.rounded = w.view<bf16, 2>(), .keys = keys};
+        TableRows table = {.keys = keys};
+        if constexpr (std::is_same_v<Half, bf16>) {
+          table.weight_bf16 = w.view<bf16, 2>();
+        } else {
+          table.weight_f16 = w.view<f16, 2>();
+        }
         table.first_moment = m.view<float, 2>();
         table.second_moment = v.view<float, 2>();
         if (optimiser == RowOptimiser::kAdaGrad) {
@@ -229,15 +234,24 @@ TEST(CudaUpdate, TablesInBf16AreRoundedAsTheHostsAre) {
       const Tensor there = updated(gpu), here = updated(cpu);
       std::int64_t differ = 0;
       for (std::int64_t i = 0; i < here.size(); ++i) {
-        const int a = reinterpret_cast<const bf16*>(there.data())[i].bits;
-        const int b = reinterpret_cast<const bf16*>(here.data())[i].bits;
+        const int a = reinterpret_cast<const Half*>(there.data())[i].bits;
+        const int b = reinterpret_cast<const Half*>(here.data())[i].bits;
         ASSERT_LE(std::abs(a - b), 1) << i;
         differ += a != b;
       }
       EXPECT_LE(differ, 1 + here.size() / 500) << width;
-      EXPECT_FALSE(test::same_bits(here, random_tensor<bf16>({kRows, width}, 1)));
+      EXPECT_FALSE(test::same_bits(here, random_tensor<Half>({kRows, width}, 1)));
     }
   }
+}
+
+TEST(CudaUpdate, TablesInBf16AreRoundedAsTheHostsAre) {
+  TGR_SKIP_WITHOUT_GPU();
+  expect_rounded_as_on_the_host<bf16>();
+}
+TEST(CudaUpdate, TablesInF16AreRoundedAsTheHostsAre) {
+  TGR_SKIP_WITHOUT_GPU();
+  expect_rounded_as_on_the_host<f16>();
 }
 
 TEST(CudaUpdate, ARowOutsideTheTableIsLeftOut) {
@@ -270,6 +284,8 @@ TEST(CudaConvert, HasTheHostsBits) {
     check_convert<float, double>(count);
     check_convert<bf16, double>(count);
     check_convert<double, bf16>(count);
+    check_convert<float, f16>(count);
+    check_convert<bf16, f16>(count);
   }
 }
 

@@ -40,6 +40,23 @@ TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
   }
 }
 
+// Saved as they are, so that a resume goes on from the same bits; evaluated and served, too.
+TEST_F(Training, TablesInHalfTheMemoryAreSavedResumedAndServed) {
+  const std::string options = " --optim.schedule=constant --embedding.dtype=";
+  for (const std::string dtype : {"bf16", "f16"}) {
+    ASSERT_EQ(train("whole-" + dtype, options + dtype + " --train.steps=12").status, 0);
+    ASSERT_EQ(train("parts-" + dtype, options + dtype + " --train.steps=5").status, 0);
+    const Outcome resumed =
+        train("parts-" + dtype, options + dtype + " --train.steps=12 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_EQ(model_bytes("whole-" + dtype), model_bytes("parts-" + dtype)) << dtype;
+    const Outcome lists =
+        run_program("recommend --user 0 --checkpoint " + root_ + "/whole-" + dtype);
+    EXPECT_EQ(lists.status, 0) << lists.output;
+  }
+  EXPECT_NE(model_bytes("whole-bf16"), model_bytes("whole-f16"));
+}
+
 TEST_F(Training, LogsTheSameLossesAfterAResume) {
   const std::string options = " --optim.schedule=constant --checkpoint.every=3 --train.steps=";
   ASSERT_EQ(train("whole", options + "20").status, 0);

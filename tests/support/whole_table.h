@@ -8,6 +8,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/tensor.h"
+#include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/row_source.h"
 
 namespace turbogr::test {
@@ -17,12 +18,13 @@ template <class T>
 std::vector<float> whole_of(const Context& ctx, embedding::RowSource<T>& rows, const Tensor& part,
                             std::size_t table = 0) {
   Tensor own = to_host(ctx, part);
-  if (own.dtype() == DType::kBf16) {
+  if (own.dtype() != DType::kF32) {
     Tensor wide(DType::kF32, own.shape());
-    for (std::int64_t i = 0; i < own.size(); ++i) {
-      reinterpret_cast<float*>(wide.data())[i] =
-          static_cast<float>(reinterpret_cast<const bf16*>(own.data())[i]);
-    }
+    embedding::with_weights(own, [&](auto weights) {
+      for (std::int64_t i = 0; i < own.size(); ++i) {
+        reinterpret_cast<float*>(wide.data())[i] = convert<float>(weights.data[i]);
+      }
+    });
     own = std::move(wide);
   }
   const embedding::Sharding& sharding = rows.sharding(table);

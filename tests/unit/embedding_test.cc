@@ -136,6 +136,8 @@ TEST(GatherRows, CopiesAndConvertsAtEveryWidthAndInstructionSet) {
       check_gather<bf16, bf16, std::int64_t>(ctx, width);
       check_gather<float, bf16, std::int64_t>(ctx, width);
       check_gather<float, bf16, std::int32_t>(ctx, width);
+      check_gather<f16, float, std::int64_t>(ctx, width);
+      check_gather<f16, bf16, std::int64_t>(ctx, width);
     }
   }
 }

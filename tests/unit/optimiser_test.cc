@@ -260,15 +260,24 @@ TEST(ItemTable, SaysWhatIsWrong) {
             std::string::npos);
 }
 
-// A table in bf16: every weight is one of the two next to what f32 would have, up as often as it is
-// nearer to that.
-TEST(RoundedTable, IsRightOnAverageAndNeverFurtherThanANeighbour) {
+template <class Half>
+class RoundedTable : public testing::Test {
+ protected:
+  // Between neighbours from 1/2 to 1.
+  static constexpr double kDistance = std::is_same_v<Half, bf16> ? 0x1p-8 : 0x1p-11;
+};
+using HalfFormats = testing::Types<bf16, f16>;
+TYPED_TEST_SUITE(RoundedTable, HalfFormats);
+
+// Every weight is one of the two next to what f32 would have, up as often as it is nearer to that.
+TYPED_TEST(RoundedTable, IsRightOnAverageAndNeverFurtherThanANeighbour) {
+  using Half = TypeParam;
   const Context ctx({.threads = 2});
   constexpr std::int64_t kRows = 2000, kWidth = 37;
   for (const embedding::SparseOptimiser optimiser :
        {embedding::SparseOptimiser::kAdamW, embedding::SparseOptimiser::kAdaGrad,
         embedding::SparseOptimiser::kSgd}) {
-    embedding::ItemTable rounded(kRows, kWidth, optimiser, Device::kCpu, DType::kBf16);
+    embedding::ItemTable rounded(kRows, kWidth, optimiser, Device::kCpu, dtype_of<Half>());
     embedding::ItemTable exact(kRows, kWidth, optimiser);
     rounded.set_keys({.seed = 3});
     std::vector<std::int64_t> ids;
@@ -276,14 +285,14 @@ TEST(RoundedTable, IsRightOnAverageAndNeverFurtherThanANeighbour) {
     for (std::int64_t row = 0; row < kRows; ++row) {  // all rows alike: their chances differ
       ids.push_back(row);
       for (std::int64_t c = 0; c < kWidth; ++c) {
-        const auto weight = bf16(0.5f + 0.01f * static_cast<float>(c));
-        rounded.weight_tensor().view<bf16, 2>()(row, c) = weight;
+        const auto weight = Half(0.5f + 0.01f * static_cast<float>(c));
+        rounded.weight_tensor().template view<Half, 2>()(row, c) = weight;
         exact.weight_tensor().view<float, 2>()(row, c) = static_cast<float>(weight);
         gradient.view<float, 2>()(row, c) = 0.3f + 0.1f * static_cast<float>(c % 5);
       }
     }
     AdamWSettings settings;
-    settings.rate = 1e-3;  // far below the distance of neighbours, 2^-8
+    settings.rate = 0.2 * this->kDistance;
     settings.step = 1;
     const Rows<const float> rows = gradient.view<float, 2>();
     rounded.update(ctx, {ids.data(), {kRows}}, rows, settings);
@@ -292,18 +301,20 @@ TEST(RoundedTable, IsRightOnAverageAndNeverFurtherThanANeighbour) {
       const float wanted = exact.weights()(0, c);
       double mean = 0;
       for (std::int64_t row = 0; row < kRows; ++row) {
-        const auto got = static_cast<float>(rounded.weight_tensor().view<bf16, 2>()(row, c));
-        EXPECT_LT(std::abs(got - wanted), 0x1p-7f);
+        const auto got =
+            static_cast<float>(rounded.weight_tensor().template view<Half, 2>()(row, c));
+        EXPECT_LT(std::abs(got - wanted), 2 * this->kDistance);
         mean += got / static_cast<double>(kRows);
       }
       // The standard error of a mean of kRows chances, four times.
-      EXPECT_NEAR(mean, wanted, 4 * 0x1p-8 * 0.5 / std::sqrt(kRows)) << c;
+      EXPECT_NEAR(mean, wanted, 4 * this->kDistance * 0.5 / std::sqrt(kRows)) << c;
     }
   }
 }
 
 // Equal gradients give equal bits, however rows are spread, and another seed others.
-TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
+TYPED_TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
+  using Half = TypeParam;
   const Context ctx({.threads = 2});
   constexpr std::int64_t kRows = 101, kWidth = 20;
   const auto gradient_of = [](std::int64_t id, std::int64_t c) {
@@ -314,7 +325,7 @@ TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
                          std::vector<std::uint16_t>& whole) {
     const std::int64_t rows = sharding.rows_of(part);
     embedding::ItemTable table(rows, kWidth, embedding::SparseOptimiser::kAdaGrad, Device::kCpu,
-                               DType::kBf16);
+                               dtype_of<Half>());
     table.set_keys(sharding.keys_of(part, seed));
     std::vector<std::int64_t> ids;
     Tensor gradient(DType::kF32, {std::max<std::int64_t>(rows, 1), kWidth});
@@ -323,7 +334,7 @@ TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
       EXPECT_EQ(sharding.keys_of(part, seed).of(row), static_cast<std::uint64_t>(id));
       ids.push_back(row);
       for (std::int64_t c = 0; c < kWidth; ++c) {
-        table.weight_tensor().view<bf16, 2>()(row, c) = bf16(0.3f);
+        table.weight_tensor().template view<Half, 2>()(row, c) = Half(0.3f);
         gradient.view<float, 2>()(row, c) = gradient_of(id, c);
       }
     }
@@ -337,7 +348,7 @@ TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t c = 0; c < kWidth; ++c) {
         whole[static_cast<std::size_t>(sharding.id_of(part, row) * kWidth + c)] =
-            table.weight_tensor().view<bf16, 2>()(row, c).bits;
+            table.weight_tensor().template view<Half, 2>()(row, c).bits;
       }
     }
   };
@@ -355,6 +366,37 @@ TEST(RoundedTable, IsTheSameInAnyNumberOfParts) {
       }
       EXPECT_EQ(whole, wanted) << parts;
     }
+  }
+}
+
+// What a weight may become: the two f16 next to it, in proportion, down to the smallest; 0, the
+// largest and what is not finite stay what they are.
+TEST(RoundedByChance, F16IsFairEverywhere) {
+  for (const float x : {1.0f / 3, -2.71828f, 60000.7f, 3e-5f, -1e-6f, 1.3e-7f, 2e-8f, 65519.0f}) {
+    const f16 nearest(x);
+    const auto at = static_cast<double>(static_cast<float>(nearest));
+    double mean = 0;
+    for (std::uint32_t chance = 0; chance < 0x10000u; ++chance) {
+      f16 got;
+      got.bits = static_cast<std::uint16_t>(ops::f16_by_chance(x, chance));
+      mean += static_cast<double>(static_cast<float>(got)) / 0x10000;
+      ASSERT_LE(std::abs(int{got.bits} - int{nearest.bits}), 1) << x << " " << chance;
+    }
+    const double step = std::max(0x1p-24, std::abs(at) * 0x1p-10);
+    if (std::abs(x) < 65504) {
+      EXPECT_NEAR(mean, x, step * 0x1p-12);
+    } else {
+      EXPECT_EQ(mean, 65504);
+    }
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const std::uint32_t chance : {0u, 0x8000u, 0xffffu}) {
+    for (const float x : {0.0f, -0.0f, 1.0f, -65504.0f, 0x1p-24f, -0x1p-14f, kInfinity, -kInfinity,
+                          std::numeric_limits<float>::quiet_NaN()}) {
+      EXPECT_EQ(ops::f16_by_chance(x, chance), f16(x).bits) << x;
+    }
+    EXPECT_EQ(ops::f16_by_chance(1e30f, chance), 0x7bffu);
+    EXPECT_EQ(ops::f16_by_chance(-1e-30f, chance), 0x8000u);
   }
 }
 

@@ -43,11 +43,10 @@ TEST(RowFormats, F16NegativesWorkOverRanks) {
   }
 }
 
-// Rows in bf16: exact schedules are still exact, ranks are one rank up to rounding, and the weights
-// are bf16's.
-TEST(RowFormats, TablesInBf16Train) {
+// Exact schedules are still exact, and ranks are one rank up to rounding.
+void expect_tables_train(DType dtype) {
   RetrievalOptions options = smooth_options();
-  options.table_dtype = DType::kBf16;
+  options.table_dtype = dtype;
   const Outcome alone = train_alone<float>(options);
   const Outcome wide = train_alone<float>(smooth_options());
   for (const Layout layout : {Layout{2, 2}, {4, 2}}) {
@@ -69,6 +68,9 @@ TEST(RowFormats, TablesInBf16Train) {
       }).find("cannot be averaged"),
       std::string::npos);
 }
+
+TEST(RowFormats, TablesInBf16Train) { expect_tables_train(DType::kBf16); }
+TEST(RowFormats, TablesInF16Train) { expect_tables_train(DType::kF16); }
 
 }  // namespace
 }  // namespace turbogr::train

@@ -13,6 +13,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/embedding/wire.h"
 
 namespace turbogr {
 namespace {
@@ -202,13 +203,13 @@ void Checkpoint::add_column(SavedTable& table, const std::string& tensor,
     const TensorEntry& entry = parts[part]->file.at(tensor);
     const std::int64_t width = entry.shape.size() == 2 ? entry.shape[1] : 1;
     const std::int64_t rows = table.sharding_.rows_of(static_cast<int>(part));
-    const bool fits = (entry.shape.size() == 1 || entry.shape.size() == 2) &&
-                      entry.shape[0] == rows &&
-                      (entry.dtype == DType::kF32 || entry.dtype == DType::kBf16) &&
-                      (part == 0 || (column.width == width && column.dtype == entry.dtype));
+    const bool fits =
+        (entry.shape.size() == 1 || entry.shape.size() == 2) && entry.shape[0] == rows &&
+        (entry.dtype == DType::kF32 || entry.dtype == DType::kBf16 || entry.dtype == DType::kF16) &&
+        (part == 0 || (column.width == width && column.dtype == entry.dtype));
     if (!fits) {
       refuse("tensor '", tensor, "' in '", parts[part]->file.path(), "' is ", name_of(entry.dtype),
-             " ", shape_text(entry.shape), "; f32 or bf16 of ", rows,
+             " ", shape_text(entry.shape), "; f32, bf16 or f16 of ", rows,
              " rows, as in its other parts, is wanted");
     }
     column.width = width;
@@ -242,14 +243,15 @@ void SavedTable::read_row(std::string_view tensor, std::int64_t id, DType wanted
     std::memcpy(into, from, column.row_bytes());
     return;
   }
-  const bool widens = wanted == DType::kF32;
-  for (std::int64_t c = 0; c < column.width; ++c) {
-    if (widens) {
-      reinterpret_cast<float*>(into)[c] =
-          static_cast<float>(reinterpret_cast<const bf16*>(from)[c]);
-    } else {
-      reinterpret_cast<bf16*>(into)[c] = bf16(reinterpret_cast<const float*>(from)[c]);
-    }
+  const auto convert_to = [&]<class To>(To* row) {
+    embedding::from_wire<To>(column.dtype, from, column.width, row);
+  };
+  if (wanted == DType::kBf16) {
+    convert_to(reinterpret_cast<bf16*>(into));
+  } else if (wanted == DType::kF16) {
+    convert_to(reinterpret_cast<f16*>(into));
+  } else {
+    convert_to(reinterpret_cast<float*>(into));
   }
 }
 

@@ -54,7 +54,7 @@ struct CheckpointContents {
 class SavedTable {
  public:
   std::int64_t rows() const { return sharding_.rows(); }
-  // Numbers a row has of a tensor of the table, f32 or bf16; 0 where there is no such tensor.
+  // Numbers a row has of a tensor of the table, f32, bf16 or f16; 0 where there is no such tensor.
   std::int64_t width(std::string_view tensor) const;
   DType dtype(std::string_view tensor) const;
   // One row, in `dtype`.

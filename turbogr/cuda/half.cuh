@@ -13,6 +13,14 @@ __device__ inline f16 narrowed(float value) {
   out.bits = __half_as_ushort(__float2half_rn(value));
   return out;
 }
+template <class T>  // f16, or what convert knows
+__device__ T narrowed(float value) {
+  if constexpr (std::is_same_v<T, f16>) {
+    return narrowed(value);
+  } else {
+    return convert<T>(value);
+  }
+}
 
 __device__ inline Eight<float> widened(const uint4& raw) {
   const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};

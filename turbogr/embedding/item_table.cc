@@ -15,8 +15,8 @@ SparseOptimiser sparse_optimiser_from_name(std::string_view name) {
 ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
                      Device device, DType dtype)
     : optimiser_(optimiser), weights_(dtype, {rows, width}, device) {
-  TGR_CHECK(dtype == DType::kF32 || dtype == DType::kBf16, "a table in ", name_of(dtype),
-            "; use f32 or bf16");
+  TGR_CHECK(dtype == DType::kF32 || dtype == DType::kBf16 || dtype == DType::kF16, "a table in ",
+            name_of(dtype), "; use f32, bf16 or f16");
   if (optimiser == SparseOptimiser::kAdamW) {
     first_moment_ = Tensor(DType::kF32, {rows, width}, device);
     second_moment_ = Tensor(DType::kF32, {rows, width}, device);
@@ -33,17 +33,17 @@ void ItemTable::initialise(const Context& ctx, std::uint64_t seed, double scale)
 
 void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
                                 double scale) {
-  if (dtype() == DType::kBf16) {
-    ops::truncated_normal_rows<bf16>(ctx, weights_.view<bf16, 2>(), first_row, seed, scale);
-  } else {
-    ops::truncated_normal_rows<float>(ctx, weights_.view<float, 2>(), first_row, seed, scale);
-  }
+  with_weights(weights_, [&]<class Weight>(View<Weight, 2> weights) {
+    ops::truncated_normal_rows<Weight>(ctx, weights, first_row, seed, scale);
+  });
 }
 
 ops::TableRows ItemTable::state() {
   ops::TableRows table = {.keys = keys_};
   if (dtype() == DType::kBf16) {
-    table.rounded = weights_.view<bf16, 2>();
+    table.weight_bf16 = weights_.view<bf16, 2>();
+  } else if (dtype() == DType::kF16) {
+    table.weight_f16 = weights_.view<f16, 2>();
   } else {
     table.weight = weights_.view<float, 2>();
   }

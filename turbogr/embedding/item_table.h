@@ -1,6 +1,6 @@
-// The item table: a row an item, f32 or bf16, and the optimiser state that goes with it. Rows are
-// read by gathering and changed only where a batch touched them: moments of other rows rest (lazy).
-// Rows in bf16 are updated in f32 and rounded by chance (ops/rows/row_keys.h).
+// The item table: a row an item, in f32, bf16 or f16, and the optimiser state that goes with it.
+// Rows are read by gathering and changed only where a batch touched them: moments of other rows
+// rest (lazy). Rows in bf16 or f16 are updated in f32 and rounded by chance (ops/rows/row_keys.h).
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,25 @@ using SparseOptimiser = ops::RowOptimiser;
 
 SparseOptimiser sparse_optimiser_from_name(std::string_view name);  // adamw, adagrad or sgd
 
+// Calls body with the [V, D] view of a table's weights, in the format they have.
+template <class TensorOf, class Body>  // Tensor or const Tensor
+void with_weights(TensorOf& weights, Body&& body) {
+  if (weights.dtype() == DType::kBf16) {
+    body(weights.template view<bf16, 2>());
+  } else if (weights.dtype() == DType::kF16) {
+    body(weights.template view<f16, 2>());
+  } else {
+    body(weights.template view<float, 2>());
+  }
+}
+
 class ItemTable {
  public:
   // Rows start truncated normal(scale), each a function of (seed, its own index): a larger table
   // begins with the rows of a smaller one.
   ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
             Device device = Device::kCpu, DType dtype = DType::kF32);
-  // bf16: which rows of the whole these are; all of it, seed 0, unless it is said.
+  // bf16 and f16: which rows of the whole these are; all of it, seed 0, unless it is said.
   void set_keys(const ops::RowKeys& keys) { keys_ = keys; }
   void initialise(const Context& ctx, std::uint64_t seed, double scale);
   void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
@@ -39,11 +51,9 @@ class ItemTable {
   // out(i) = the row of ids(i), in T. All memory is the table's device's, or pinned.
   template <class T, class Index = std::int64_t>
   void gather(const Context& ctx, View<const Index, 1> ids, Rows<T> out) const {
-    if (dtype() == DType::kBf16) {
-      ops::gather_rows<bf16, T, Index>(ctx, weights_.view<bf16, 2>(), ids, out);
-    } else {
-      ops::gather_rows<float, T, Index>(ctx, weights(), ids, out);
-    }
+    with_weights(weights_, [&]<class Weight>(View<const Weight, 2> weights) {
+      ops::gather_rows<Weight, T, Index>(ctx, weights, ids, out);
+    });
   }
 
   // Applies one step to the rows `ids` (distinct, in range), whose summed gradients are the rows of

@@ -10,8 +10,9 @@ template <class T>
 LocalRows<T>::LocalRows(const std::vector<TableOptions>& tables, Device memory)
     : options_(tables), memory_(memory) {
   for (const TableOptions& table : tables) {
-    TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned,
-              "a table in bf16 in the host's memory; use embedding.dtype = \"f32\", or "
+    TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned, "a table in ",
+              name_of(table.dtype),
+              " in the host's memory; use embedding.dtype = \"f32\", or "
               "embedding.memory = \"device\"");
     tables_.emplace_back(table.rows, table.width, table.optimiser, memory, table.dtype);
     half_copies_.push_back(table.half_copy ? HalfTable(table.rows, table.width, memory)

@@ -130,7 +130,7 @@ struct TableOptions {
   SparseOptimiser optimiser = SparseOptimiser::kAdamW;
   double scale = 0.02;  // of the initial values
   std::uint64_t seed = 1;
-  DType dtype = DType::kF32;  // or bf16
+  DType dtype = DType::kF32;  // or bf16, f16
   bool half_copy = false;     // an f16 copy of all rows beside the table, for f16 negatives
 };
 

@@ -82,10 +82,12 @@ ShardedRows<T>::ShardedRows(const Context& ctx, const Context& next, dist::Commu
   if (ctx.device() == Device::kCuda) layout_.device_rows = true;
   for (const TableOptions& table : tables) {
     TGR_CHECK(table.dtype == DType::kF32 || layout_.replicas == ReplicaMode::kExact,
-              "replicas of a table in bf16 cannot be averaged: the mean would lose what each has "
-              "learnt; use dist.replicas = \"exact\", or embedding.dtype = \"f32\"");
-    TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned,
-              "a table in bf16 in the host's memory; use embedding.dtype = \"f32\", or "
+              "replicas of a table in ", name_of(table.dtype),
+              " cannot be averaged: the mean would lose what each has learnt; use dist.replicas = "
+              "\"exact\", or embedding.dtype = \"f32\"");
+    TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned, "a table in ",
+              name_of(table.dtype),
+              " in the host's memory; use embedding.dtype = \"f32\", or "
               "embedding.memory = \"device\"");
   }
   TGR_CHECK(layout_.replicas == ReplicaMode::kExact || layout_.average_every >= 1,

@@ -244,12 +244,9 @@ void ShardedTable::fetch_changed(const Context& ctx, const TableCommunicators& c
 }
 
 void ShardedTable::row_to_wire(std::int64_t row, std::byte* to) const {
-  const Tensor& rows = own().weight_tensor();
-  if (options_.dtype == DType::kBf16) {
-    to_wire(options_.row_wire, &rows.view<bf16, 2>()(row, 0), options_.width, to);
-  } else {
-    to_wire(options_.row_wire, &rows.view<float, 2>()(row, 0), options_.width, to);
-  }
+  with_weights(own().weight_tensor(), [&](auto weights) {
+    to_wire(options_.row_wire, &weights(row, 0), options_.width, to);
+  });
 }
 
 void ShardedTable::update(const Context& ctx, const Route& route, const AdamWSettings& settings,

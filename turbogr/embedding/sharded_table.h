@@ -48,7 +48,7 @@ struct ShardedOptions {
   std::int64_t rows = 0;  // of the whole table; not used when dynamic
   std::int64_t width = 64;
   SparseOptimiser optimiser = SparseOptimiser::kAdamW;
-  DType dtype = DType::kF32;  // of the rows; or bf16
+  DType dtype = DType::kF32;  // of the rows; or bf16, f16
   Placement placement = Placement::kRoundRobin;
   ReplicaMode replicas = ReplicaMode::kExact;
   bool dynamic = false;               // ids of any size; rows appear when they are first asked for

@@ -52,7 +52,9 @@ void from_wire(DType wire, const std::byte* from, std::int64_t width, T* row) {
 
 template void to_wire<float>(DType, const float*, std::int64_t, std::byte*);
 template void to_wire<bf16>(DType, const bf16*, std::int64_t, std::byte*);
+template void to_wire<f16>(DType, const f16*, std::int64_t, std::byte*);
 template void from_wire<float>(DType, const std::byte*, std::int64_t, float*);
 template void from_wire<bf16>(DType, const std::byte*, std::int64_t, bf16*);
+template void from_wire<f16>(DType, const std::byte*, std::int64_t, f16*);
 
 }  // namespace turbogr::embedding

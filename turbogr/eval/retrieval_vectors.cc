@@ -43,13 +43,9 @@ ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& tabl
   } else {
     copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
     const View<T, 2> out = copied_.view<T, 2>();
-    if constexpr (std::is_same_v<T, float>) {
-      const View<const bf16, 2> from = own.view<bf16, 2>();
-      ops::convert_values<T, bf16>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
-    } else {
-      const View<const float, 2> from = own.view<float, 2>();
-      ops::convert_values<T, float>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
-    }
+    embedding::with_weights(own, [&]<class Weight>(View<const Weight, 2> from) {
+      ops::convert_values<T, Weight>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
+    });
     rows_ = out;
   }
   inverse_norms_ = Tensor(DType::kF32, {rows}, ctx.device());

@@ -258,9 +258,11 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(embedding, cache, share(),
               "memory = \"host\": the part of the rows, those used most, that the GPU keeps copies "
               "of; one rank only"),
-      TGR_KEY(embedding, dtype, one_of({"f32", "bf16"}),
-              "of the item table's rows: bf16 takes half the memory; updates are made in f32 and "
-              "rounded up or down by chance, so that small ones are not lost"),
+      TGR_KEY(
+          embedding, dtype, one_of({"f32", "bf16", "f16"}),
+          "of the item table's rows: bf16 and f16 take half the memory (f16: eight times finer, "
+          "for weights below 65504); updates are made in f32 and rounded up or down by chance, "
+          "so that small ones are not lost"),
       TGR_KEY(embedding, lr, positive(), "learning rate of the item table"),
       TGR_KEY(embedding, beta1, below_one(), "adamw: decay of the first moment"),
       TGR_KEY(embedding, beta2, below_one(), "adamw: decay of the second moment"),

@@ -85,13 +85,13 @@ void resolve_config(Config& config) {
       "model.prefix = ", model.prefix, " and model.targets = ", model.targets,
       " leave no room in a sequence of data.max_length = ", config.data.max_length,
       "; lower one of them");
-  TGR_CHECK(
-      config.embedding.dtype == "f32" || config.embedding.memory == "device",
-      "embedding.dtype = \"bf16\" halves a table on the device, and embedding.memory = \"host\" "
-      "keeps it off; use one of the two");
+  TGR_CHECK(config.embedding.dtype == "f32" || config.embedding.memory == "device",
+            "embedding.dtype = \"", config.embedding.dtype,
+            "\" halves a table on the device, and embedding.memory = \"host\" "
+            "keeps it off; use one of the two");
   TGR_CHECK(config.embedding.dtype == "f32" || config.negatives.dtype == "full",
-            "negatives.dtype = \"f16\" halves what a table in f32 sends, and embedding.dtype is "
-            "\"bf16\"; use one of the two");
+            "negatives.dtype = \"f16\" halves what a table in f32 sends, and embedding.dtype is \"",
+            config.embedding.dtype, "\"; use one of the two");
   train::negative_options(config.negatives);  // throws on what makes no sense together
   TGR_CHECK(config.embedding.memory != "host" || config.train.device == "cuda",
             "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "

@@ -55,7 +55,7 @@ struct RetrievalOptions {
   AdamWSettings dense;  // of the dense weights; the step is set by the trainer
   embedding::SparseOptimiser table_optimiser = embedding::SparseOptimiser::kAdamW;
   AdamWSettings table;
-  DType table_dtype = DType::kF32;  // or bf16
+  DType table_dtype = DType::kF32;  // or bf16, f16
   // GPU: the item table and its optimiser's state stay in pinned host memory.
   bool table_in_host_memory = false;
   double table_cache = 0;  // then: the share of its rows, used most, that the device has copies of

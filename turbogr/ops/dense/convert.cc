@@ -51,6 +51,8 @@ TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE
+template void convert_values<float, f16>(const Context&, View<const f16, 1>, View<float, 1>);
+template void convert_values<bf16, f16>(const Context&, View<const f16, 1>, View<bf16, 1>);
 template void fill<std::int64_t>(const Context&, std::int64_t, View<std::int64_t, 1>);
 template void fill<std::int32_t>(const Context&, std::int32_t, View<std::int32_t, 1>);
 

@@ -92,6 +92,8 @@ TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE
+template void convert_values<float, f16>(Cpu, View<const f16, 1>, View<float, 1>);
+template void convert_values<bf16, f16>(Cpu, View<const f16, 1>, View<bf16, 1>);
 template void fill<std::int64_t>(Cpu, std::int64_t, View<std::int64_t, 1>);
 template void fill<std::int32_t>(Cpu, std::int32_t, View<std::int32_t, 1>);
 

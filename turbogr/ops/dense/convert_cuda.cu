@@ -1,3 +1,4 @@
+#include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/dense/column_sums_cuda.cuh"
 #include "turbogr/ops/dense/convert_kernels.h"
 #include "turbogr/ops/dense/sum_cuda.cuh"
@@ -22,11 +23,13 @@ __global__ void convert_kernel(const From* from, std::int64_t count, To* to) {
   if (i >= count) return;
   if constexpr (kVector) {
     if (i + kColumns <= count) {
-      cuda::store8<true>(to + i, kColumns, cuda::load8<true>(from + i, kColumns));
+      cuda::store8<true>(to + i, kColumns, cuda::load_row8<true, Accum<From>>(from + i, kColumns));
       return;
     }
   }
-  for (std::int64_t j = i; j < min(i + kColumns, count); ++j) to[j] = convert<To>(from[j]);
+  for (std::int64_t j = i; j < min(i + kColumns, count); ++j) {
+    to[j] = convert<To>(cuda::load_row8<false, Accum<From>>(from + j, 1)[0]);
+  }
 }
 
 template <class T>
@@ -206,6 +209,8 @@ TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE
+template void convert_values<float, f16>(Cuda, View<const f16, 1>, View<float, 1>);
+template void convert_values<bf16, f16>(Cuda, View<const f16, 1>, View<bf16, 1>);
 template void fill<std::int64_t>(Cuda, std::int64_t, View<std::int64_t, 1>);
 template void fill<std::int32_t>(Cuda, std::int32_t, View<std::int32_t, 1>);
 

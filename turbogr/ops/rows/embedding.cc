@@ -140,6 +140,8 @@ TGR_INSTANTIATE(float, float)
 TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
 TGR_INSTANTIATE(bf16, float)
+TGR_INSTANTIATE(f16, float)
+TGR_INSTANTIATE(f16, bf16)
 #undef TGR_INSTANTIATE
 
 }  // namespace turbogr::ops

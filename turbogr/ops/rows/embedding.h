@@ -45,7 +45,8 @@ std::int64_t dedup_ids(const Context& ctx, View<const std::int64_t, 1> ids,
 std::size_t dedup_ids_workspace_bytes(const Context& ctx, std::int64_t num_ids);
 std::size_t dedup_ids_workspace_bytes(std::int64_t num_ids);  // on a CPU
 
-// out(i) = table(ids(i)), converted to Out: the table's own format, or between f32 and bf16.
+// out(i) = table(ids(i)), converted to Out: the table's own format, between f32 and bf16, or from
+// f16 to either.
 //   table [V, D]    ids [N], int64 or int32 (an inverse)    out [N, D]
 // An id outside [0, V) is an Error naming the first such position, and nothing is written; a GPU
 // does not look and leaves that row of out as it was.

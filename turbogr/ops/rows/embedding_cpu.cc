@@ -95,8 +95,11 @@ void gather_rows(Cpu cpu, Rows<const T> table, View<const Index, 1> ids, Rows<Ou
       }
       if constexpr (std::is_same_v<T, Out>) {
         std::memcpy(static_cast<void*>(out.row(i)), table.row(ids(i)), bytes);
-      } else if constexpr (std::is_same_v<T, bf16>) {
+      } else if constexpr (std::is_same_v<Out, float>) {
         row_kernels<T>(cpu.simd).widen(table.row(ids(i)), 1.0f, table.cols, out.row(i));
+      } else if constexpr (std::is_same_v<T, f16>) {
+        const f16* row = table.row(ids(i));
+        for (std::int64_t c = 0; c < table.cols; ++c) out(i, c) = convert<Out>(row[c]);
       } else {
         row_kernels<Out>(cpu.simd).narrow(table.row(ids(i)), 1.0f, table.cols, out.row(i));
       }
@@ -188,6 +191,8 @@ TGR_INSTANTIATE(float, float)
 TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
 TGR_INSTANTIATE(bf16, float)
+TGR_INSTANTIATE(f16, float)
+TGR_INSTANTIATE(f16, bf16)
 #undef TGR_INSTANTIATE
 
 template <class T>

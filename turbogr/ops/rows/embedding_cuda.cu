@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "turbogr/cuda/bisect.cuh"
+#include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/rows/embedding_kernels.h"
 #include "turbogr/ops/rows/segment_sum_cuda.cuh"
 #include "turbogr/ops/rows/sort_cuda.h"
@@ -87,7 +88,7 @@ __global__ void gather_kernel(Rows<const T> table, const Index* ids, Rows<Out> o
   Out* to = out.row(i);
 #pragma unroll 4
   for (std::int64_t c = std::int64_t{threadIdx.x} * kColumns; c < out.cols; c += 32 * kColumns) {
-    const auto value = cuda::load8<kVector>(from + c, out.cols - c);
+    const auto value = cuda::load_row8<kVector, Accum<T>>(from + c, out.cols - c);
     cuda::store8<kVector>(to + c, out.cols - c, value);
   }
 }
@@ -245,6 +246,8 @@ TGR_INSTANTIATE(float, float)
 TGR_INSTANTIATE(bf16, bf16)
 TGR_INSTANTIATE(float, bf16)
 TGR_INSTANTIATE(bf16, float)
+TGR_INSTANTIATE(f16, float)
+TGR_INSTANTIATE(f16, bf16)
 #undef TGR_INSTANTIATE
 
 template <class T>

@@ -21,5 +21,7 @@ template void truncated_normal_rows<float>(const Context&, View<float, 2>, std::
                                            std::uint64_t, double);
 template void truncated_normal_rows<bf16>(const Context&, View<bf16, 2>, std::int64_t,
                                           std::uint64_t, double);
+template void truncated_normal_rows<f16>(const Context&, View<f16, 2>, std::int64_t, std::uint64_t,
+                                         double);
 
 }  // namespace turbogr::ops

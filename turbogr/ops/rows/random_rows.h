@@ -11,7 +11,7 @@ namespace turbogr::ops {
 
 // Rows [first_row, V) of table [V, D] become scale * normal, redrawn while outside [-2, 2]. A GPU's
 // logarithms and cosines may round the f64 they are made in otherwise than the host's.
-template <class T>  // float, or bf16: rounded to the nearest
+template <class T>  // float; bf16 or f16: rounded to the nearest
 void truncated_normal_rows(const Context& ctx, View<T, 2> table, std::int64_t first_row,
                            std::uint64_t seed, double scale);
 

@@ -44,5 +44,6 @@ void truncated_normal_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, st
 template void truncated_normal_rows<float>(Cpu, View<float, 2>, std::int64_t, std::uint64_t,
                                            double);
 template void truncated_normal_rows<bf16>(Cpu, View<bf16, 2>, std::int64_t, std::uint64_t, double);
+template void truncated_normal_rows<f16>(Cpu, View<f16, 2>, std::int64_t, std::uint64_t, double);
 
 }  // namespace turbogr::ops::kernels

@@ -1,5 +1,5 @@
 #include "turbogr/core/philox.h"
-#include "turbogr/cuda/columns.cuh"
+#include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/rows/random_rows_kernels.h"
 
 namespace turbogr::ops::kernels {
@@ -24,7 +24,7 @@ __global__ void rows_kernel(View<T, 2> table, std::int64_t first_row, std::uint6
       const double radius = sqrt(-2.0 * log(1.0 - uniform(block[0], block[1])));
       value = radius * cospi(2.0 * uniform(block[2], block[3]));
     } while (fabs(value) > 2);
-    out[c] = convert<T>(static_cast<float>(scale * value));
+    out[c] = cuda::narrowed<T>(static_cast<float>(scale * value));
   }
 }
 
@@ -44,5 +44,6 @@ void truncated_normal_rows(Cuda cuda, View<T, 2> table, std::int64_t first_row, 
 template void truncated_normal_rows<float>(Cuda, View<float, 2>, std::int64_t, std::uint64_t,
                                            double);
 template void truncated_normal_rows<bf16>(Cuda, View<bf16, 2>, std::int64_t, std::uint64_t, double);
+template void truncated_normal_rows<f16>(Cuda, View<f16, 2>, std::int64_t, std::uint64_t, double);
 
 }  // namespace turbogr::ops::kernels

@@ -95,8 +95,8 @@ namespace {
 
 void check_update(const TableRows& table, View<const std::int64_t, 1> ids,
                   Rows<const float> gradient, const AdamWSettings& settings) {
-  const std::int64_t width =
-      table.rounded.data != nullptr ? table.rounded.shape[1] : table.weight.shape[1];
+  std::int64_t width = table.weight.shape[1];
+  if (!table.in_f32()) table.with_rounded([&](auto weights) { width = weights.shape[1]; });
   TGR_CHECK(gradient.rows == ids.shape[0] && gradient.cols == width,
             "item table update: gradient is [", gradient.rows, ", ", gradient.cols, "]; wanted [",
             ids.shape[0], ", ", width, "]");
@@ -121,7 +121,7 @@ void update_rows(const Context& ctx, RowOptimiser optimiser, const TableRows& ta
                  const AdamWSettings& settings, const StepScale* scale, const RowCopies<T>& copies,
                  const RowPart& part) {
   check_update(table, ids, gradient, settings);
-  TGR_CHECK(table.rounded.data == nullptr, "item table update: copies of a table in bf16");
+  TGR_CHECK(table.in_f32(), "item table update: copies are made of a table in f32 only");
   check_vector("item table update", "places", copies.places, ids.shape[0]);
   check_rows("item table update", "copies", copies.rows, copies.rows.rows, gradient.cols);
   const SectionScope section = section_scope(ctx, Section::kEmbedding);

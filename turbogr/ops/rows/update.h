@@ -110,13 +110,26 @@ enum class RowOptimiser : std::uint8_t {
   kSgd       // w = w (1 - rate decay) - rate g
 };
 
-// A table [V, D] in f32 or bf16, and its optimiser's state.
+// A table [V, D] and its optimiser's state. One of the three formats is there; what is not f32 is
+// rounded by chance (row_keys.h).
 struct TableRows {
   View<float, 2> weight;
-  View<bf16, 2> rounded;         // instead, of a table in bf16, rounded by chance (row_keys.h)
+  View<bf16, 2> weight_bf16;
+  View<f16, 2> weight_f16;
   RowKeys keys;                  // of its rows
   View<float, 2> first_moment;   // [V, D]: AdamW
   View<float, 2> second_moment;  // [V, D]: AdamW; [V, 1]: AdaGrad
+
+  bool in_f32() const { return weight.data != nullptr; }
+  // Calls body with the weights of a table that is not in f32.
+  template <class Body>
+  void with_rounded(Body&& body) const {
+    if (weight_f16.data != nullptr) {
+      body(weight_f16);
+    } else {
+      body(weight_bf16);
+    }
+  }
 };
 
 // One step for the rows `ids` [U], distinct, whose gradients are the rows of `gradient` [U, D]. An

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
+#include "turbogr/ops/rows/row_simd.h"
 #include "turbogr/ops/rows/step_scale.h"
 #include "turbogr/ops/rows/update_kernels.h"
 #include "turbogr/ops/rows/update_simd.h"
@@ -95,26 +97,69 @@ void adamw(Cpu cpu, const UpdateSlices& slices, const AdamWSettings& settings,
 namespace {
 
 // Calls step(c, n, weights) for a row's columns [c, c + n), whose weights it changes: in place, or
-// of a table in bf16 some at a time, which are rounded by chance afterwards.
-template <class Step>
-void with_weights(const TableRows& rows, std::int64_t id, std::int64_t width, std::uint64_t number,
-                  Step&& step) {
-  if (rows.rounded.data == nullptr) return step(std::int64_t{0}, width, &rows.weight(id, 0));
-  constexpr std::int64_t kColumns = 256;
-  float weights[kColumns];
-  bf16* const row = rows.rounded.data + id * width;
-  const std::uint64_t key = rows.keys.of(id);
-  for (std::int64_t begin = 0; begin < width; begin += kColumns) {
-    const std::int64_t count = std::min(kColumns, width - begin);
-    for (std::int64_t c = 0; c < count; ++c) weights[c] = static_cast<float>(row[begin + c]);
-    step(begin, count, weights);
-    for (std::int64_t c = 0; c < count; c += kRoundedTogether) {
-      const auto bits = rounding_bits(rows.keys, key, number, (begin + c) / kRoundedTogether);
-      for (std::int64_t j = 0; j < std::min(kRoundedTogether, count - c); ++j) {
-        row[begin + c + j] = rounded_by(weights[c + j], bits, static_cast<int>(j));
+// of a table in bf16 or f16 some at a time, which are rounded by chance afterwards.
+template <class Weight, class Step>
+void with_weights(View<Weight, 2> table, const RowKeys& keys, SimdLevel simd, std::int64_t id,
+                  std::uint64_t number, Step&& step) {
+  const std::int64_t width = table.shape[1];
+  Weight* const row = table.data + id * width;
+  if constexpr (std::is_same_v<Weight, float>) {
+    step(std::int64_t{0}, width, row);
+  } else {
+    constexpr std::int64_t kColumns = 256;
+    float weights[kColumns];
+    const std::uint64_t key = keys.of(id);
+    for (std::int64_t begin = 0; begin < width; begin += kColumns) {
+      const std::int64_t count = std::min(kColumns, width - begin);
+      row_kernels<Weight>(simd).widen(row + begin, 1.0f, count, weights);
+      step(begin, count, weights);
+      for (std::int64_t c = 0; c < count; c += kRoundedTogether) {
+        const auto bits = rounding_bits(keys, key, number, (begin + c) / kRoundedTogether);
+        for (std::int64_t j = 0; j < std::min(kRoundedTogether, count - c); ++j) {
+          row[begin + c + j] = rounded_by<Weight>(weights[c + j], bits, static_cast<int>(j));
+        }
       }
     }
   }
+}
+
+// `weights`: those of `rows` that are there.
+template <class Weight>
+void update_weights(Cpu cpu, RowOptimiser optimiser, const TableRows& rows, View<Weight, 2> weights,
+                    View<const std::int64_t, 1> ids, Rows<const float> gradient,
+                    const AdamWSettings& settings, const StepScale* scale) {
+  const std::int64_t num_rows = weights.shape[0];
+  const std::int64_t width = weights.shape[1];
+  const auto number = static_cast<std::uint64_t>(settings.step);
+  const AdamWCoefficients adamw = adamw_coefficients(scaled(settings, scale));
+  const double factor = gradient_scale(settings, scale);
+  const auto keep = static_cast<float>(1 - settings.rate * settings.decay);
+  const UpdateTable& table = update_table(cpu.simd);
+  parallel_ranges(cpu.pool, ids.shape[0], kRowsAPiece,
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      const std::int64_t id = ids(i);
+                      TGR_CHECK(id >= 0 && id < num_rows, "item table update: id ", id,
+                                " at position ", i, "; the table has ", num_rows, " rows");
+                      const float* g = gradient.row(i);
+                      double size = settings.rate * factor;
+                      if (optimiser == RowOptimiser::kAdaGrad) {
+                        float& second = rows.second_moment(id, 0);
+                        second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
+                                                     static_cast<double>(width));
+                        size /= adagrad_divisor(second, settings.epsilon, settings.epsilon_outside);
+                      }
+                      const auto step = [&](std::int64_t c, std::int64_t n, float* w) {
+                        if (optimiser == RowOptimiser::kAdamW) {
+                          table.adamw(adamw, g + c, n, w, &rows.first_moment(id, c),
+                                      &rows.second_moment(id, c));
+                        } else {
+                          table.descend(keep, static_cast<float>(size), g + c, n, w);
+                        }
+                      };
+                      with_weights(weights, rows.keys, cpu.simd, id, number, step);
+                    }
+                  });
 }
 
 }  // namespace
@@ -123,38 +168,14 @@ void update_rows(Cpu cpu, RowOptimiser optimiser, const TableRows& rows,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale) {
   if (scale != nullptr && scale->finite == 0) return;
-  const bool rounded = rows.rounded.data != nullptr;
-  const std::int64_t num_rows = rounded ? rows.rounded.shape[0] : rows.weight.shape[0];
-  const std::int64_t width = rounded ? rows.rounded.shape[1] : rows.weight.shape[1];
-  const auto number = static_cast<std::uint64_t>(settings.step);
-  const AdamWCoefficients adamw = adamw_coefficients(scaled(settings, scale));
-  const double factor = gradient_scale(settings, scale);
-  const auto keep = static_cast<float>(1 - settings.rate * settings.decay);
-  const UpdateTable& table = update_table(cpu.simd);
-  parallel_ranges(
-      cpu.pool, ids.shape[0], kRowsAPiece, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const std::int64_t id = ids(i);
-          TGR_CHECK(id >= 0 && id < num_rows, "item table update: id ", id, " at position ", i,
-                    "; the table has ", num_rows, " rows");
-          const float* g = gradient.row(i);
-          double size = settings.rate * factor;
-          if (optimiser == RowOptimiser::kAdaGrad) {
-            float& second = rows.second_moment(id, 0);
-            second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
-                                         static_cast<double>(width));
-            size /= adagrad_divisor(second, settings.epsilon, settings.epsilon_outside);
-          }
-          with_weights(rows, id, width, number, [&](std::int64_t c, std::int64_t n, float* w) {
-            if (optimiser == RowOptimiser::kAdamW) {
-              table.adamw(adamw, g + c, n, w, &rows.first_moment(id, c),
-                          &rows.second_moment(id, c));
-            } else {
-              table.descend(keep, static_cast<float>(size), g + c, n, w);
-            }
-          });
-        }
-      });
+  const auto update = [&](auto weights) {
+    update_weights(cpu, optimiser, rows, weights, ids, gradient, settings, scale);
+  };
+  if (rows.in_f32()) {
+    update(rows.weight);
+  } else {
+    rows.with_rounded(update);
+  }
 }
 
 template <class T>

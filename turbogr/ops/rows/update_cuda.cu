@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "turbogr/cuda/half.cuh"
 #include "turbogr/ops/dense/sum_cuda.cuh"
 #include "turbogr/ops/rows/step_scale.h"
 #include "turbogr/ops/rows/update_kernels.h"
@@ -233,12 +234,13 @@ __global__ void __launch_bounds__(32 * kNarrowWarps)
   }
 }
 
-// A table in bf16, a warp a row: eight columns a thread, whose chances come from one draw.
-template <bool kVector>
+// A table in bf16 or f16, a warp a row: eight columns a thread, whose chances come from one draw.
+// `weights`: those of `table` that are there.
+template <class Half, bool kVector>
 __global__ void __launch_bounds__(32 * kRowWarps)
-    update_rounded_kernel(RowOptimiser optimiser, TableRows table, const std::int64_t* ids,
-                          Rows<const float> gradient, RowStep step, std::uint64_t number,
-                          const StepScale* scale) {
+    update_rounded_kernel(RowOptimiser optimiser, TableRows table, View<Half, 2> weights,
+                          const std::int64_t* ids, Rows<const float> gradient, RowStep step,
+                          std::uint64_t number, const StepScale* scale) {
   if (scale != nullptr) {
     if (scale->finite == 0) return;
     step.adamw.gradient_scale *= static_cast<float>(scale->scale);
@@ -248,9 +250,9 @@ __global__ void __launch_bounds__(32 * kRowWarps)
   if (i >= gradient.rows) return;
   const std::int64_t id = ids[i];
   const std::int64_t width = gradient.cols;
-  if (id < 0 || id >= table.rounded.shape[0]) return;
+  if (id < 0 || id >= weights.shape[0]) return;
   const float* g = gradient.row(i);
-  bf16* w = table.rounded.data + id * width;
+  Half* w = weights.data + id * width;
   double size = step.rate * step.factor;
   if (optimiser == RowOptimiser::kAdaGrad) {
     const float mean = mean_square(g, width, step.factor);
@@ -266,9 +268,9 @@ __global__ void __launch_bounds__(32 * kRowWarps)
        c += 32 * kRoundedTogether) {
     const std::int64_t left = width - c;
     const auto d = cuda::load8<kVector>(g + c, left);
-    const auto was = cuda::load8<kVector>(w + c, left);
+    const auto was = cuda::load_row8<kVector, float>(w + c, left);
     const auto bits = rounding_bits(table.keys, key, number, c / kRoundedTogether);
-    alignas(16) bf16 rounded[kRoundedTogether];
+    alignas(16) Half rounded[kRoundedTogether];
 #pragma unroll
     for (int j = 0; j < kRoundedTogether; ++j) {
       float x = was[j];
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
       } else {
         x = descended(x, step.keep, d[j], stride);
       }
-      rounded[j] = rounded_by(x, bits, j);
+      rounded[j] = rounded_by<Half>(x, bits, j);
     }
     if (kVector && left >= kRoundedTogether) {
       *reinterpret_cast<uint4*>(w + c) = *reinterpret_cast<const uint4*>(rounded);
@@ -378,7 +380,7 @@ void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
 void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
                  View<const std::int64_t, 1> ids, Rows<const float> gradient,
                  const AdamWSettings& settings, const StepScale* scale) {
-  if (table.rounded.data == nullptr) {
+  if (table.in_f32()) {
     update_rows<float>(cuda, optimiser, table, ids, gradient, settings, scale, {}, {});
     return;
   }
@@ -386,11 +388,13 @@ void update_rows(Cuda cuda, RowOptimiser optimiser, const TableRows& table,
   const RowStep step = row_step(settings);
   const dim3 block(32, kRowWarps);
   const auto blocks = static_cast<unsigned>(cuda::divide_up(gradient.rows, block.y));
-  const bool vectors = cuda::vectorable(gradient) && cuda::vectorable(Rows<bf16>(table.rounded));
-  cuda::choose_vector<bf16>(vectors, [&](auto vector) {
-    update_rounded_kernel<vector.value><<<blocks, block, 0, cuda::stream_of(cuda.stream)>>>(
-        optimiser, table, ids.data, gradient, step, static_cast<std::uint64_t>(settings.step),
-        scale);
+  table.with_rounded([&]<class Half>(View<Half, 2> weights) {
+    const bool vectors = cuda::vectorable(gradient) && cuda::vectorable(Rows<Half>(weights));
+    cuda::choose_vector<Half>(vectors, [&](auto vector) {
+      update_rounded_kernel<Half, vector.value><<<blocks, block, 0, cuda::stream_of(cuda.stream)>>>(
+          optimiser, table, weights, ids.data, gradient, step,
+          static_cast<std::uint64_t>(settings.step), scale);
+    });
   });
   cuda::check_launch("update_rows");
 }
