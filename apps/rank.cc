@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,12 +13,12 @@
 #include "apps/commands.h"
 #include "apps/score_writer.h"
 #include "turbogr/core/check.h"
-#include "turbogr/core/log.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/rank_cores.h"
+#include "turbogr/run/rank_requests.h"
 #include "turbogr/run/recommend_inputs.h"
 #include "turbogr/run/trained_model.h"
 #include "turbogr/run/trained_ranker.h"
@@ -59,106 +55,20 @@ void check_rank_options(const RankOptions& options) {
             "rank what? Give one of --items A,B,C and --items-file FILE");
 }
 
-std::int64_t seconds_in(const data::Store& store, std::int64_t time) {
-  if (store.time_unit() != data::TimeUnit::kMilliseconds) return time;
-  return time / 1000 - (time % 1000 < 0 ? 1 : 0);
-}
-
-// "tab=1": a feature of events, and its value as the log spells it.
-data::EventValue event_value(const data::Store& store, const std::string& feature,
-                             const std::string& value) {
-  const data::FeatureColumn column = store.feature(data::FeatureOwner::kEvent, feature);
-  TGR_CHECK(column.about.kind == data::FeatureKind::kCategory, "context '", feature, "' is a ",
-            name_of(column.about.kind), "; only categories can be given");
-  for (std::int32_t code = 1; code <= column.about.values; ++code) {
-    if (column.value(code) == value) return {feature, code};
-  }
-  log::warn("context {} = '{}': no event of the store has that value, so it counts as unknown",
-            feature, value);
-  return {feature, 0};
-}
-
-struct Request {
-  std::string user;
-  data::SampleRequest sample;
-};
-
-// `where`: "requests.jsonl:12: ", for messages; empty on the command line.
-std::optional<std::int64_t> known_user(const data::Store& store, const std::string& user,
-                                       const std::string& where) {
-  const auto found = store.user_ids().find(std::string_view(user));
-  if (!found) {
-    log::warn("{}user '{}' is not in '{}': judged without a history", where, user,
-              store.folder().string());
-  }
-  return found;
-}
-
-Request request_of(const data::Store& store, const std::string& user, const std::string& where,
-                   std::vector<std::int64_t> items, std::optional<std::int64_t> at) {
-  Request request = {user, {}};
-  request.sample.user = known_user(store, user, where).value_or(-1);
-  request.sample.items = std::move(items);
-  request.sample.has_time = at.has_value();
-  if (at) request.sample.seconds = seconds_in(store, *at);
-  TGR_CHECK(!at || store.has_times(), "a time was given, and '", store.folder().string(),
-            "' has none; leave it out");
-  return request;
-}
-
-// Ids may be numbers or text.
-std::string id_text(const nlohmann::json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::vector<Request> read_requests(const std::string& path, const train::KnownIds& known) {
-  const data::Store& store = known.store;
-  std::ifstream in(path);
-  TGR_CHECK(in.good(), "cannot read '", path, "'; give a file with a request a line");
-  std::vector<Request> requests;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = path + ":" + std::to_string(number) + ": ";
-    try {
-      const nlohmann::json fields = nlohmann::json::parse(line);
-      std::vector<std::string> items;
-      for (const nlohmann::json& item : fields.at("items")) items.push_back(id_text(item));
-      std::optional<std::int64_t> at;
-      if (fields.contains("at")) at = fields.at("at").get<std::int64_t>();
-      requests.push_back(request_of(store, id_text(fields.at("user")), where,
-                                    train::indices_of(items, known), at));
-      const nlohmann::json context = fields.value("context", nlohmann::json::object());
-      for (const auto& [feature, value] : context.items()) {
-        requests.back().sample.values.push_back(event_value(store, feature, id_text(value)));
-      }
-    } catch (const nlohmann::json::exception&) {
-      detail::throw_error(where,
-                          "no request; wanted a line such as {\"user\": 7, \"items\": [1, 2], "
-                          "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
-                          "wanted");
-    } catch (const Error& error) {
-      detail::throw_error(where, error.what());
-    }
-  }
-  TGR_CHECK(!requests.empty(), "'", path, "' has no requests; give one a line");
-  return requests;
-}
-
-std::vector<Request> chosen_requests(const RankOptions& options, const data::Store& store) {
+std::vector<train::RankRequest> chosen_requests(const RankOptions& options,
+                                                const data::Store& store) {
   const train::KnownIds known = {store, store.item_ids(), "item",
                                  train::unknown_from_name(options.unknown)};
-  if (!options.requests.empty()) return read_requests(options.requests, known);
-  Request request =
-      request_of(store, options.user, "",
-                 options.items.empty() ? train::indices_in_file(options.items_file, known)
-                                       : train::indices_in_text(options.items, known),
-                 options.at);
+  if (!options.requests.empty()) return train::read_rank_requests(options.requests, known);
+  train::RankRequest request =
+      train::rank_request(store, options.user,
+                          options.items.empty() ? train::indices_in_file(options.items_file, known)
+                                                : train::indices_in_text(options.items, known),
+                          options.at);
   for (const std::string& each : options.context) {
     const std::size_t equals = each.find('=');
     TGR_CHECK(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");
-    request.sample.values.push_back(
-        event_value(store, each.substr(0, equals), each.substr(equals + 1)));
+    train::add_context(store, each.substr(0, equals), each.substr(equals + 1), request);
   }
   return {std::move(request)};
 }
@@ -188,7 +98,7 @@ void run_rank(const RankOptions& options) {
                                       ? data::ItemTitles::of(store)
                                       : data::ItemTitles::read(options.titles, store);
   ScoreWriter writer(options.out, options.json, tasks);
-  for (const Request& request : chosen_requests(options, store)) {
+  for (const train::RankRequest& request : chosen_requests(options, store)) {
     data::check_interrupt();
     const std::vector<float> scores = ranker.score({&request.sample, 1});
     std::vector<ScoredItem> items;

@@ -1,26 +1,22 @@
 // A trained model, open for use.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "python/module/arrays.h"
 #include "python/module/bindings.h"
-#include "python/module/host.h"
+#include "python/module/opened.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/data/store.h"
-#include "turbogr/dist/communicator.h"
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/run/popularity.h"
 #include "turbogr/run/recommend_inputs.h"
@@ -35,14 +31,6 @@ using train::HistoryEvent;
 using Indices = std::vector<std::int64_t>;
 using Texts = std::vector<std::string>;
 constexpr std::int64_t kListsAtOnce = 1 << 22;  // entries of all lists of a batch, at most
-
-// An array for Python that owns its memory.
-template <class T>
-nb::object array_of(std::vector<T> values, std::vector<std::size_t> shape) {
-  auto* held = new std::vector<T>(std::move(values));
-  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(held->data(), shape.size(), shape.data(), owner));
-}
 
 struct Lists {
   Indices place;  // of the user or history in what was asked
@@ -61,30 +49,10 @@ struct Choice {
   bool untrained = false;
 };
 
-class Model {
-  // One call at a time; none in a process that was forked, where the threads are gone.
-  template <class Work>
-  auto in_turn(Work&& work) {
-    return interruptible([&] {
-      TGR_CHECK(::getpid() == process_, "this model was loaded before its process was forked, and ",
-                "its threads are not in the new one; load it again there");
-      const std::lock_guard turn(mutex_);
-      return work();
-    });
-  }
-
+class Model : public Opened {
  public:
   Model(const std::string& path, const std::string& store, int threads)
-      : checkpoint_(train::open_checkpoint(path)),
-        config_(parse_config(checkpoint_.config(), checkpoint_.folder() + "/config.toml")),
-        store_(train::open_store(config_, store)),
-        alone_(dist::make_self()),
-        model_(checkpoint_, store_, threads, *alone_) {}
-
-  std::string folder() const { return checkpoint_.folder(); }
-  std::int64_t step() const { return checkpoint_.step(); }
-  std::string store_folder() const { return store_.folder().string(); }
-  std::string config() const { return config_text(config_); }
+      : Opened(path, store), model_(checkpoint_, store_, threads, *alone_) {}
 
   Lists recommend(const std::optional<Texts>& users, const Choice& choice) {
     return in_turn([&] {
@@ -253,22 +221,9 @@ class Model {
     return all;
   }
 
-  const pid_t process_ = ::getpid();
-  std::mutex mutex_;
-  Checkpoint checkpoint_;
-  Config config_;
-  data::Store store_;
-  std::unique_ptr<dist::Communicator> alone_;
   train::TrainedModel model_;
   Indices candidates_;
 };
-
-nb::object array_of(const Tensor& tensor) {
-  const auto* values = reinterpret_cast<const float*>(tensor.data());
-  return array_of(
-      std::vector<float>(values, values + tensor.size()),
-      {static_cast<std::size_t>(tensor.shape()[0]), static_cast<std::size_t>(tensor.shape()[1])});
-}
 
 nb::tuple arrays_of(Lists lists) {
   const std::vector<std::size_t> shape = {lists.place.size()};

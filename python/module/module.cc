@@ -39,5 +39,6 @@ NB_MODULE(_turbogr, module) {
   turbogr::python::bind_data(module);
   turbogr::python::bind_train(module);
   turbogr::python::bind_model(module);
+  turbogr::python::bind_ranker(module);
   turbogr::python::bind_ops(module);
 }

@@ -12,6 +12,7 @@ from turbogr._columns import Table
 from turbogr._data import Store, prepare
 from turbogr._estimator import HSTU, FuXi
 from turbogr._model import Model, load
+from turbogr._ranker import Ranker
 from turbogr._train import EarlyStopping, Run, config_text, train
 from turbogr._turbogr import Error, __version__
 
@@ -23,6 +24,7 @@ __all__ = [
     "FuXi",
     "HSTU",
     "Model",
+    "Ranker",
     "Run",
     "Store",
     "Table",

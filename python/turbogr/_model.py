@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,29 +10,8 @@ import numpy as np
 from turbogr import _turbogr
 from turbogr import _arguments as arguments
 from turbogr._columns import Table
-from turbogr._data import Store
-
-
-def _ids(name: str, value: Any) -> list[str]:
-    """Ids as text: one id, or any list, array or column of them."""
-    if isinstance(value, (str, int, np.integer)) and not isinstance(value, bool):
-        value = [value]
-    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an id or a list of ids")
-    if hasattr(type(value), "to_list"):  # columns of pandas and polars
-        value = value.to_list()
-    elif hasattr(type(value), "to_pylist"):  # of pyarrow
-        value = value.to_pylist()
-    elif isinstance(value, np.ndarray):
-        if value.ndim != 1:
-            raise ValueError(f"{name} has {value.ndim} dimensions; wanted: a list of ids")
-        value = value.tolist()
-    ids = []
-    for i, entry in enumerate(value):
-        if isinstance(entry, (bool, np.bool_)) or not isinstance(entry, (str, int, np.integer)):
-            raise TypeError(f"{name}[{i}] is {arguments.shown(entry)}; wanted: an id, a whole number or a string")
-        ids.append(entry if isinstance(entry, str) else str(int(entry)))
-    return ids
+from turbogr._ranker import Ranker
+from turbogr._trained import Trained, ids_of
 
 
 def _histories(histories: Any) -> tuple[list[list[str]], list[list[int]]]:
@@ -64,40 +42,17 @@ def _histories(histories: Any) -> tuple[list[list[str]], list[list[int]]]:
                 raise ValueError(f"{name}: its times fall; wanted: the oldest event first")
             times.append(own)
             entries = [entry[0] for entry in entries]
-        items.append(_ids(name, entries))
+        items.append(ids_of(name, entries))
     return items, times
 
 
-class Model:
-    """A trained model; made by :func:`load`.
-
-    It may be used from several threads (calls wait for each other) and pickled (by its path). In a process
-    that was forked it says so: load it again there.
-    """
+class Model(Trained):
+    """A trained model of the retrieval task; made by :func:`load`."""
 
     def __init__(self, path: Any, store: Any = None, threads: int = 0):
-        self._path = os.path.abspath(arguments.path_of("path", path))
-        self._given_store = "" if store is None else arguments.path_of("store", store)
-        self._threads = arguments.integer_of("threads", threads, 0, 4096)
-        self._model = _turbogr.Model(self._path, self._given_store, self._threads)
-        self.store = store if isinstance(store, Store) else Store(self._model.store_folder)
+        super().__init__(_turbogr.Model, path, store, threads)
         self._users: np.ndarray | None = None
         self._items: np.ndarray | None = None
-
-    @property
-    def path(self) -> str:
-        """The checkpoint in use."""
-        return self._model.folder
-
-    @property
-    def step(self) -> int:
-        """The step it was saved at."""
-        return self._model.step
-
-    @property
-    def config(self) -> str:
-        """Its run's configuration, as TOML."""
-        return self._model.config
 
     def _user_ids(self) -> np.ndarray:
         if self._users is None:
@@ -112,8 +67,8 @@ class Model:
     def _choice(self, k: Any, only: Any, exclude: Any, seen: Any, unknown: Any, untrained: Any) -> Any:
         choice = _turbogr.Choice()
         choice.k = arguments.integer_of("k", k, 1, 2**31)
-        choice.only = None if only is None else _ids("only", only)
-        choice.exclude = [] if exclude is None else _ids("exclude", exclude)
+        choice.only = None if only is None else ids_of("only", only)
+        choice.exclude = [] if exclude is None else ids_of("exclude", exclude)
         choice.seen = arguments.choice_of("seen", seen, (None, "drop", "keep")) or ""
         choice.unknown = arguments.choice_of("unknown", unknown, ("skip", "error"))
         choice.untrained = arguments.flag_of("untrained_items", untrained)
@@ -137,7 +92,7 @@ class Model:
         skipped with a warning, or with ``unknown="error"`` refused.
         """
         choice = self._choice(k, only, exclude, seen, unknown, untrained_items)
-        asked = None if users is None else _ids("users", users)
+        asked = None if users is None else ids_of("users", users)
         if asked is not None and not asked:
             raise ValueError("users is empty; wanted: at least one id, or None for all users")
         place, item, score, rank = self._model.recommend(asked, choice)
@@ -195,7 +150,7 @@ class Model:
         """Vectors of users' whole histories, of length one: float32 [users, width], in the order asked for (None:
         all, in the order of ``store.user_ids()``). Their products with item vectors order items as recommend does."""
         arguments.choice_of("unknown", unknown, ("skip", "error"))
-        asked = None if users is None else _ids("users", users)
+        asked = None if users is None else ids_of("users", users)
         if asked is not None and not asked:
             raise ValueError("users is empty; wanted: at least one id, or None for all users")
         return self._model.user_vectors(asked, unknown)
@@ -211,14 +166,11 @@ class Model:
         """Vectors of all items, of length one: float32 [items, width], in the order of ``store.item_ids()``."""
         return self._model.item_vectors()
 
-    def __repr__(self) -> str:
-        return f"turbogr.Model({self.path!r}), step {self.step}"
 
-    def __reduce__(self) -> Any:
-        return load, (self._path, self._given_store or None, self._threads)
-
-
-def load(run: Any, store: Any = None, threads: int = 0) -> Model:
-    """Opens the model of a run: a :class:`Run`, its folder (the best checkpoint, or the newest where none is kept), or
+def load(run: Any, store: Any = None, threads: int = 0) -> Model | Ranker:
+    """Opens the model of a run, a :class:`Model` or, of the ranking task, a :class:`Ranker`. ``run`` is a :class:`Run`, its folder (the best checkpoint, or the newest where none is kept), or
     one checkpoint. ``store`` is needed only where the one it was trained on has moved. ``threads`` 0: one a core."""
-    return Model(run, store, threads)
+    path = arguments.path_of("path", run)
+    arguments.integer_of("threads", threads, 0, 4096)
+    kind = Ranker if _turbogr.task_of(path) == "ranking" else Model
+    return kind(run, store, threads)
