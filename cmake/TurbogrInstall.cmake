@@ -83,8 +83,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 if(TGR_CUDA)
   # Not every toolkit is known to the dynamic linker of the machine that makes the package.
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CUDAToolkit_LIBRARY_DIR})
-  set(CPACK_DEBIAN_PACKAGE_CONFLICTS turbogr)
-  set(CPACK_DEBIAN_PACKAGE_PROVIDES turbogr)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONFLICTS turbogr)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_PROVIDES turbogr)
 endif()
 # Needs an MPI, so it is a package of its own: turbogr alone asks for none.
 set(CPACK_DEBIAN_MPI_PACKAGE_NAME ${CPACK_PACKAGE_NAME}-mpi)
