@@ -11,10 +11,8 @@
 #include "apps/command_line.h"
 #include "apps/commands.h"
 #include "apps/user_progress.h"
-#include "turbogr/checkpoint/safetensors.h"
-#include "turbogr/core/check.h"
-#include "turbogr/core/escape.h"
-#include "turbogr/core/output_file.h"
+#include "apps/vector_writer.h"
+#include "turbogr/core/tensor.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
@@ -34,16 +32,9 @@ struct ExportOptions {
   int threads = 0;
 };
 
-// Original ids, one a line, in the order of the rows. Escaped: an id with a newline in it would
-// shift all that follow.
-void write_ids(const std::string& path, const data::IdMap& ids) {
-  std::string text;
-  for (std::int64_t i = 0; i < ids.size(); ++i) (text += escaped(ids.text(i))) += '\n';
-  replace_file(path, text);
-}
-
 void run_export(const ExportOptions& options) {
   const data::InterruptGuard guard;
+  check_vector_file(options.out);
   const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
   const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = train::open_store(config, options.store);
@@ -52,7 +43,7 @@ void run_export(const ExportOptions& options) {
   Tensor items = model.item_vectors();
   Tensor users;
   std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);
-  std::vector<NamedTensor> tensors = {named("items", items)};
+  std::vector<ExportedVectors> all = {{"item", items, store.item_ids(), &trained}};
   if (options.users) {
     users = Tensor(DType::kF32, {store.num_users(), items.shape()[1]});
     const train::HistoryOptions history = {.max_length = config.data.max_length,
@@ -72,33 +63,31 @@ void run_export(const ExportOptions& options) {
       progress.update(first);
       data::check_interrupt();
     }
-    tensors.push_back(named("users", users));
+    all.push_back({"user", users, store.user_ids()});
   }
-  tensors.push_back(
-      named("items_trained", View<std::uint8_t, 1>{trained.data(), {std::ssize(trained)}}));
-  OutputTarget target(options.out);
-  write_safetensors(target.writing(), tensors, {});
-  target.put_in_place();
-  write_ids(options.out + ".items.txt", store.item_ids());
-  if (options.users) write_ids(options.out + ".users.txt", store.user_ids());
-  fmt::print("{}: {} item vectors{} of width {}; ids in {}.items.txt\n", options.out,
-             store.num_items(),
+  const std::vector<std::string> written = write_vectors(options.out, all);
+  fmt::print("{}: {} item vectors{} of width {}\n", fmt::join(written, ", "), store.num_items(),
              options.users ? fmt::format(" and {} user vectors", store.num_users()) : "",
-             items.shape()[1], options.out);
+             items.shape()[1]);
 }
 
 }  // namespace
 
 Command* add_export(Command& app) {
   auto options = std::make_shared<ExportOptions>();
-  Command* command = app.add_subcommand("export", "Write item (and user) vectors as safetensors");
+  Command* command =
+      app.add_subcommand("export", "Write item (and user) vectors for other systems");
   command
       ->add_option("--checkpoint", options->checkpoint,
                    "Run folder (its best, or newest where none is kept), checkpoint, or "
                    "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
-  command->add_option("--out", options->out, "File to write")->capture_default_str();
+  command
+      ->add_option(
+          "--out", options->out,
+          "File to write: .safetensors, or .npy or .parquet, which become NAME.items.npy and so on")
+      ->capture_default_str();
   command->add_flag("--users,!--no-users", options->users,
                     "The vector of every user's whole history too (the default)");
   command->add_option("--threads", options->threads, "Threads; 0: one a core")

@@ -147,9 +147,8 @@ TEST_F(Newcomer, ExportNeedsNoMoreThanACheckpoint) {
   EXPECT_EQ(both.status, 0) << both.output;
   EXPECT_TRUE(has(both, "30 item vectors and 20 user vectors")) << both.output;
   EXPECT_TRUE(fs::exists(folder_ / "vectors.safetensors"));
-  EXPECT_TRUE(fs::exists(folder_ / "vectors.safetensors.users.txt"));
   const Outcome items =
-      run_program("export --no-users --checkpoint " + root_ + "/run --out " + root_ + "/v");
+      run_program("export --no-users --checkpoint " + root_ + "/run --out " + root_ + "/v.npy");
   EXPECT_FALSE(has(items, "user vectors")) << items.output;
 }
 

@@ -171,3 +171,14 @@ def test_tables_reach_every_library(model):
 def test_a_run_that_is_not_there_is_named(tmp_path):
     with pytest.raises(turbogr.Error, match="no checkpoint at .*gone"):
         turbogr.load(tmp_path / "gone")
+
+
+def test_exported_files_are_the_vectors(model, run, tmp_path):
+    subprocess.run([PROGRAM, "export", "--checkpoint", run, "--out", tmp_path / "v.npy"], check=True, capture_output=True)
+    assert np.array_equal(np.load(tmp_path / "v.items.npy"), model.item_vectors())
+    assert np.array_equal(np.load(tmp_path / "v.users.npy"), model.user_vectors())
+    assert np.array_equal(np.load(tmp_path / "v.item_ids.npy"), model.store.item_ids())
+    assert np.array_equal(np.load(tmp_path / "v.user_ids.npy"), model.store.user_ids())
+    assert set(np.load(tmp_path / "v.items_trained.npy").tolist()) <= {0, 1}
+    ended = subprocess.run([PROGRAM, "export", "--checkpoint", run, "--out", tmp_path / "v.txt"], capture_output=True, text=True)
+    assert ended.returncode == 1 and ".safetensors, .npy or .parquet" in ended.stderr

@@ -131,6 +131,19 @@ def test_lists_of_recommendations(run, model, tmp_path):
 
 
 @needs_library
+def test_vectors_become_tables(model, run, tmp_path):
+    ended = program("export", "--checkpoint", run, "--out", tmp_path / "v.parquet")
+    assert ended.returncode == 0, ended.stderr
+    items = pq.read_table(tmp_path / "v.items.parquet")
+    assert items.column_names == ["item", "vector", "trained"]
+    assert items.column("item").to_pylist() == model.store.item_ids().tolist()
+    assert items.column("vector").to_pylist() == model.item_vectors().tolist()
+    users = pq.read_table(tmp_path / "v.users.parquet")
+    assert users.column("user").to_pylist() == model.store.user_ids().tolist()
+    assert users.column("vector").to_pylist() == model.user_vectors().tolist()
+
+
+@needs_library
 def test_a_file_that_is_damaged_is_named(table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet")
     cut = (tmp_path / "log.parquet").read_bytes()[:-20]

@@ -5,14 +5,23 @@
 namespace turbogr::data {
 namespace {
 
-// A node with children, and the memory that all of them point to.
+// A node with children, and the memory that all of them point to. A vector column has a child of
+// its own: its numbers.
 template <class Node, class Memory>
 struct Given {
   Memory memory;
-  std::vector<Node> children;
-  std::vector<Node*> pointers;
-  std::vector<std::vector<const void*>> buffers;
+  std::vector<Node> children, numbers;
+  std::vector<Node*> pointers, number_pointers;
+  std::vector<std::vector<const void*>> buffers, number_buffers;
   const void* no_bitmap[1] = {nullptr};
+
+  explicit Given(std::size_t columns)
+      : children(columns), numbers(columns), number_buffers(columns) {
+    for (std::size_t i = 0; i < columns; ++i) {
+      pointers.push_back(&children[i]);
+      number_pointers.push_back(&numbers[i]);
+    }
+  }
 };
 
 // The children's memory is the parent's: releasing one frees nothing by itself.
@@ -28,12 +37,25 @@ void release_all(Node* node) {
 
 }  // namespace
 
-ArrowBatch::ArrowBatch(const std::vector<std::pair<std::string, Type>>& columns) {
-  for (const auto& [name, type] : columns) {
+std::string ArrowBatch::ColumnType::format() const {
+  switch (type) {
+    case Type::kInt64:
+      return "l";
+    case Type::kFloat32:
+      return "f";
+    case Type::kText:
+      return "U";
+    case Type::kVector:
+      break;
+  }
+  return "+w:" + std::to_string(width);
+}
+
+ArrowBatch::ArrowBatch(const std::vector<ColumnType>& columns) {
+  for (const ColumnType& about : columns) {
     Column& column = columns_.emplace_back();
-    column.name = name;
-    column.type = type;
-    if (type == Type::kText) column.integers = {0};
+    column.about = about;
+    if (about.type == Type::kText) column.integers = {0};
   }
 }
 
@@ -44,58 +66,82 @@ void ArrowBatch::add(std::size_t column, std::string_view value) {
 
 std::int64_t ArrowBatch::rows() const {
   const Column& first = columns_.front();
-  return first.type == Type::kFloat32 ? std::ssize(first.floats)
-                                      : std::ssize(first.integers) - (first.type == Type::kText);
+  switch (first.about.type) {
+    case Type::kInt64:
+      return std::ssize(first.integers);
+    case Type::kText:
+      return std::ssize(first.integers) - 1;
+    case Type::kFloat32:
+    case Type::kVector:
+      break;
+  }
+  return std::ssize(first.floats) / first.about.width;
 }
 
 void ArrowBatch::describe(ArrowSchema* out) const {
-  using Names = std::vector<std::string>;
-  auto given = std::make_unique<Given<ArrowSchema, Names>>();
-  for (const Column& column : columns_) given->memory.push_back(column.name);
-  given->children.resize(columns_.size());
+  struct Words {
+    std::string name, format;
+  };
+  using AllWords = std::vector<Words>;
+  auto given = std::make_unique<Given<ArrowSchema, AllWords>>(columns_.size());
+  for (const Column& column : columns_) {
+    given->memory.push_back({column.about.name, column.about.format()});
+  }
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    ArrowSchema& child = given->children[i] = {};
-    child.format = columns_[i].type == Type::kInt64     ? "l"
-                   : columns_[i].type == Type::kFloat32 ? "f"
-                                                        : "U";
-    child.name = given->memory[i].c_str();
+    ArrowSchema& child = given->children[i];
+    child.format = given->memory[i].format.c_str();
+    child.name = given->memory[i].name.c_str();
     child.release = release_one<ArrowSchema>;
-    given->pointers.push_back(&child);
+    if (columns_[i].about.type != Type::kVector) continue;
+    ArrowSchema& numbers = given->numbers[i];
+    numbers.format = "f";
+    numbers.name = "item";
+    numbers.release = release_one<ArrowSchema>;
+    child.n_children = 1;
+    child.children = &given->number_pointers[i];
   }
   *out = {};
   out->format = "+s";
   out->name = "";
   out->n_children = std::ssize(given->children);
   out->children = given->pointers.data();
-  out->release = release_all<ArrowSchema, Names>;
+  out->release = release_all<ArrowSchema, AllWords>;
   out->private_data = given.release();
 }
 
 void ArrowBatch::hand_over(ArrowArray* out) {
-  auto given = std::make_unique<Given<ArrowArray, std::vector<Column>>>();
+  auto given = std::make_unique<Given<ArrowArray, std::vector<Column>>>(columns_.size());
   const std::int64_t length = rows();
-  std::vector<std::pair<std::string, Type>> same;
-  for (const Column& column : columns_) same.emplace_back(column.name, column.type);
+  std::vector<ColumnType> same;
+  for (const Column& column : columns_) same.push_back(column.about);
   given->memory = std::move(columns_);
   *this = ArrowBatch(same);
-  for (const Column& column : given->memory) {
-    auto& buffers = given->buffers.emplace_back();
-    buffers.push_back(nullptr);
-    if (column.type == Type::kFloat32) {
+  for (std::size_t i = 0; i < given->memory.size(); ++i) {
+    const Column& column = given->memory[i];
+    std::vector<const void*>& buffers = given->buffers.emplace_back(1, nullptr);
+    ArrowArray& child = given->children[i];
+    if (column.about.type == Type::kVector) {
+      std::vector<const void*>& number_buffers = given->number_buffers[i];
+      number_buffers = {nullptr, column.floats.data()};
+      ArrowArray& numbers = given->numbers[i];
+      numbers.length = std::ssize(column.floats);
+      numbers.n_buffers = 2;
+      numbers.buffers = number_buffers.data();
+      numbers.release = release_one<ArrowArray>;
+      child.n_children = 1;
+      child.children = &given->number_pointers[i];
+    } else if (column.about.type == Type::kFloat32) {
       buffers.push_back(column.floats.data());
     } else {
       buffers.push_back(column.integers.data());
     }
-    if (column.type == Type::kText) buffers.push_back(column.text.data());
-  }
-  given->children.resize(given->memory.size());
-  for (std::size_t i = 0; i < given->children.size(); ++i) {
-    ArrowArray& child = given->children[i] = {};
+    if (column.about.type == Type::kText) buffers.push_back(column.text.data());
     child.length = length;
-    child.n_buffers = std::ssize(given->buffers[i]);
-    child.buffers = given->buffers[i].data();
+    child.n_buffers = std::ssize(buffers);
     child.release = release_one<ArrowArray>;
-    given->pointers.push_back(&child);
+  }
+  for (std::size_t i = 0; i < given->children.size(); ++i) {
+    given->children[i].buffers = given->buffers[i].data();
   }
   *out = {};
   out->length = length;

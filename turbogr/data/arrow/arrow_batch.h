@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "turbogr/data/arrow/arrow_abi.h"
@@ -18,11 +17,18 @@ namespace turbogr::data {
 
 class ArrowBatch {
  public:
-  enum class Type : std::uint8_t { kInt64, kFloat32, kText };
+  enum class Type : std::uint8_t { kInt64, kFloat32, kText, kVector };
+  struct ColumnType {
+    std::string name;
+    Type type = Type::kInt64;
+    std::int64_t width = 1;  // f32 numbers of a vector
 
-  explicit ArrowBatch(const std::vector<std::pair<std::string, Type>>& columns);
+    std::string format() const;  // as Arrow spells it
+  };
 
-  // One value a column makes a row; the type is the column's.
+  explicit ArrowBatch(const std::vector<ColumnType>& columns);
+
+  // One value a column makes a row, of a vector `width` numbers; the type is the column's.
   void add(std::size_t column, std::int64_t value) { columns_[column].integers.push_back(value); }
   void add(std::size_t column, float value) { columns_[column].floats.push_back(value); }
   void add(std::size_t column, std::string_view value);
@@ -33,8 +39,7 @@ class ArrowBatch {
 
  private:
   struct Column {
-    std::string name;
-    Type type = Type::kInt64;
+    ColumnType about;
     std::vector<std::int64_t> integers;  // or, of texts, where each ends
     std::vector<float> floats;
     std::string text;
