@@ -21,6 +21,7 @@ void add_doctor(Command& program);
 void add_eval(Command& program);
 Command* add_export(Command& program);
 void add_help(Command& program);
+Command* add_plan(Command& program);
 Command* add_rank(Command& program);
 void add_recommend(Command& program);
 Command* add_report(Command& program);

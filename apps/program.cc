@@ -35,6 +35,7 @@ int run_program(const std::vector<std::string>& words) {
   add_recommend(program);
   refuse_ranks(*add_rank(program));
   refuse_ranks(*add_export(program));
+  refuse_ranks(*add_plan(program));
   add_config(program);
   refuse_ranks(*add_report(program));
   add_bench(program);

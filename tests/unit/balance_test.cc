@@ -150,6 +150,42 @@ TEST(Balancer, KeepsEverySequenceOnceAndEveryLimit) {
   }
 }
 
+// Many ranks are planned for in blocks: the same promises, and waiting as small.
+TEST(Balancer, PlansForManyRanksInBlocks) {
+  PhiloxStream random(5);
+  const int ranks = 200;
+  const std::int64_t limit = 4000;
+  std::vector<std::int64_t> lengths;
+  std::vector<std::int32_t> current;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    std::int64_t used = 0;
+    while (true) {
+      const auto next = static_cast<std::int64_t>(random.below(700)) + 1;
+      if (used + next > limit - 300) break;  // some room to move
+      used += next;
+      lengths.push_back(next);
+      current.push_back(rank);
+    }
+  }
+  const CostModel cost = {.per_token = 300, .per_pair = 1};
+  Balancer balancer({.cost = cost, .ranks = ranks, .max_tokens = limit, .block = 32});
+  balancer.plan(lengths, current);
+  const std::vector<double> work = work_of(lengths, balancer.rank_of(), ranks, cost);
+  EXPECT_LT(waiting_share(work), 0.01);
+  EXPECT_LE(*std::max_element(balancer.tokens().begin(), balancer.tokens().end()), limit);
+
+  // Sequences that fill their ranks to the last token: there is no other plan than the one given,
+  // or one as full.
+  const std::vector<std::int64_t> full(2 * ranks, limit / 2);
+  std::vector<std::int32_t> pairs;
+  for (std::int32_t i = 0; i < 2 * ranks; ++i) pairs.push_back(i / 2);
+  balancer.plan(full, pairs);
+  EXPECT_EQ(*std::max_element(balancer.tokens().begin(), balancer.tokens().end()), limit);
+  EXPECT_EQ(*std::min_element(balancer.tokens().begin(), balancer.tokens().end()), limit);
+  const std::vector<std::int64_t> too_many(2 * ranks + 1, limit / 2);
+  EXPECT_NE(message_of([&] { balancer.plan(too_many); }).find("found no place"), std::string::npos);
+}
+
 TEST(Balancer, FallsBackOnWhatItWasGiven) {
   // 6 + 6 and 4 + 4 + 4 fill two ranks of 12; longest first puts 6 with 4 and finds no room.
   const std::vector<std::int64_t> lengths = {6, 6, 4, 4, 4};

@@ -28,11 +28,32 @@ Balancer::Balancer(const BalancerOptions& options) : options_(options) {
             "a cost of ", options.cost.per_token, " a token and ", options.cost.per_pair,
             " a pair; neither may be below zero, nor both zero");
   items_.resize(static_cast<std::size_t>(options.ranks));
+  if (options.block <= 0 || options.ranks <= 2 * options.block) return;
+  for (int first = 0; first < options.ranks; first += options.block) {
+    BalancerOptions inside = options;
+    inside.ranks = std::min(options.block, options.ranks - first);
+    inside.block = 0;
+    blocks_.emplace_back(inside);
+  }
+  dealt_.resize(blocks_.size());
+  // The first rank of every block, the second of every block, ...
+  for (int place = 0; place < options.block; ++place) {
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+      if (place < blocks_[block].options_.ranks) {
+        turns_.push_back(static_cast<std::int32_t>(block));
+      }
+    }
+  }
 }
 
 void Balancer::plan(std::span<const std::int64_t> lengths, std::span<const std::int32_t> current) {
-  TGR_CHECK(current.empty() || current.size() == lengths.size(), current.size(), " ranks for ",
-            lengths.size(), " sequences");
+  const std::int64_t total = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  TGR_CHECK(find(lengths, current), total, " tokens in ", lengths.size(),
+            " sequences found no place on ", options_.ranks, " ranks of ", options_.max_tokens,
+            " tokens; raise the budget a rank, or take fewer sequences a step");
+}
+
+void Balancer::sort_by_cost(std::span<const std::int64_t> lengths) {
   lengths_ = lengths;
   costs_.resize(lengths.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -46,10 +67,13 @@ void Balancer::plan(std::span<const std::int64_t> lengths, std::span<const std::
     const double right = costs_[static_cast<std::size_t>(b)];
     return left != right ? left > right : a < b;
   });
+}
 
+bool Balancer::find(std::span<const std::int64_t> lengths, std::span<const std::int32_t> current) {
+  TGR_CHECK(current.empty() || current.size() == lengths.size(), current.size(), " ranks for ",
+            lengths.size(), " sequences");
+  sort_by_cost(lengths);
   for (Plan* each : {&first_, &second_, &current_}) each->fits = false;
-  if (options_.method != Method::kKarmarkarKarp) longest_first(first_);
-  if (options_.method != Method::kLongestFirst) karmarkar_karp(second_);
   if (!current.empty()) {
     for (const std::int32_t rank : current) {
       TGR_CHECK(rank >= 0 && rank < options_.ranks, "rank ", rank, " of ", options_.ranks);
@@ -57,16 +81,72 @@ void Balancer::plan(std::span<const std::int64_t> lengths, std::span<const std::
     current_.rank_of.assign(current.begin(), current.end());
     judge(current_);
   }
+  if (!blocks_.empty()) return find_in_blocks(current);
+  if (options_.method != Method::kKarmarkarKarp) longest_first(first_);
+  if (options_.method != Method::kLongestFirst) karmarkar_karp(second_);
   const Plan* best = nullptr;
   for (const Plan* each : {&first_, &second_, &current_}) {
     if (each->fits && (best == nullptr || each->most < best->most)) best = each;
   }
-  const std::int64_t total = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  TGR_CHECK(best != nullptr, total, " tokens in ", lengths.size(), " sequences found no place on ",
-            options_.ranks, " ranks of ", options_.max_tokens,
-            " tokens; raise the budget a rank, or take fewer sequences a step");
+  if (best == nullptr) return false;
   take(*best);
   if (options_.polish) polish();
+  return true;
+}
+
+// Two ways to deal sequences to blocks: in turns by falling cost, there and back, which evens the
+// blocks' work but may leave one that cannot be packed; and as the ranks of a block have them now.
+bool Balancer::find_in_blocks(std::span<const std::int32_t> current) {
+  const auto blocks = static_cast<int>(blocks_.size());
+  for (auto& items : dealt_) items.clear();
+  for (std::size_t at = 0; at < order_.size(); ++at) {
+    const std::size_t turn = at % (2 * turns_.size());
+    const std::int32_t block = turns_[turn < turns_.size() ? turn : 2 * turns_.size() - 1 - turn];
+    dealt_[static_cast<std::size_t>(block)].push_back(order_[at]);
+  }
+  const auto plan_blocks = [&](std::span<const std::int32_t> now, Plan& plan) {
+    plan.rank_of.assign(lengths_.size(), 0);
+    for (int block = 0; block < blocks; ++block) {
+      if (!plan_block(block, now, plan)) return;
+    }
+    judge(plan);
+  };
+  plan_blocks({}, first_);
+  if (!first_.fits && !current.empty()) {
+    for (auto& items : dealt_) items.clear();
+    for (const std::int32_t item : order_) {
+      dealt_[static_cast<std::size_t>(current[static_cast<std::size_t>(item)] / options_.block)]
+          .push_back(item);
+    }
+    plan_blocks(current, second_);
+  }
+  const Plan* best = nullptr;
+  for (const Plan* each : {&first_, &second_, &current_}) {
+    if (each->fits && (best == nullptr || each->most < best->most)) best = each;
+  }
+  if (best == nullptr) return false;
+  take(*best);
+  return true;
+}
+
+// `current`: as the block's ranks have its sequences now, or empty.
+bool Balancer::plan_block(int block, std::span<const std::int32_t> current, Plan& plan) {
+  const std::vector<std::int32_t>& items = dealt_[static_cast<std::size_t>(block)];
+  const std::int32_t first = block * options_.block;
+  block_lengths_.clear();
+  block_current_.clear();
+  for (const std::int32_t item : items) {
+    block_lengths_.push_back(lengths_[static_cast<std::size_t>(item)]);
+    if (!current.empty()) {
+      block_current_.push_back(current[static_cast<std::size_t>(item)] - first);
+    }
+  }
+  Balancer& inside = blocks_[static_cast<std::size_t>(block)];
+  if (!inside.find(block_lengths_, block_current_)) return false;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    plan.rank_of[static_cast<std::size_t>(items[i])] = first + inside.rank_of()[i];
+  }
+  return true;
 }
 
 // Whoever has least to do gets the next longest, if it has the room.

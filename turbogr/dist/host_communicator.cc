@@ -6,18 +6,11 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/dist/message_rounds.h"
 
 namespace turbogr::dist {
 namespace {
 
-// Below this an all-reduce sends everything to everybody: one exchange instead of two.
-constexpr std::int64_t kSmallBytes = 4096;
-// Up to so many ranks everybody is sent to at once; beyond, barriers, broadcasts and small gathers
-// go in rounds, each rank sending to one other a round and reaching twice as many as the round
-// before.
-constexpr int kFewRanks = 8;
-// Of all ranks together: beyond, the bytes take longer than the rounds save.
-constexpr std::int64_t kSmallGather = 256 << 10;
 // Tags: group << 16 | operation and phase. A wrap needs 2^12 operations of a group in flight.
 constexpr int kOperationBits = 16;
 constexpr int kMaxGroups = Transport::kTags >> kOperationBits;
@@ -60,6 +53,20 @@ std::byte* bytes_at(void* data, std::int64_t offset) {
 }
 const std::byte* bytes_at(const void* data, std::int64_t offset) {
   return static_cast<const std::byte*>(data) + offset;
+}
+
+// The messages of a round, in memory.
+Phase phase_of(const Round& round, const void* from, void* to) {
+  Phase phase;
+  for (const Message& send : round.sends) {
+    phase.sends.push_back(
+        {send.peer, bytes_at(from, send.begin), static_cast<std::size_t>(send.bytes)});
+  }
+  for (const Message& receive : round.receives) {
+    phase.receives.push_back(
+        {receive.peer, bytes_at(to, receive.begin), static_cast<std::size_t>(receive.bytes)});
+  }
+  return phase;
 }
 
 }  // namespace
@@ -105,53 +112,18 @@ Pending HostCommunicator::start(const char* collective, std::vector<Phase> phase
   return engine_->start(std::move(operation));
 }
 
-HostCommunicator::Cut HostCommunicator::cut_of(std::int64_t count, int rank) const {
-  const std::int64_t part = (count + size() - 1) / size();
-  return {std::min(count, rank * part), std::min(count, (rank + 1) * part)};
-}
-
-Phase HostCommunicator::gather_versions(const Values& values, const std::vector<Cut>& cuts,
-                                        void* sums, Reduce reduce) const {
-  const auto width = static_cast<std::int64_t>(size_of(values.dtype));
-  const Cut own = cuts[static_cast<std::size_t>(rank_)];
-  const std::int64_t count = own.end - own.begin;
-  const auto bytes = static_cast<std::size_t>(count * width);
-  auto versions = std::make_shared<std::vector<std::byte>>(bytes * members_.size());
-  Phase phase;
-  for (int peer = 0; peer < size(); ++peer) {
-    const Cut cut = cuts[static_cast<std::size_t>(peer)];
-    if (cut.end > cut.begin) {
-      phase.sends.push_back({peer, bytes_at(std::as_const(values.data), cut.begin * width),
-                             static_cast<std::size_t>((cut.end - cut.begin) * width)});
-    }
-    if (count > 0) {
-      phase.receives.push_back(
-          {peer, versions->data() + static_cast<std::size_t>(peer) * bytes, bytes});
-    }
-  }
-  const DType dtype = values.dtype;
-  const std::size_t ranks = members_.size();
-  phase.after = [versions, sums, count, bytes, dtype, ranks, reduce] {
-    if (count == 0) return;
-    std::byte* total = versions->data();
-    for (std::size_t rank = 1; rank < ranks; ++rank) {
-      reduce_into(dtype, total, versions->data() + rank * bytes, count, reduce);
-    }
-    std::memcpy(sums, total, bytes);
-  };
-  return phase;
-}
-
 Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
   check_values(values, "all_reduce");
   const auto width = static_cast<std::int64_t>(size_of(values.dtype));
-  if (values.count * width <= kSmallBytes && size() > kFewRanks) {
+  const std::vector<Round> rounds = all_reduce_rounds(rank_, size(), values.count, width);
+  const bool gathers = sums_by_gathering(values.count, width);
+  if (gathers && size() > kFewRanks) {
     // Every version to everybody, in rounds; all add them up in rank order.
     const std::int64_t bytes = values.count * width;
     auto versions =
         std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes * size()));
     std::vector<Phase> phases =
-        gather_in_rounds(values.data, versions->data(),
+        gather_in_rounds(rounds, values.data, versions->data(),
                          std::vector<std::int64_t>(static_cast<std::size_t>(size()), bytes));
     phases.back().after = [versions, values, bytes, reduce, ranks = size(),
                            placed = std::move(phases.back().after)] {
@@ -166,69 +138,53 @@ Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
     };
     return start("all_reduce", std::move(phases));
   }
-  if (values.count * width <= kSmallBytes) {
-    const std::vector<Cut> everything(members_.size(), Cut{0, values.count});
-    return start("all_reduce", {gather_versions(values, everything, values.data, reduce)});
-  }
-  std::vector<Cut> cuts;
-  cuts.reserve(members_.size());
-  for (int rank = 0; rank < size(); ++rank) cuts.push_back(cut_of(values.count, rank));
-  const Cut own = cuts[static_cast<std::size_t>(rank_)];
-  // The sums may overwrite own elements: all sends of the first phase are done by then.
-  Phase reduced = gather_versions(values, cuts, bytes_at(values.data, own.begin * width), reduce);
-  Phase spread;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) continue;
-    const Cut cut = cuts[static_cast<std::size_t>(peer)];
-    if (own.end > own.begin) {
-      spread.sends.push_back({peer, bytes_at(std::as_const(values.data), own.begin * width),
-                              static_cast<std::size_t>((own.end - own.begin) * width)});
-    }
-    if (cut.end > cut.begin) {
-      spread.receives.push_back({peer, bytes_at(values.data, cut.begin * width),
-                                 static_cast<std::size_t>((cut.end - cut.begin) * width)});
-    }
-  }
+  // Every rank's version of own elements (of all, where they are few), then added up. The sums may
+  // overwrite own elements: all sends of the first phase are done by then.
+  const Cut own = gathers ? Cut{0, values.count} : cut_of(values.count, size(), rank_);
+  const std::int64_t count = own.end - own.begin;
+  const auto bytes = static_cast<std::size_t>(count * width);
+  auto versions = std::make_shared<std::vector<std::byte>>(bytes * members_.size());
   std::vector<Phase> phases;
-  phases.push_back(std::move(reduced));
-  phases.push_back(std::move(spread));
+  phases.push_back(phase_of(rounds.front(), values.data, versions->data()));
+  phases.back().after = [versions, sums = bytes_at(values.data, own.begin * width), count, bytes,
+                         dtype = values.dtype, ranks = members_.size(), reduce] {
+    if (count == 0) return;
+    std::byte* total = versions->data();
+    for (std::size_t rank = 1; rank < ranks; ++rank) {
+      reduce_into(dtype, total, versions->data() + rank * bytes, count, reduce);
+    }
+    std::memcpy(sums, total, bytes);
+  };
+  if (!gathers) phases.push_back(phase_of(rounds[1], values.data, values.data));
   return start("all_reduce", std::move(phases));
 }
 
-// Bruck's: after round k a rank has the parts of the 2^(k + 1) ranks from its own on, end to end in
-// a buffer; the last one puts them where they belong.
-std::vector<Phase> HostCommunicator::gather_in_rounds(const void* own, std::byte* all,
+// Through a buffer, whose parts the last round puts where they belong.
+std::vector<Phase> HostCommunicator::gather_in_rounds(const std::vector<Round>& rounds,
+                                                      const void* own, std::byte* all,
                                                       std::vector<std::int64_t> counts) const {
   const int ranks = size();
-  const auto count_of = [&](int distance) {
-    return counts[static_cast<std::size_t>((rank_ + distance) % ranks)];
-  };
-  std::vector<std::int64_t> ends = {0};  // of the parts by distance from this rank
+  std::vector<std::int64_t> begins;  // of the parts by distance from this rank
+  std::int64_t total = 0;
   for (int distance = 0; distance < ranks; ++distance) {
-    ends.push_back(ends.back() + count_of(distance));
+    begins.push_back(total);
+    total += counts[static_cast<std::size_t>((rank_ + distance) % ranks)];
   }
-  auto buffer = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(ends.back()));
-  if (count_of(0) > 0) std::memcpy(buffer->data(), own, static_cast<std::size_t>(count_of(0)));
+  auto buffer = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(total));
+  const std::int64_t own_bytes = counts[static_cast<std::size_t>(rank_)];
+  if (own_bytes > 0) std::memcpy(buffer->data(), own, static_cast<std::size_t>(own_bytes));
   std::vector<Phase> phases;
-  for (int reach = 1; reach < ranks; reach *= 2) {
-    const int more = std::min(reach, ranks - reach);  // parts that change hands
-    Phase phase;
-    phase.sends.push_back({(rank_ - reach + ranks) % ranks, buffer->data(),
-                           static_cast<std::size_t>(ends[static_cast<std::size_t>(more)])});
-    const int reached = reach + more;
-    const std::int64_t begin = ends[static_cast<std::size_t>(reach)];
-    const std::int64_t end = ends[static_cast<std::size_t>(reached)];
-    phase.receives.push_back(
-        {(rank_ + reach) % ranks, buffer->data() + begin, static_cast<std::size_t>(end - begin)});
-    phases.push_back(std::move(phase));
+  for (const Round& round : rounds) {
+    phases.push_back(phase_of(round, buffer->data(), buffer->data()));
   }
-  phases.back().after = [buffer, all, ends, counts = std::move(counts), rank = rank_, ranks] {
+  phases.back().after = [buffer, all, begins, counts = std::move(counts), rank = rank_, ranks] {
     std::int64_t place = 0;
     for (int from = 0; from < ranks; ++from) {
       const std::int64_t bytes = counts[static_cast<std::size_t>(from)];
       const auto distance = static_cast<std::size_t>((from - rank + ranks) % ranks);
       if (bytes > 0) {
-        std::memcpy(all + place, buffer->data() + ends[distance], static_cast<std::size_t>(bytes));
+        std::memcpy(all + place, buffer->data() + begins[distance],
+                    static_cast<std::size_t>(bytes));
       }
       place += bytes;
     }
@@ -238,26 +194,15 @@ std::vector<Phase> HostCommunicator::gather_in_rounds(const void* own, std::byte
 
 Pending HostCommunicator::start_all_gather(const void* own, ReceiveParts all) {
   check_counts(all.counts, size(), "all_gather");
-  const std::int64_t total = std::accumulate(all.counts.begin(), all.counts.end(), std::int64_t{0});
-  if (size() > kFewRanks && total <= kSmallGather) {
+  const std::vector<Round> rounds = all_gather_rounds(rank_, all.counts);
+  if (gathers_in_rounds(all.counts)) {
     return start("all_gather",
-                 gather_in_rounds(own, bytes_at(all.data, 0),
+                 gather_in_rounds(rounds, own, bytes_at(all.data, 0),
                                   std::vector<std::int64_t>(all.counts.begin(), all.counts.end())));
   }
-  const std::int64_t own_bytes = all.counts[static_cast<std::size_t>(rank_)];
-  Phase phase;
-  std::int64_t offset = 0;
-  for (int peer = 0; peer < size(); ++peer) {
-    const std::int64_t bytes = all.counts[static_cast<std::size_t>(peer)];
-    if (own_bytes > 0) {
-      phase.sends.push_back({peer, bytes_at(own, 0), static_cast<std::size_t>(own_bytes)});
-    }
-    if (bytes > 0) {
-      phase.receives.push_back({peer, bytes_at(all.data, offset), static_cast<std::size_t>(bytes)});
-    }
-    offset += bytes;
-  }
-  return start("all_gather", {std::move(phase)});
+  std::vector<Phase> phases;
+  phases.push_back(phase_of(rounds.front(), own, all.data));
+  return start("all_gather", std::move(phases));
 }
 
 Pending HostCommunicator::start_all_to_all(SendParts send, ReceiveParts receive) {
@@ -266,22 +211,10 @@ Pending HostCommunicator::start_all_to_all(SendParts send, ReceiveParts receive)
   const auto own = static_cast<std::size_t>(rank_);
   TGR_CHECK(send.counts[own] == receive.counts[own], "all_to_all: rank ", rank_, " sends itself ",
             send.counts[own], " bytes and wants ", receive.counts[own]);
-  Phase phase;
-  std::int64_t sent = 0, received = 0;
-  for (int peer = 0; peer < size(); ++peer) {
-    const std::int64_t out = send.counts[static_cast<std::size_t>(peer)];
-    const std::int64_t in = receive.counts[static_cast<std::size_t>(peer)];
-    if (out > 0) {
-      phase.sends.push_back({peer, bytes_at(send.data, sent), static_cast<std::size_t>(out)});
-    }
-    if (in > 0) {
-      phase.receives.push_back(
-          {peer, bytes_at(receive.data, received), static_cast<std::size_t>(in)});
-    }
-    sent += out;
-    received += in;
-  }
-  return start("all_to_all", {std::move(phase)});
+  std::vector<Phase> phases;
+  phases.push_back(
+      phase_of(all_to_all_round(send.counts, receive.counts), send.data, receive.data));
+  return start("all_to_all", std::move(phases));
 }
 
 Pending HostCommunicator::start_broadcast(void* data, std::int64_t bytes, int root) {

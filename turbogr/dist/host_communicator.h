@@ -10,6 +10,7 @@
 
 #include "turbogr/dist/communicator.h"
 #include "turbogr/dist/engine.h"
+#include "turbogr/dist/message_rounds.h"
 
 namespace turbogr::dist {
 
@@ -33,18 +34,11 @@ class HostCommunicator : public Communicator {
   void abort(const std::string& why) noexcept override { engine_->abort(why); }
 
  private:
-  struct Cut {  // a range of elements a rank reduces
-    std::int64_t begin, end;
-  };
   HostCommunicator(std::shared_ptr<Engine> engine, std::vector<int> members, int group,
                    std::string name);
   Pending start(const char* collective, std::vector<Phase> phases);
-  Cut cut_of(std::int64_t count, int rank) const;
-  // Receives every rank's version of own elements into scratch, then adds them up into `sums`.
-  std::vector<Phase> gather_in_rounds(const void* own, std::byte* all,
-                                      std::vector<std::int64_t> counts) const;
-  Phase gather_versions(const Values& values, const std::vector<Cut>& cuts, void* sums,
-                        Reduce reduce) const;
+  std::vector<Phase> gather_in_rounds(const std::vector<Round>& rounds, const void* own,
+                                      std::byte* all, std::vector<std::int64_t> counts) const;
 
   std::shared_ptr<Engine> engine_;
   std::vector<int> members_;  // ranks of the world

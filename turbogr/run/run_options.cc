@@ -145,31 +145,37 @@ RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
   return options;
 }
 
+data::PlanOptions plan_options(const Config& config, std::int64_t signals, int world) {
+  data::PlanOptions options;
+  options.world = world;
+  if (world > 1 && config.dist.balance) {
+    options.reallocate = reallocation(model_options(config, signals), world);
+  }
+  // A step is computed in `accumulate` parts, each a batch of the loader.
+  const std::int64_t parts = config.train.accumulate;
+  if (config.train.tokens > 0) {
+    options.budget = data::BatchBudget::tokens(
+        std::max(config.data.max_length, (config.train.tokens + parts - 1) / parts));
+  } else {
+    const std::int64_t batch = config.train.batch > 0 ? config.train.batch : kDefaultBatch;
+    options.budget =
+        data::BatchBudget::samples(std::max<std::int64_t>(1, (batch + parts - 1) / parts));
+    options.whole_step = true;
+  }
+  options.seed = static_cast<std::uint64_t>(config.run.seed);
+  options.shuffle = config.data.shuffle;
+  return options;
+}
+
 data::LoaderOptions train_loader_options(const Config& config, const data::Store& store,
                                          const Share& share) {
   data::LoaderOptions options;
   options.rank = share.rank;
-  options.plan.world = share.world;
-  if (share.world > 1 && config.dist.balance) {
-    options.plan.reallocate = reallocation(model_options(config, num_signals(store)), share.world);
-  }
+  options.plan = plan_options(config, num_signals(store), share.world);
   options.windows.holdout = data::Holdout(config.data.holdout);
   options.windows.split = data::Split::kTrain;
   options.windows.max_length = config.data.max_length;
   options.windows.long_history = data::long_history_from_name(config.data.history);
-  // A step is computed in `accumulate` parts, each a batch of the loader.
-  const std::int64_t parts = config.train.accumulate;
-  if (config.train.tokens > 0) {
-    options.plan.budget = data::BatchBudget::tokens(
-        std::max(config.data.max_length, (config.train.tokens + parts - 1) / parts));
-  } else {
-    const std::int64_t batch = config.train.batch > 0 ? config.train.batch : kDefaultBatch;
-    options.plan.budget =
-        data::BatchBudget::samples(std::max<std::int64_t>(1, (batch + parts - 1) / parts));
-    options.plan.whole_step = true;
-  }
-  options.plan.seed = static_cast<std::uint64_t>(config.run.seed);
-  options.plan.shuffle = config.data.shuffle;
   options.collate = collate_options(config, store);
   options.threads = static_cast<int>(config.data.workers);
   options.queue = static_cast<int>(config.data.prefetch);

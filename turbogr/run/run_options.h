@@ -32,6 +32,8 @@ struct Share {
   int rank = 0;
   int world = 1;
 };
+// Which windows make up a step of `world` ranks, and who gets which.
+data::PlanOptions plan_options(const Config& config, std::int64_t num_signals, int world);
 // Of a rank's share of every step.
 data::LoaderOptions train_loader_options(const Config& config, const data::Store& store,
                                          const Share& share = {});

@@ -74,6 +74,9 @@ RunEnd TrainingRun::run() {
   if (!config_.run.start_from.empty() && !resumed) start_from();
   if (leads()) open_files(config_.run.resume ? std::optional(resumed.value_or(0)) : std::nullopt);
   make_writer();
+  if (world_.size() > 1 && task_->ranks().sharded()) {
+    watchdog_ = std::make_unique<Watchdog>(world_.split(0, world_.rank(), "watchdog"));
+  }
   peak_rate_ = task_->make_peak();
   const RunEnd end = train();
   if (config_.run.trace) write_trace();
@@ -150,7 +153,9 @@ RunEnd TrainingRun::train() {
     }
     submitted_.push_back(task_->submit(data::interrupted()));
     finish_steps(task_->queue_length() - 1);
-    window_.seconds += seconds_now() - begin;
+    const double seconds = seconds_now() - begin;
+    window_.seconds += seconds;
+    watched_seconds_ += seconds;
     after_step();
   }
   finish_steps(0);
@@ -201,7 +206,18 @@ void TrainingRun::finish_steps(std::int64_t left) {
       log_window(result);
       begin_window();
     }
+    if (watchdog_ && result.step % Watchdog::kEvery == 0) watch(result.step);
   }
+}
+
+void TrainingRun::watch(std::int64_t step) {
+  const std::optional<SlowRank> slow = watchdog_->look({watched_seconds_, task_->times().by_stage});
+  if (!slow || slow->excess() < Watchdog::kWorthSaying || !leads()) return;
+  // Again when it is another one, or as often as figures are logged.
+  if (slow->rank == named_rank_ && step - named_step_ < config_.log.every) return;
+  named_rank_ = slow->rank;
+  named_step_ = step;
+  log::info("steps to {}: {}", step - Watchdog::kEvery, text_of(*slow));
 }
 
 void TrainingRun::after_step() {

@@ -27,6 +27,7 @@
 #include "turbogr/run/task.h"
 #include "turbogr/run/training_progress.h"
 #include "turbogr/run/training_run.h"
+#include "turbogr/run/watchdog.h"
 
 namespace turbogr::train {
 
@@ -83,6 +84,9 @@ class TrainingRun {
   // Reads results until no more than `left` steps are on their way.
   void finish_steps(std::int64_t left);
 
+  // Says now and then which rank the others wait for.
+  void watch(std::int64_t step);
+
   // What waits for the device happens only where it must.
   void after_step();
 
@@ -137,6 +141,10 @@ class TrainingRun {
   std::optional<LoggedBytes> logged_;  // before the step gone on from
   std::unique_ptr<JsonLines> lines_;
   std::unique_ptr<TensorBoardEvents> events_;
+  std::unique_ptr<Watchdog> watchdog_;  // of several ranks
+  double watched_seconds_ = 0;          // in steps
+  int named_rank_ = -1;                 // as the slowest, last
+  std::int64_t named_step_ = 0;
   std::unique_ptr<dist::Communicator> writing_ranks_;
   std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
   TrainingProgress* progress_ = nullptr;

@@ -38,6 +38,64 @@ ContextOptions next_context(const Context& ctx) {
 }  // namespace
 
 template <class T>
+class RetrievalTrainer<T>::Stages {
+ public:
+  Stages(RetrievalTrainer& trainer, const Context& ctx) : trainer_(trainer), ctx_(ctx) {}
+
+  void prepare(Lane lane, Flight& step) { run().prepare(on(lane), lane, step); }
+  void fetch(Lane lane, Flight& step) { run().fetch(on(lane), lane, step); }
+  void compute(Flight& step) {
+    trainer_.stop_asked_ = trainer_.stop_asked_ || step.stop;
+    run().compute(ctx_, step);
+  }
+  void return_rows(Lane lane, Flight& step, Part part) {
+    run().return_rows(on(lane), lane, step, part);
+  }
+  void update_dense(Flight& step) { run().update_dense(ctx_, step); }
+  void update_rows(Lane lane, Flight& step, Part part) {
+    run().update_rows(on(lane), lane, step, part);
+  }
+  void finish(Lane lane, Flight& step) { run().finish(on(lane), step); }
+
+  bool fetches_ahead() { return run().rows().fetches_ahead(); }
+  void plan_refresh(Flight& next, Flight& current, bool split) {
+    const Context& ahead = on(Lane::kNext);
+    const auto scope = run().clock().enter(ahead, stages::kPlan, Lane::kNext);
+    run().rows().plan_refresh(ahead, Lane::kNext, *next.request, *current.request, split);
+  }
+  void refresh(Flight& next) {
+    const auto scope = run().clock().enter(ctx_, stages::kRefresh, Lane::kThis);
+    const embedding::StepRows<T> rows = next.rows();
+    run().rows().refresh(ctx_, Lane::kThis, *next.request, {&rows, 1});
+  }
+
+  // With stages of its own: an exception may end these before the worker ends.
+  template <class Work>
+  void start_ahead(Work work) {
+    trainer_.computed_.record(ctx_);
+    trainer_.worker_->start([ahead = *this, work]() mutable {
+      RetrievalTrainer& trainer = ahead.trainer_;
+      bind_thread(trainer.next_ctx_);
+      trainer.computed_.wait_on(trainer.next_ctx_);
+      work(ahead);
+      trainer.prepared_.record(trainer.next_ctx_);
+    });
+  }
+  void join() {
+    const auto scope = run().clock().enter(ctx_, stages::kJoin, Lane::kThis);
+    trainer_.worker_->join();
+    trainer_.prepared_.wait_on(ctx_);
+  }
+
+ private:
+  RetrievalStep<T>& run() { return trainer_.step_; }
+  const Context& on(Lane lane) const { return lane == Lane::kThis ? ctx_ : trainer_.next_ctx_; }
+
+  RetrievalTrainer& trainer_;
+  const Context& ctx_;
+};
+
+template <class T>
 RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
                                       std::int64_t num_items, std::span<const std::int64_t> counts)
     : RetrievalTrainer(ctx, dist::make_self(), nullptr, options, num_items, counts) {}
@@ -57,6 +115,7 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, std::unique_ptr<dist::
       schedule_(schedule_of(options.ranks)),
       next_ctx_(next_context(ctx)),
       step_(ctx, next_ctx_, world_, options, num_items, counts),
+      order_({schedule_, options.clip != 0, options.ranks.warmup}),
       computed_(ctx),
       prepared_(ctx) {
   for (std::size_t i = 0; i < row_memories(schedule_); ++i) {
@@ -120,18 +179,19 @@ typename RetrievalTrainer<T>::Flight& RetrievalTrainer<T>::begin_step(
 template <class T>
 void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batches, bool stop) {
   Flight& step = begin_step(batches, stop);
+  Stages stages(*this, ctx);
   guarded([&] {
-    if (schedule_ != StepSchedule::kSerial && held_ != nullptr) {
+    if (order_.holds_step()) {
       pending_.push_back(&step);
-      return advance(ctx, &step);
+      return order_.advance(stages, steps_done_, step);
     }
-    step_.prepare(ctx, Lane::kThis, step);
-    step_.fetch(ctx, Lane::kThis, step);
+    stages.prepare(Lane::kThis, step);
+    stages.fetch(Lane::kThis, step);
     pending_.push_back(&step);
-    if (schedule_ == StepSchedule::kSerial) {
-      whole_step(ctx, step);
+    if (order_.serial()) {
+      order_.whole_step(stages, step);
     } else {
-      held_ = &step;
+      order_.hold(step);
     }
   });
   steps_done_ = step.step + 1;
@@ -141,7 +201,12 @@ template <class T>
 StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
   TGR_CHECK(!pending_.empty(), "no step was submitted; there is nothing to finish");
   Flight& step = *pending_.front();
-  if (!step.done) guarded([&] { drain(ctx); });
+  if (!step.done) {
+    guarded([&] {
+      Stages stages(*this, ctx);
+      order_.drain(stages);
+    });
+  }
   const StepResult result = RetrievalStep<T>::result_of(step);
   pending_.pop_front();
   if (pending_.empty()) {
@@ -149,92 +214,6 @@ StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
     step_.clock().collect();
   }
   return result;
-}
-
-// A step whose rows are here, to its end.
-template <class T>
-void RetrievalTrainer<T>::whole_step(const Context& ctx, Flight& step) {
-  stop_asked_ = stop_asked_ || step.stop;
-  step_.compute(ctx, step);
-  step_.return_rows(ctx, Lane::kThis, step, Part::kAll);
-  step_.update_dense(ctx, step);
-  step_.update_rows(ctx, Lane::kThis, step, Part::kAll);
-  step_.finish(ctx, step);
-}
-
-template <class T>
-bool RetrievalTrainer<T>::rows_late() const {
-  return schedule_ == StepSchedule::kSemiAsync && steps_done_ >= options().ranks.warmup;
-}
-
-// What a step has left for later.
-template <class T>
-void RetrievalTrainer<T>::end_late(const Context& ctx, Lane lane, Flight& step) {
-  const bool all = schedule_ == StepSchedule::kSemiAsync;
-  const Part part = all ? Part::kAll : Part::kRest;
-  // Clipping has had all gradients returned before the dense update.
-  if (step.rows_late) step_.return_rows(ctx, lane, step, part);
-  step_.update_rows(ctx, lane, step, part);
-  step_.finish(ctx, step);
-}
-
-// Computes the step whose rows are here while the worker ends the one before and prepares `next`.
-template <class T>
-void RetrievalTrainer<T>::advance(const Context& ctx, Flight* next) {
-  Flight& current = *std::exchange(held_, nullptr);
-  Flight* const late = std::exchange(late_, nullptr);
-  const bool exact = schedule_ == StepSchedule::kExactPrefetch && step_.rows().fetches_ahead();
-  const bool missed = rows_late();
-  // Without clipping nobody waits for gradients of rows that the next step does not read.
-  const bool parted = exact && options().clip == 0;
-  current.rows_late = parted || (missed && options().clip == 0);
-  computed_.record(ctx);
-  worker_->start([=, this, &current] {
-    bind_thread(next_ctx_);
-    computed_.wait_on(next_ctx_);
-    if (late != nullptr) end_late(next_ctx_, Lane::kNext, *late);
-    step_.prepare(next_ctx_, Lane::kNext, *next);
-    if (exact || missed) step_.fetch(next_ctx_, Lane::kNext, *next);
-    if (exact) {
-      const auto scope = step_.clock().enter(next_ctx_, stages::kPlan, Lane::kNext);
-      step_.rows().plan_refresh(next_ctx_, Lane::kNext, *next->request, *current.request, parted);
-    }
-    prepared_.record(next_ctx_);
-  });
-  stop_asked_ = stop_asked_ || current.stop;
-  step_.compute(ctx, current);
-  if (!current.rows_late) step_.return_rows(ctx, Lane::kThis, current, Part::kAll);
-  step_.update_dense(ctx, current);
-  {
-    const auto scope = step_.clock().enter(ctx, stages::kJoin, Lane::kThis);
-    worker_->join();  // what it fetches is read before the update
-    prepared_.wait_on(ctx);
-  }
-  if (missed) {
-    late_ = &current;
-  } else if (parted) {
-    step_.return_rows(ctx, Lane::kThis, current, Part::kNextReads);
-    step_.update_rows(ctx, Lane::kThis, current, Part::kNextReads);
-    late_ = &current;
-  } else {
-    step_.update_rows(ctx, Lane::kThis, current, Part::kAll);
-    step_.finish(ctx, current);
-  }
-  if (exact) {
-    const auto scope = step_.clock().enter(ctx, stages::kRefresh, Lane::kThis);
-    const embedding::StepRows<T> rows = next->rows();
-    step_.rows().refresh(ctx, Lane::kThis, *next->request, {&rows, 1});
-  } else if (!missed) {
-    step_.fetch(ctx, Lane::kThis, *next);
-  }
-  held_ = next;
-}
-
-// Ends all that is under way.
-template <class T>
-void RetrievalTrainer<T>::drain(const Context& ctx) {
-  if (late_ != nullptr) end_late(ctx, Lane::kThis, *std::exchange(late_, nullptr));
-  if (held_ != nullptr) whole_step(ctx, *std::exchange(held_, nullptr));
 }
 
 template <class T>

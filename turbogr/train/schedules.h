@@ -36,6 +36,7 @@
 #include "turbogr/train/step.h"
 #include "turbogr/train/step_in_flight.h"
 #include "turbogr/train/step_options.h"
+#include "turbogr/train/step_order.h"
 
 namespace turbogr::train {
 
@@ -75,7 +76,7 @@ class RetrievalTrainer {
   std::int64_t num_items() const { return step_.num_items(); }
   model::Model<T>& model() { return step_.model(); }
   embedding::RowSource<T>& rows() { return step_.rows(); }
-  const StageTimes& times() const { return step_.clock().times(); }
+  StageTimes times() const { return step_.clock().times(); }
 
   // This rank's part of the item table: all of it where one rank holds it.
   embedding::ItemTable& table() { return rows().shard(0); }
@@ -92,12 +93,9 @@ class RetrievalTrainer {
  private:
   using Flight = StepInFlight<T>;
 
+  class Stages;  // step_'s, each on its lane's stream and thread
+
   Flight& begin_step(std::span<const data::Batch> batches, bool stop);
-  bool rows_late() const;  // of the step that is computed next: it may miss the update before it
-  void whole_step(const Context& ctx, Flight& step);
-  void advance(const Context& ctx, Flight* next);
-  void end_late(const Context& ctx, Lane lane, Flight& step);
-  void drain(const Context& ctx);
   template <class Work>
   void guarded(Work&& work);
 
@@ -115,8 +113,7 @@ class RetrievalTrainer {
   std::vector<std::unique_ptr<StepRowMemory<T>>> memory_;
   std::vector<std::unique_ptr<Flight>> steps_;
   std::deque<Flight*> pending_;  // submitted and not finished, oldest first
-  Flight* held_ = nullptr;       // prepared, not computed
-  Flight* late_ = nullptr;       // computed, rows not all updated
+  StepOrder<Flight> order_;
   bool stop_asked_ = false;
   std::int64_t steps_done_ = 0;
   Event computed_, prepared_;                 // points the other lane's stream waits for

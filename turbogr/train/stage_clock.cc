@@ -1,5 +1,7 @@
 #include "turbogr/train/stage_clock.h"
 
+#include <string_view>
+
 namespace turbogr::train {
 namespace {
 
@@ -20,16 +22,21 @@ StageClock::StageClock(const Context& ctx, const Context& next, bool counting)
 
 double* StageClock::place_of(const Stage& stage) {
   if (!counting_) return nullptr;
-  switch (stage.kind) {
-    case StageKind::kCompute:
-      return &times_.compute;
-    case StageKind::kSparse:
-      return &times_.sparse_communication;
-    case StageKind::kDense:
-      return &times_.dense_communication;
-    default:
-      return nullptr;
+  for (std::size_t i = 0; i < kStages.size(); ++i) {
+    if (std::string_view(kStages[i].name) == stage.name) return &seconds_[i];
   }
+  return nullptr;
+}
+
+StageTimes StageClock::times() const {
+  StageTimes times;
+  times.by_stage = seconds_;
+  for (std::size_t i = 0; i < kStages.size(); ++i) {
+    if (kStages[i].kind == StageKind::kCompute) times.compute += seconds_[i];
+    if (kStages[i].kind == StageKind::kSparse) times.sparse_communication += seconds_[i];
+    if (kStages[i].kind == StageKind::kDense) times.dense_communication += seconds_[i];
+  }
+  return times;
 }
 
 StageClock::Scope::Scope(StageClock& clock, const Context& ctx, const Stage& stage, Lane lane)

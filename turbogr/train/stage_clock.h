@@ -24,6 +24,7 @@ struct StageTimes {
   double compute = 0;               // forward, backward, updates, drawing
   double dense_communication = 0;   // sums of dense gradients not hidden behind the backward pass
   double sparse_communication = 0;  // ids, rows and their gradients not hidden behind computing
+  std::array<double, kStages.size()> by_stage = {};  // of a trainer; not of differences
 
   StageTimes operator-(const StageTimes& earlier) const {
     return {compute - earlier.compute, dense_communication - earlier.dense_communication,
@@ -58,7 +59,7 @@ class StageClock {
 
   // Only where no stage is under way on either lane.
   void collect();
-  const StageTimes& times() const { return times_; }
+  StageTimes times() const;
 
  private:
   double* place_of(const Stage& stage);
@@ -66,7 +67,7 @@ class StageClock {
 
   bool counting_;
   std::array<DeviceSpans, 2> spans_;
-  StageTimes times_;
+  std::array<double, kStages.size()> seconds_ = {};
 };
 
 }  // namespace turbogr::train

@@ -1,0 +1,18 @@
+#!/bin/bash
+# Trains on machines that ssh reaches, each with turbogr and the data under the same paths:
+#   deploy/hosts.sh HOSTS RANKS_A_HOST CONFIG [--key=value ...]      HOSTS: node1,node2
+# When a rank or a machine fails all end; the same command goes on from the last checkpoint, with
+# fewer hosts, too.
+set -euo pipefail
+
+usage="usage: deploy/hosts.sh HOSTS RANKS_A_HOST CONFIG [--key=value ...]"
+hosts="${1:?$usage}"
+ranks="${2:?$usage}"
+config="${3:?$usage}"
+shift 3
+
+IFS=, read -ra names <<<"$hosts"
+slots="$(printf "%s:$ranks," "${names[@]}")"
+# TGR_MPIRUN=echo shows what would be run.
+exec "${TGR_MPIRUN:-mpirun}" --host "${slots%,}" -n "$((ranks * ${#names[@]}))" --bind-to none -x NCCL_DEBUG \
+  turbogr train "$config" --run.resume=true "$@"

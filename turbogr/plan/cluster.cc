@@ -1,0 +1,49 @@
+#include "turbogr/plan/cluster.h"
+
+#include "turbogr/core/check.h"
+#include "turbogr/run/config_negatives.h"
+#include "turbogr/run/run_options.h"
+
+namespace turbogr::plan {
+namespace {
+
+constexpr std::int64_t kTimeBuckets = 129;
+
+}  // namespace
+
+std::int64_t dense_parameters(const model::ModelOptions& m) {
+  std::int64_t layer = m.width * m.projection_width() + m.mixed_width() * m.width;
+  if (m.output_bias) layer += m.width;
+  if (m.position_bias()) layer += 2 * m.max_length - 1;
+  if (m.time_bias()) layer += kTimeBuckets;
+  if (m.kind == model::ModelKind::kFuxi) layer += 3 * m.width * m.feed_forward;
+  return m.layers * layer + m.max_length * m.width;
+}
+
+SimulationSetup setup_of(const Config& config, const ClusterOptions& cluster) {
+  TGR_CHECK(!config.ranks(), "task = \"ranking\": only the retrieval task can be planned so far");
+  TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1, "a cluster of ", cluster.nodes,
+            " machines with ", cluster.gpus, " devices; give at least one of each");
+  SimulationSetup setup;
+  setup.gpu = gpu_description(cluster.gpu);
+  setup.network = network_description(cluster.network);
+  for (int rank = 0; rank < cluster.ranks(); ++rank) setup.nodes.push_back(rank / cluster.gpus);
+  const train::NegativeOptions negatives = train::negative_options(config.negatives);
+  setup.work.model = train::model_options(config, /*num_signals=*/0);
+  setup.work.parameters = dense_parameters(setup.work.model);
+  setup.work.negatives = negatives.count;
+  setup.work.shared_negatives = negatives.shared;
+  setup.work.recompute = config.train.recompute;
+  const train::RankOptions ranks = train::rank_options(config, setup.nodes);
+  setup.topology = ranks.topology;
+  setup.schedule = ranks.schedule;
+  setup.replicas = ranks.replicas;
+  setup.row_wire = ranks.row_wire;
+  setup.gradient_wire = ranks.gradient_wire;
+  setup.bucket_bytes = ranks.bucket_bytes;
+  setup.clips = config.optim.clip > 0;
+  setup.devices = config.train.device == "cuda";
+  return setup;
+}
+
+}  // namespace turbogr::plan

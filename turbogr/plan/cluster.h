@@ -1,0 +1,26 @@
+// From a config and a cluster to what a simulation takes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "turbogr/plan/simulator.h"
+#include "turbogr/run/config.h"
+
+namespace turbogr::plan {
+
+struct ClusterOptions {
+  int nodes = 1;  // machines
+  int gpus = 8;   // of each
+  std::string gpu = "h200";
+  std::string network = "ib400x8";
+
+  int ranks() const { return nodes * gpus; }
+};
+
+// Dense weights of the model, position embedding included: those whose gradients are summed.
+std::int64_t dense_parameters(const model::ModelOptions& model);
+
+SimulationSetup setup_of(const Config& config, const ClusterOptions& cluster);
+
+}  // namespace turbogr::plan

@@ -1,0 +1,72 @@
+// Collectives of a simulated cluster: which messages they are made of (dist/message_rounds.h), over
+// which links they go, and how far they bring the ranks' clocks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "turbogr/plan/cluster_clock.h"
+#include "turbogr/plan/network.h"
+#include "turbogr/plan/simulator.h"
+#include "turbogr/plan/step_routes.h"
+#include "turbogr/train/stages.h"
+
+namespace turbogr::plan {
+
+class ClusterCollectives {
+ public:
+  using Lane = embedding::Lane;
+
+  explicit ClusterCollectives(const SimulationSetup& setup);
+
+  int ranks() const { return network_.size(); }
+  bool exact_replicas() const { return exact_replicas_; }
+  const std::vector<int>& everybody() const { return everybody_; }
+  const std::vector<int>& replicas_of(int place) const {
+    return replicas_[static_cast<std::size_t>(place)];
+  }
+  ClusterClock& clock() { return clock_; }
+  Network& network() { return network_; }
+
+  // `ids` less `but`, where it is not null.
+  struct Ids {
+    const RouteCounts& ids;
+    const RouteCounts* but = nullptr;
+    std::int64_t asked(int rank, std::size_t place) const;
+    std::int64_t owned(int rank) const;
+  };
+
+  // Inside every group: ids of ranks to their owners, or rows of owners to ranks, `bytes` each.
+  enum class Way : std::uint8_t { kToOwners, kFromOwners };
+  void group_exchange(const train::Stage& stage, Lane lane, const Ids& ids, double bytes, Way way,
+                      Memory memory);
+  // One number to and from every rank of a group, between hosts.
+  void exchange_counts(const train::Stage& stage, Lane lane);
+  // Between replicas: how many rows each has, between hosts; and every one's, `bytes` each, to all.
+  void gather_counts(const train::Stage& stage, Lane lane);
+  void gather_rows(const train::Stage& stage, Lane lane, const Ids& ids, double bytes,
+                   Memory memory);
+  // A few numbers of all ranks added up.
+  void small_sum(const train::Stage& stage, Lane lane, std::int64_t numbers, Memory memory);
+  // Nobody goes on before `seconds`.
+  void wait_until(const train::Stage& stage, Lane lane, double seconds);
+
+ private:
+  // body(members, times) moves the times of every one of `teams` on.
+  using Body = std::function<void(const std::vector<int>& members, std::span<double> times)>;
+  void together(const train::Stage& stage, Lane lane, const std::vector<std::vector<int>>& teams,
+                const Body& body);
+  void gather(const std::vector<int>& members, const std::vector<std::int64_t>& sizes,
+              std::span<double> times, Memory memory);
+
+  Network network_;
+  ClusterClock clock_;
+  bool exact_replicas_;
+  std::vector<std::vector<int>> groups_;    // by place
+  std::vector<std::vector<int>> replicas_;  // of each place, by group
+  std::vector<int> everybody_;
+};
+
+}  // namespace turbogr::plan

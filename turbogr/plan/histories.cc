@@ -1,0 +1,175 @@
+#include "turbogr/plan/histories.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/progress.h"
+#include "turbogr/data/store.h"
+#include "turbogr/data/synth_world.h"
+#include "turbogr/run/run_options.h"
+
+namespace turbogr::plan {
+namespace {
+
+constexpr std::string_view kWorlds[] = {"kuairand27k", "movielens"};
+constexpr std::int64_t kKuairandUsers = 27'285;
+constexpr std::int64_t kKuairandItems = 32'038'725;  // of the published log
+
+class StoreHistories : public Histories {
+ public:
+  StoreHistories(const std::string& folder, const Config& config) : store_(folder) {
+    windows_ = data::make_windows(store_, train::train_loader_options(config, store_).windows);
+    TGR_CHECK(!windows_.empty(), "'", folder, "' has no window to train on; see data.holdout");
+    num_items_ = store_.num_items();
+    text_ = fmt::format("{}: {} users, {} items", folder, grouped_text(store_.num_users()),
+                        grouped_text(num_items_));
+  }
+
+  void read(const data::Window& window, std::span<std::int64_t> items) const override {
+    store_.read_items(window.first_event, items);
+  }
+
+ private:
+  data::Store store_;
+};
+
+// Events of a history that are held out: of validation and test.
+std::int64_t held_out_events(const Config& config) {
+  return config.data.holdout == "validation_test" ? 2 : 1;
+}
+
+data::SynthOptions world_options(const std::string& like, std::int64_t users,
+                                 std::int64_t max_length, std::uint64_t seed) {
+  data::SynthOptions options;
+  options.like = like;
+  options.users = users;
+  options.max_length = max_length;
+  options.seed = seed;
+  if (like == "kuairand27k") options.items = kKuairandItems;
+  return options;
+}
+
+// A made-up world of KuaiRand's or MovieLens's kind; `data synth` writes the same users.
+class WorldHistories : public Histories {
+ public:
+  WorldHistories(const std::string& like, std::int64_t users, const Config& config)
+      : world_(world_options(like, users, config.data.max_length + 1 + held_out_events(config),
+                             static_cast<std::uint64_t>(config.run.seed))) {
+    for (std::int64_t user = 0; user < world_.num_users(); ++user) {
+      const std::int64_t length =
+          std::min(config.data.max_length, world_.length(user) - 1 - held_out_events(config));
+      if (length < 1) continue;
+      windows_.push_back({.first_event = 0,
+                          .length = static_cast<std::int32_t>(length),
+                          .user = static_cast<std::int32_t>(user)});
+    }
+    num_items_ = world_.catalogue().num_items();
+    text_ = fmt::format("a made-up world like {}: {} users, {} items", like,
+                        grouped_text(world_.num_users()), grouped_text(num_items_));
+  }
+
+  void read(const data::Window& window, std::span<std::int64_t> items) const override {
+    thread_local data::SynthHistory history;
+    world_.generate(window.user, history);
+    const auto from = static_cast<std::size_t>(window.first_event);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      items[i] = static_cast<std::int64_t>(history.items[from + i]);
+    }
+  }
+
+ private:
+  data::SynthWorld world_;
+};
+
+std::vector<std::int64_t> lengths_of_file(const std::string& path) {
+  std::ifstream file(path);
+  TGR_CHECK(file.is_open(), "cannot read '", path,
+            "'; give a store, kuairand27k, movielens or a CSV file of lengths");
+  std::vector<std::int64_t> lengths;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    std::string_view text = line;
+    if (number == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    text = text.substr(0, text.find_first_of(",\r"));
+    std::int64_t length = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), length);
+    const bool whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
+    if (number == 1 && !whole) continue;  // the header
+    TGR_CHECK(whole && length > 0, "'", path, "', line ", number, ": '", text,
+              "' is not a length; the first column holds whole numbers above 0");
+    lengths.push_back(length);
+  }
+  TGR_CHECK(!lengths.empty(), "'", path, "' holds no lengths; wanted one a line");
+  return lengths;
+}
+
+// Lengths as given, items of users of a world like KuaiRand, each long enough.
+class LengthHistories : public Histories {
+ public:
+  LengthHistories(const std::string& path, const Config& config)
+      : lengths_(lengths_of_file(path)),
+        world_(world_options("kuairand27k", std::ssize(lengths_), config.data.max_length + 1,
+                             static_cast<std::uint64_t>(config.run.seed))) {
+    for (std::size_t user = 0; user < lengths_.size(); ++user) {
+      windows_.push_back(
+          {.first_event = 0,
+           .length = static_cast<std::int32_t>(std::min(config.data.max_length, lengths_[user])),
+           .user = static_cast<std::int32_t>(user)});
+    }
+    num_items_ = world_.catalogue().num_items();
+    text_ = fmt::format("lengths of {}: {} users, {} made-up items", path,
+                        grouped_text(std::ssize(lengths_)), grouped_text(num_items_));
+  }
+
+  // One made-up user after another until there are enough.
+  void read(const data::Window& window, std::span<std::int64_t> items) const override {
+    thread_local data::SynthHistory history;
+    std::size_t at = 0;
+    for (std::int64_t user = window.user; at < items.size(); ++user) {
+      world_.generate(user % world_.num_users(), history);
+      for (std::size_t i = 0; i < history.items.size() && at < items.size(); ++i) {
+        items[at++] = static_cast<std::int64_t>(history.items[i]);
+      }
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> lengths_;
+  data::SynthWorld world_;
+};
+
+}  // namespace
+
+double Histories::epoch_tokens() const {
+  double tokens = 0;
+  for (const data::Window& window : windows_) tokens += window.length;
+  return tokens;
+}
+
+std::unique_ptr<Histories> open_histories(const std::string& data, const HistoryOptions& options) {
+  const Config& config = options.config;
+  if (std::find(std::begin(kWorlds), std::end(kWorlds), data) != std::end(kWorlds)) {
+    std::int64_t users = kKuairandUsers;
+    auto histories = std::make_unique<WorldHistories>(data, users, config);
+    const double tokens = histories->epoch_tokens();
+    const auto wanted = static_cast<double>(options.least_tokens);
+    if (tokens >= wanted) return histories;
+    users =
+        static_cast<std::int64_t>(std::ceil(1.02 * static_cast<double>(users) * wanted / tokens));
+    return std::make_unique<WorldHistories>(data, users, config);
+  }
+  if (std::filesystem::is_directory(data)) return std::make_unique<StoreHistories>(data, config);
+  TGR_CHECK(
+      std::filesystem::exists(data), "there is no store, world or file '", data,
+      "'; give --data the folder of a store, kuairand27k, movielens or a CSV file of lengths");
+  return std::make_unique<LengthHistories>(data, config);
+}
+
+}  // namespace turbogr::plan

@@ -1,0 +1,156 @@
+#include "turbogr/plan/network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "turbogr/core/check.h"
+
+namespace turbogr::plan {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e-6;
+
+// A link that is free from `free` on carries something for `seconds`, not before `ready`.
+double occupy(double& free, double ready, double seconds) {
+  free = std::max(free, ready) + seconds;
+  return free;
+}
+
+}  // namespace
+
+Network::Network(const GpuDescription& gpu, const NetworkDescription& network,
+                 std::vector<int> nodes, const SlowLink& slow)
+    : gpu_(gpu), network_(network), nodes_(std::move(nodes)), slow_(slow) {
+  TGR_CHECK(!nodes_.empty(), "a network of no ranks; give at least one");
+  num_nodes_ = 1 + *std::max_element(nodes_.begin(), nodes_.end());
+  TGR_CHECK(slow.node < num_nodes_, "machine ", slow.node,
+            " is to have a slow link, and there are ", num_nodes_, ", counted from 0");
+  const auto nics = static_cast<std::size_t>(std::max(1.0, network.nics.value));
+  ranks_of_node_.assign(static_cast<std::size_t>(num_nodes_), 0);
+  for (const int node : nodes_) {
+    const auto place =
+        static_cast<std::size_t>(ranks_of_node_[static_cast<std::size_t>(node)]++) % nics;
+    nic_of_.push_back(static_cast<std::size_t>(node) * nics + place);
+  }
+  local_out_.assign(nodes_.size(), 0);
+  local_in_ = local_bytes_ = local_out_;
+  nic_out_.assign(static_cast<std::size_t>(num_nodes_) * nics, 0);
+  nic_in_ = nic_out_;
+  nic_bytes_.assign(static_cast<std::size_t>(num_nodes_), 0);
+}
+
+double Network::nic_rate(int node) const {
+  const double slow = node == slow_.node ? slow_.factor : 1;
+  return network_.nic_gbs.value * kGiga * std::min(1.0, network_.fabric.value) * slow;
+}
+
+double Network::send(int from, int to, std::int64_t bytes, double ready, Memory memory) {
+  if (from == to) return ready;
+  const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
+  const auto size = static_cast<double>(bytes);
+  if (nodes_[f] == nodes_[t]) {
+    local_bytes_[f] += size;
+    const bool host = memory == Memory::kHost;
+    const double seconds = size / ((host ? network_.host_gbs.value : gpu_.local_gbs.value) * kGiga);
+    const double sent = occupy(local_out_[f], ready, seconds);
+    const double arrived = occupy(local_in_[t], ready, seconds);
+    return std::max(sent, arrived) + gpu_.local_us.value * kMicro;
+  }
+  nic_bytes_[static_cast<std::size_t>(nodes_[f])] += size;
+  const double least = network_.message_us.value * kMicro;
+  const double sent =
+      occupy(nic_out_[nic_of(from)], ready, std::max(least, size / nic_rate(nodes_[f])));
+  const double arrived =
+      occupy(nic_in_[nic_of(to)], ready, std::max(least, size / nic_rate(nodes_[t])));
+  const Figure& latency = memory == Memory::kHost ? network_.host_us : network_.net_us;
+  return std::max(sent, arrived) + latency.value * kMicro;
+}
+
+void Network::run_round(std::span<const int> members,
+                        const std::function<dist::Round(std::size_t member)>& round_of,
+                        std::span<double> times, Memory memory) {
+  const std::vector<double> entered(times.begin(), times.end());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    for (const dist::Message& message : round_of(i).sends) {
+      const auto peer = static_cast<std::size_t>(message.peer);
+      const double arrived = send(members[i], members[peer], message.bytes,
+                                  std::max(entered[i], entered[peer]), memory);
+      times[i] = std::max(times[i], arrived);
+      times[peer] = std::max(times[peer], arrived);
+    }
+  }
+}
+
+void Network::run_rounds(std::span<const int> members,
+                         const std::vector<std::vector<dist::Round>>& rounds,
+                         std::span<double> times, Memory memory) {
+  for (std::size_t round = 0; round < rounds.front().size(); ++round) {
+    run_round(
+        members, [&](std::size_t member) { return rounds[member][round]; }, times, memory);
+  }
+}
+
+void Network::all_to_all_even(std::span<const int> members, double bytes, std::span<double> times,
+                              Memory memory) {
+  const double ready = *std::max_element(times.begin(), times.end());
+  std::vector<int> of_node(static_cast<std::size_t>(num_nodes_), 0);
+  for (const int member : members) {
+    ++of_node[static_cast<std::size_t>(nodes_[static_cast<std::size_t>(member)])];
+  }
+  const bool host = memory == Memory::kHost;
+  const double local_rate = (host ? network_.host_gbs.value : gpu_.local_gbs.value) * kGiga;
+  const double least = network_.message_us.value * kMicro;
+  double last = ready;
+  for (const int member : members) {
+    const auto m = static_cast<std::size_t>(member);
+    const int node = nodes_[m];
+    const double inside = of_node[static_cast<std::size_t>(node)] - 1;
+    const double outside = static_cast<double>(members.size()) - 1 - inside;
+    local_bytes_[m] += inside * bytes;
+    nic_bytes_[static_cast<std::size_t>(node)] += outside * bytes;
+    last = std::max(last, occupy(local_out_[m], ready, inside * bytes / local_rate));
+    last = std::max(last, occupy(local_in_[m], ready, inside * bytes / local_rate));
+    if (outside == 0) continue;
+    const double seconds = outside * std::max(least, bytes / nic_rate(node));
+    last = std::max(last, occupy(nic_out_[nic_of(member)], ready, seconds));
+    last = std::max(last, occupy(nic_in_[nic_of(member)], ready, seconds));
+  }
+  const Figure& latency = host ? network_.host_us : network_.net_us;
+  std::fill(times.begin(), times.end(), last + latency.value * kMicro);
+}
+
+double Network::all_reduce(double bytes, int calls, double begin) {
+  const auto ranks = static_cast<double>(size());
+  if (size() == 1) return begin;
+  const double local = 2 * bytes * (ranks - 1) / ranks;
+  const auto nodes = static_cast<double>(num_nodes_);
+  double last = begin;
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const int node = nodes_[r];
+    const double neighbours = ranks_of_node_[static_cast<std::size_t>(node)];
+    if (neighbours > 1) {
+      const double seconds = local / (gpu_.local_gbs.value * kGiga);
+      last = std::max(last, occupy(local_out_[r], begin, seconds));
+      last = std::max(last, occupy(local_in_[r], begin, seconds));
+      local_bytes_[r] += local;
+    }
+    if (num_nodes_ > 1) {  // what a machine sends, its ranks share
+      const double share = 2 * bytes * (nodes - 1) / nodes / neighbours;
+      const double seconds = share / nic_rate(node);
+      last = std::max(last, occupy(nic_out_[nic_of(rank)], begin, seconds));
+      last = std::max(last, occupy(nic_in_[nic_of(rank)], begin, seconds));
+      nic_bytes_[static_cast<std::size_t>(node)] += share;
+    }
+  }
+  // Trees: up and down, first inside a machine, then between them.
+  const double depth_inside = std::ceil(std::log2(std::max(1.0, ranks / nodes)));
+  const double depth_between = std::ceil(std::log2(nodes));
+  const double latency =
+      2 * (depth_inside * gpu_.local_us.value + depth_between * network_.net_us.value) * kMicro;
+  return last + calls * latency;
+}
+
+}  // namespace turbogr::plan

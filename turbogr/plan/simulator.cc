@@ -1,0 +1,402 @@
+#include "turbogr/plan/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "turbogr/core/check.h"
+#include "turbogr/core/philox.h"
+#include "turbogr/model/flops.h"
+#include "turbogr/plan/cluster_clock.h"
+#include "turbogr/plan/cluster_collectives.h"
+#include "turbogr/plan/stage_program.h"
+
+namespace turbogr::plan {
+namespace {
+
+using embedding::Lane;
+using embedding::Part;
+using Way = ClusterCollectives::Way;
+namespace stages = train::stages;
+
+constexpr double kNano = 1e-9;
+// Dense gradients of a layer fall into so many buckets at most, whatever their size: a matrix is
+// never cut.
+constexpr int kBucketsALayer = 4;
+// Bytes a value to bring rows into the order they travel in, or back, beside the wire's.
+constexpr double kPackBytes = 4;
+
+class SimulatedCluster {
+ public:
+  SimulatedCluster(const SimulationSetup& setup, std::span<const StepBatch> steps,
+                   std::span<const StepRoutes> routes)
+      : setup_(setup),
+        steps_(steps),
+        routes_(routes),
+        cost_(setup.gpu, setup.work),
+        collectives_(setup),
+        clock_(collectives_.clock()),
+        network_(collectives_.network()),
+        taken_(setup.nodes.size(), 0) {
+    for (const StepBatch& step : steps) sections_.push_back(sections_of(step));
+  }
+
+  Simulation run() {
+    const StageProgram program =
+        make_program({.order = {setup_.schedule, setup_.clips, /*warmup=*/0},
+                      .steps = static_cast<int>(steps_.size()),
+                      .layers = setup_.work.model.layers,
+                      .fetches_ahead = ranks() > 1});
+    std::size_t next = 0, blocks = 0;
+    for (std::size_t at = 0; at < program.computing.size();) {
+      const StageCall& call = program.computing[at];
+      const bool ahead_left = next < program.begins[blocks];
+      // In the order of time, so that links serve who comes first.
+      if (ahead_left &&
+          (call.act == Act::kJoin || clock_.mean(Lane::kNext) <= clock_.mean(Lane::kThis))) {
+        act(program.ahead[next++]);
+        continue;
+      }
+      if (call.act == Act::kStartAhead) {
+        clock_.start_ahead();
+        ++blocks;
+      } else {
+        act(call);
+      }
+      ++at;
+    }
+    return result();
+  }
+
+ private:
+  int ranks() const { return static_cast<int>(setup_.nodes.size()); }
+  bool exact_replicas() const { return collectives_.exact_replicas(); }
+  Memory memory() const { return setup_.devices ? Memory::kDevice : Memory::kHost; }
+  double host_seconds(double ids) const { return ids * setup_.gpu.host_ids_ns.value * kNano; }
+
+  std::vector<SectionSeconds> sections_of(const StepBatch& step) const {
+    std::vector<SectionSeconds> all;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      all.push_back(
+          cost_.of({.lengths = step.lengths_of(rank), .rows = std::ssize(step.ids_of(rank))}));
+    }
+    return all;
+  }
+
+  // How much longer a rank computes in a step than it should.
+  double slowness(int step, int rank) const {
+    const Disturbances& d = setup_.disturbances;
+    double factor = rank == d.slow_rank ? d.slow_factor : 1;
+    if (d.jitter > 0) {
+      PhiloxStream random(
+          d.seed, (static_cast<std::uint64_t>(step) << 32) | static_cast<std::uint64_t>(rank));
+      factor *= std::exp(d.jitter * random.normal());
+    }
+    return factor;
+  }
+
+  void act(const StageCall& call) {
+    switch (call.act) {
+      case Act::kPrepare:
+        return prepare(call);
+      case Act::kFetch:
+        return move_rows(stages::kFetch, call, routes(call).all);
+      case Act::kForward:
+        return compute(call, stages::kCompute, [](const SectionSeconds& s) { return s.forward(); });
+      case Act::kBackward:
+        return backward(call);
+      case Act::kReturn:
+        return return_rows(call);
+      case Act::kDenseSums:
+        return dense_sums(call);
+      case Act::kDenseUpdate:
+        return compute(call, stages::kDenseUpdate,
+                       [](const SectionSeconds& s) { return s.optimiser; });
+      case Act::kRowUpdate:
+        return update_rows(call);
+      case Act::kPlanRefresh:
+        return plan_refresh(call);
+      case Act::kRefresh:
+        return move_rows(stages::kRefresh, call, routes(call).changed);
+      case Act::kJoin:
+        return clock_.join();
+      case Act::kStepEnd:
+        return end_step();
+      case Act::kStartAhead:
+        return;
+    }
+  }
+
+  const StepRoutes& routes(const StageCall& call) const {
+    return routes_[static_cast<std::size_t>(call.step)];
+  }
+
+  // Every rank computes for seconds_of(rank).
+  template <class Seconds>
+  void local(const train::Stage& stage, Lane lane, Seconds&& seconds_of) {
+    const std::span<double> times = clock_.times(lane);
+    const std::vector<double> begin(times.begin(), times.end());
+    const bool beside = lane == Lane::kNext && setup_.devices && !stage.on_host;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const double seconds = seconds_of(rank);
+      times[r] += seconds;
+      if (beside) taken_[r] += seconds;
+    }
+    clock_.passed(stage, lane, begin, {});
+  }
+
+  template <class Part_>
+  void compute(const StageCall& call, const train::Stage& stage, Part_&& part_of) {
+    const auto& sections = sections_[static_cast<std::size_t>(call.step)];
+    local(stage, call.lane, [&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      return slowness(call.step, rank) * part_of(sections[r]) + std::exchange(taken_[r], 0.0);
+    });
+  }
+
+  // Rows of all replicas that the owner of a place learns of.
+  double rows_of_replicas(const RouteCounts& counts, int rank) const {
+    if (!exact_replicas()) return static_cast<double>(counts.owned[static_cast<std::size_t>(rank)]);
+    const int place = setup_.topology.place_of[static_cast<std::size_t>(rank)];
+    double rows = 0;
+    for (const int replica : collectives_.replicas_of(place)) {
+      rows += static_cast<double>(counts.owned[static_cast<std::size_t>(replica)]);
+    }
+    return rows;
+  }
+
+  void prepare(const StageCall& call) {
+    const StepBatch& batch = steps_[static_cast<std::size_t>(call.step)];
+    // A GPU's host draws a step while the device is busy with the one before.
+    const bool hidden = setup_.devices && call.lane == Lane::kThis;
+    local(stages::kDraw, call.lane, [&](int rank) {
+      const std::span<const std::int64_t> lengths = batch.lengths_of(rank);
+      const auto tokens =
+          static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+      const auto negatives = static_cast<double>(setup_.work.negatives);
+      const double marked =
+          2 * tokens + (setup_.work.shared_negatives ? negatives : tokens * negatives);
+      return hidden ? 0.0 : host_seconds(marked);
+    });
+    if (ranks() == 1) return;
+    const RouteCounts& all = routes(call).all;
+    collectives_.small_sum(stages::kIds, call.lane, 3, Memory::kHost);
+    collectives_.exchange_counts(stages::kIds, call.lane);
+    collectives_.group_exchange(stages::kIds, call.lane, {all}, 8, Way::kToOwners, Memory::kHost);
+    if (exact_replicas()) {
+      collectives_.gather_counts(stages::kIds, call.lane);
+      collectives_.gather_rows(stages::kIds, call.lane, {all}, 4, Memory::kHost);
+    }
+    // Requests and replicas' rows are sorted out by the host.
+    local(stages::kIds, call.lane, [&](int rank) {
+      const auto ids = static_cast<double>(std::ssize(batch.ids_of(rank)));
+      return hidden ? 0.0 : host_seconds(ids + rows_of_replicas(all, rank));
+    });
+  }
+
+  double wire_bytes(DType wire) const {
+    return static_cast<double>(setup_.work.model.width) * static_cast<double>(size_of(wire));
+  }
+
+  void move_rows(const train::Stage& stage, const StageCall& call, const RouteCounts& counts) {
+    if (ranks() == 1) return;
+    collectives_.group_exchange(stage, call.lane, {counts}, wire_bytes(setup_.row_wire),
+                                Way::kFromOwners, memory());
+    local(stage, call.lane, [&](int rank) {  // packed by owners, unpacked by who asked
+      return 2 * cost_.row_seconds(asked_in_all(counts, rank),
+                                   kPackBytes + static_cast<double>(size_of(setup_.row_wire)));
+    });
+  }
+
+  static std::int64_t asked_in_all(const RouteCounts& counts, int rank) {
+    const std::span<const std::int32_t> asked = counts.asked_by(rank);
+    return std::accumulate(asked.begin(), asked.end(), std::int64_t{0});
+  }
+
+  void return_rows(const StageCall& call) {
+    if (ranks() == 1) return;
+    const StepRoutes& route = routes(call);
+    const RouteCounts& counts = call.part == Part::kNextReads ? route.next_reads : route.all;
+    const RouteCounts* but = call.part == Part::kRest ? &route.next_reads : nullptr;
+    const double bytes = wire_bytes(setup_.gradient_wire);
+    collectives_.group_exchange(stages::kReturn, call.lane, {counts, but}, bytes, Way::kToOwners,
+                                memory());
+    if (exact_replicas()) {
+      collectives_.gather_rows(stages::kReturn, call.lane, {counts, but}, bytes, memory());
+    }
+    local(stages::kReturn, call.lane, [&](int rank) {  // packed, and summed by the owner
+      std::int64_t asked = asked_in_all(counts, rank);
+      double rows = rows_of_replicas(counts, rank);
+      if (but != nullptr) {
+        asked -= asked_in_all(*but, rank);
+        rows -= rows_of_replicas(*but, rank);
+      }
+      const double value = kPackBytes + static_cast<double>(size_of(setup_.gradient_wire));
+      return cost_.row_seconds(2 * asked + static_cast<std::int64_t>(rows), value);
+    });
+    if (call.rows_late) collectives_.small_sum(stages::kReturn, call.lane, 1, memory());
+  }
+
+  void backward(const StageCall& call) {
+    const auto layers = static_cast<double>(setup_.work.model.layers);
+    compute(call, stages::kCompute, [&](const SectionSeconds& s) { return s.backward() / layers; });
+    if (setup_.schedule != train::StepSchedule::kSerial) reduce_dense(1 / layers);
+  }
+
+  // Sums of a share of the dense gradients, on their way behind what is computed.
+  void reduce_dense(double share) {
+    if (ranks() == 1) return;
+    const double begin = std::max(dense_done_, clock_.latest(Lane::kThis));
+    const double bytes = 4 * share * static_cast<double>(setup_.work.parameters);
+    if (setup_.devices) {
+      const double most = share * static_cast<double>(setup_.work.model.layers) * kBucketsALayer;
+      const double calls = std::clamp(bytes / static_cast<double>(setup_.bucket_bytes), 1.0, most);
+      dense_done_ = network_.all_reduce(bytes, static_cast<int>(calls), begin);
+      return;
+    }
+    // Every rank adds up its cut and gives it to all: dist::all_reduce_rounds, of equal cuts.
+    std::vector<double> times(setup_.nodes.size(), begin);
+    for (int round = 0; round < 2; ++round) {
+      network_.all_to_all_even(collectives_.everybody(), bytes / ranks(), times, Memory::kHost);
+    }
+    dense_done_ = times.front();
+  }
+
+  void dense_sums(const StageCall& call) {
+    if (ranks() == 1) return;
+    if (setup_.schedule == train::StepSchedule::kSerial) reduce_dense(1);
+    collectives_.wait_until(stages::kDenseSums, call.lane, dense_done_);
+    collectives_.small_sum(stages::kDenseSums, call.lane, 2, memory());
+  }
+
+  void update_rows(const StageCall& call) {
+    const StepRoutes& route = routes(call);
+    if (ranks() == 1) {
+      return compute(call, stages::kRowUpdate,
+                     [](const SectionSeconds& s) { return s.row_update; });
+    }
+    const RouteCounts& counts = call.part == Part::kNextReads ? route.next_reads : route.all;
+    local(stages::kRowUpdate, call.lane, [&](int rank) {
+      const auto place =
+          static_cast<std::size_t>(setup_.topology.place_of[static_cast<std::size_t>(rank)]);
+      std::int64_t rows = counts.touched[place];
+      if (call.part == Part::kRest) rows -= route.next_reads.touched[place];
+      return cost_.row_seconds(rows, kRowUpdateBytes);
+    });
+  }
+
+  // Owners tell who asked which rows come again, and whose gradients are in a hurry.
+  void plan_refresh(const StageCall& call) {
+    const RouteCounts& changed = routes(call).changed;
+    const RouteCounts& hurried = routes_[static_cast<std::size_t>(call.step) - 1].next_reads;
+    for (const RouteCounts* counts : {&changed, &hurried}) {
+      collectives_.exchange_counts(stages::kPlan, call.lane);
+      collectives_.group_exchange(stages::kPlan, call.lane, {*counts}, 4, Way::kFromOwners,
+                                  Memory::kHost);
+    }
+    const RouteCounts& all = routes(call).all;
+    local(stages::kPlan, call.lane,
+          [&](int rank) { return host_seconds(static_cast<double>(2 * asked_in_all(all, rank))); });
+  }
+
+  void end_step() {
+    ++steps_done_;
+    const double now = clock_.latest(Lane::kThis);
+    // Late rows come into play in the second step.
+    const bool warm = setup_.schedule == train::StepSchedule::kSerial || std::ssize(steps_) < 4 ||
+                      steps_done_ >= 2;
+    if (!counting_) {
+      if (steps_done_ == 1 && std::ssize(steps_) == 2) {  // one step alone
+        begin_seconds_ = 0;
+        counted_ = 1;
+        end_seconds_ = now;
+      } else if (warm) {
+        counting_ = true;
+        begin_seconds_ = now;
+        first_counted_ = steps_done_;
+        nic_before_ = nic_bytes();
+        local_before_ = local_bytes();
+        clock_.start_counting();
+      }
+      return;
+    }
+    ++counted_;
+    end_seconds_ = now;
+  }
+
+  double nic_bytes() const {
+    double bytes = 0;
+    for (int node = 0; node < network_.num_nodes(); ++node) bytes += network_.nic_bytes(node);
+    return bytes / network_.num_nodes();
+  }
+  double local_bytes() const {
+    double bytes = 0;
+    for (int rank = 0; rank < ranks(); ++rank) bytes += network_.local_bytes(rank);
+    return bytes / ranks();
+  }
+
+  Simulation result() {
+    Simulation simulation;
+    TGR_CHECK(counted_ > 0, "no step was left to be timed; simulate at least three");
+    const auto count = static_cast<double>(counted_);
+    simulation.step_seconds = (end_seconds_ - begin_seconds_) / count;
+    simulation.stages = clock_.stages(counted_);
+    simulation.nic_bytes = (nic_bytes() - nic_before_) / count;
+    simulation.local_bytes = (local_bytes() - local_before_) / count;
+    for (int step = first_counted_; step < first_counted_ + counted_; ++step) {
+      const auto s = static_cast<std::size_t>(step);
+      double busiest = 0, all = 0;
+      for (int rank = 0; rank < ranks(); ++rank) {
+        const double seconds =
+            slowness(step, rank) * sections_[s][static_cast<std::size_t>(rank)].total();
+        all += seconds;
+        busiest = std::max(busiest, seconds);
+      }
+      simulation.compute_seconds += all / ranks() / count;
+      simulation.busiest_seconds += busiest / count;
+      simulation.tokens +=
+          static_cast<double>(std::accumulate(steps_[s].lengths.begin(), steps_[s].lengths.end(),
+                                              std::int64_t{0})) /
+          count;
+      simulation.causal_flops +=
+          model::step_flops(setup_.work.model, steps_[s].lengths).causal / count;
+    }
+    simulation.trace = clock_.take_trace();
+    return simulation;
+  }
+
+  const SimulationSetup& setup_;
+  std::span<const StepBatch> steps_;
+  std::span<const StepRoutes> routes_;
+  ComputeCost cost_;
+  ClusterCollectives collectives_;
+  ClusterClock& clock_;
+  Network& network_;
+  std::vector<std::vector<SectionSeconds>> sections_;  // of each step and rank
+  std::vector<double> taken_;  // [ranks], from what computes by what runs beside it on the device
+  double dense_done_ = 0;
+  int steps_done_ = 0;
+  bool counting_ = false;
+  int first_counted_ = 0, counted_ = 0;
+  double begin_seconds_ = 0, end_seconds_ = 0;
+  double nic_before_ = 0, local_before_ = 0;
+};
+
+}  // namespace
+
+Simulation simulate(const SimulationSetup& setup, std::span<const StepBatch> steps,
+                    std::span<const StepRoutes> routes) {
+  TGR_CHECK(steps.size() >= 3 && steps.size() == routes.size(), "a simulation of ", steps.size(),
+            " steps with ", routes.size(), " routes; wanted three or more, one route each");
+  TGR_CHECK(setup.replicas == embedding::ReplicaMode::kExact,
+            "a simulation of dist.replicas = \"average\": only \"exact\" can be planned so far");
+  for (const StepBatch& step : steps) {
+    TGR_CHECK(step.ranks() == static_cast<int>(setup.nodes.size()), "a step of ", step.ranks(),
+              " ranks in a cluster of ", setup.nodes.size());
+  }
+  return SimulatedCluster(setup, steps, routes).run();
+}
+
+}  // namespace turbogr::plan

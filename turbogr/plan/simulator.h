@@ -1,0 +1,92 @@
+// A cluster that trains, without computing anything: the stages of steps run in the order that
+// train/step_order.h gives them, on every rank; each takes the time that a device's description
+// gives it, or that its messages (dist/message_rounds.h) take over the links of the network. The
+// same inputs give the same result.
+//
+//   const Simulation result = simulate(setup, drawn.steps, routes);
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "turbogr/core/dtype.h"
+#include "turbogr/dist/topology.h"
+#include "turbogr/plan/compute_cost.h"
+#include "turbogr/plan/network.h"
+#include "turbogr/plan/step_batches.h"
+#include "turbogr/plan/step_routes.h"
+#include "turbogr/train/stages.h"
+#include "turbogr/train/step_options.h"
+
+namespace turbogr::plan {
+
+struct Disturbances {
+  int slow_rank = -1;
+  double slow_factor = 1;  // its computing takes so many times as long
+  SlowLink slow_link;
+  double jitter = 0;  // standard deviation of the logarithm of every rank's computing, each step
+  std::uint64_t seed = 1;
+};
+
+struct SimulationSetup {
+  GpuDescription gpu;
+  NetworkDescription network;
+  StepWork work;
+  std::vector<int> nodes;  // [ranks], their machines
+  dist::Topology topology;
+  train::StepSchedule schedule = train::StepSchedule::kSerial;
+  embedding::ReplicaMode replicas = embedding::ReplicaMode::kExact;
+  DType row_wire = DType::kF32;
+  DType gradient_wire = DType::kF32;
+  std::int64_t bucket_bytes = 1 << 20;
+  bool clips = false;
+  bool devices = true;  // rows and dense sums go from device to device; else from host to host
+  Disturbances disturbances;
+  std::vector<int> traced;  // ranks whose stages are kept
+};
+
+// A stage of one rank, in seconds.
+struct TracedStage {
+  int rank;
+  int lane;
+  const char* name;
+  double begin, end;
+};
+
+// Seconds of a stage in a step, mean over ranks.
+struct StageSeconds {
+  std::string name;
+  train::StageKind kind = train::StageKind::kCompute;
+  double exposed = 0;  // of the lane that computes
+  double waiting = 0;  // of it, for ranks that came later
+  double hidden = 0;   // of the lane beside it
+};
+
+struct Simulation {
+  double step_seconds = 0;     // from one step's end to the next one's
+  double compute_seconds = 0;  // of the mean rank, with all that one device alone would do
+  double busiest_seconds = 0;  // of the busiest rank
+  double tokens = 0;           // of a step, all ranks
+  double causal_flops = 0;
+  std::vector<StageSeconds> stages;
+  double nic_bytes = 0;    // of a machine and step, mean, each way
+  double local_bytes = 0;  // of a rank and step, to others of its machine
+  std::vector<TracedStage> trace;
+
+  // Against as many devices that do not know of each other.
+  double linearity() const { return compute_seconds / step_seconds; }
+  double share(train::StageKind kind) const;  // of a step, exposed
+  double waiting_share() const { return 1 - compute_seconds / busiest_seconds; }
+};
+
+// `steps` with one route each; all but the last are simulated, the first (or with late rows the
+// first two) to get the pipeline going.
+Simulation simulate(const SimulationSetup& setup, std::span<const StepBatch> steps,
+                    std::span<const StepRoutes> routes);
+
+// One file for ui.perfetto.dev.
+void write_trace(const std::string& path, const Simulation& simulation);
+
+}  // namespace turbogr::plan
