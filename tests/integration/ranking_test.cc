@@ -178,6 +178,23 @@ TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {
   EXPECT_NE(recommend.output.find("use `turbogr rank`"), std::string::npos) << recommend.output;
 }
 
+TEST_F(Ranking, PlansTablesThatThisMachineHasNoRoomFor) {
+  std::ofstream(root() + "/large.toml") << "task = \"ranking\"\n"
+                                           "[model]\nembedding = 512\n"
+                                           "[features.user]\nfrom = \"user\"\n"
+                                           "[features.item]\nfrom = \"item\"\n"
+                                           "[tables.item]\nrows = 200000000\n"
+                                           "[tasks.like]\n";
+  const Outcome planned = run_program(fmt::format(
+      "train {0}/large.toml --data.store={0}/store --run.dir={0}/large --run.dry_run=true "
+      "--train.threads=1",
+      root()));
+  ASSERT_EQ(planned.status, 0) << planned.output;
+  // 200,000,000 rows of 512 numbers and one for the optimiser.
+  EXPECT_NE(planned.output.find("391388.1 tables and their state"), std::string::npos)
+      << planned.output;
+}
+
 TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
   const Outcome trained =
       train("early",

@@ -14,9 +14,6 @@ void check_ranking(const Config& config) {
             "task = \"ranking\" has the layers of HSTU, and model.kind "
             "is \"",
             config.model.kind, "\"; use \"hstu\"");
-  TGR_CHECK(config.train.device == "cpu",
-            "task = \"ranking\" runs on a CPU, and train.device is \"", config.train.device,
-            "\"; use \"cpu\"");
   TGR_CHECK(config.train.accumulate == 1,
             "task = \"ranking\" takes one batch a step, and "
             "train.accumulate is ",
