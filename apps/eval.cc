@@ -18,6 +18,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/eval/evaluate.h"
@@ -72,7 +73,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   }
   train::device_for_rank(config, world);
   std::vector<data::Split> splits;
-  const bool has_validation = config.data.holdout == "validation_test";
+  const bool has_validation = data::Holdout(config.data.holdout).has_validation();
   if (options.split == "validation" || (options.split == "all" && has_validation)) {
     splits.push_back(data::Split::kValidation);
   }

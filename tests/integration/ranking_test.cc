@@ -195,6 +195,22 @@ TEST_F(Ranking, PlansTablesThatThisMachineHasNoRoomFor) {
       << planned.output;
 }
 
+TEST_F(Ranking, KeepsTheBestByAValidationSplitOfAShareOrATime) {
+  for (const std::string holdout : {"last:10%,20%", "time:20000,40000"}) {
+    const Outcome trained = train("held-out",
+                                  "--train.epochs=2 --eval.every=1 "
+                                  "--checkpoint.keep_best=1 "
+                                  "--data.holdout=" +
+                                      holdout);
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    EXPECT_NE(trained.output.find("validation after 1.00 epochs"), std::string::npos)
+        << trained.output;
+    EXPECT_NE(trained.output.find("test of the best checkpoint"), std::string::npos)
+        << trained.output;
+    std::filesystem::remove_all(root() + "/held-out");
+  }
+}
+
 TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
   const Outcome trained =
       train("early",
