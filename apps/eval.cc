@@ -83,7 +83,8 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     TGR_CHECK(options.seen.empty(),
               "--seen is for the retrieval task, and this checkpoint is of "
               "the ranking task; leave it out");
-    return run_ranking_eval(checkpoint, store, {splits, threads, options.untrained, options.json},
+    return run_ranking_eval(checkpoint, store,
+                            {splits, threads, options.untrained, options.popularity, options.json},
                             world);
   }
   const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
@@ -173,7 +174,8 @@ void add_eval(Command& app) {
       ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
   command->add_flag("--popularity,!--no-popularity", options->popularity,
-                    "Also rank by popularity, to compare (the default)");
+                    "Also rank by popularity, or judge by counts (ranking task), to compare (the "
+                    "default)");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
   command->add_option("--seen", options->seen,
                       "drop or keep items the user has met; default: eval.seen of the run");

@@ -98,11 +98,19 @@ TEST_F(Ranking, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
       "eval --checkpoint {0}/run --split test --untrained --json {0}/eval.json", root()));
   ASSERT_EQ(evaluated.status, 0) << evaluated.output;
   const json rows = json::parse(contents_of(root() + "/eval.json"));
-  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows.size(), 4u);
   for (const char* name : {"auc", "gauc", "ne", "accuracy", "targets", "groups"}) {
     EXPECT_EQ(rows[0][name], test[name]) << name;
   }
   EXPECT_LT(rows[1]["auc"].get<double>(), 0.7) << "untrained";
+  EXPECT_EQ(rows[2]["ranking"], "counts of item");
+  EXPECT_EQ(rows[3]["ranking"], "counts of item+user+tab");
+  for (const int counted : {2, 3}) {
+    EXPECT_LT(rows[counted]["auc"].get<double>(), test["auc"].get<double>());
+    EXPECT_EQ(rows[counted]["targets"], test["targets"]);
+  }
+  EXPECT_NE(trained.output.find("test by counts of item+user+tab alone:"), std::string::npos)
+      << trained.output;
   const Outcome report = run_program("report " + root() + "/run");
   EXPECT_EQ(report.status, 0) << report.output;
   EXPECT_NE(contents_of(root() + "/run/report.html").find("AUC"), std::string::npos);

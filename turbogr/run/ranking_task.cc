@@ -17,6 +17,7 @@
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/eval/sample_view.h"
 #include "turbogr/run/item_names.h"
+#include "turbogr/run/ranking_baselines.h"
 #include "turbogr/run/ranking_figures.h"
 #include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/ranking_setup.h"
@@ -168,6 +169,25 @@ class RankingTask : public Task {
   }
 
   Evaluation evaluate(data::Split split) override {
+    last_found_ = evaluated(split);
+    return last_found_;
+  }
+
+  // Counts alone.
+  Baseline compare(data::Split split) override {
+    Baseline baseline;
+    if (parts_.world.rank() != 0) return baseline;  // every rank would find the same
+    const std::vector<RankingBaseline> counted = ranking_baselines(config_, setup_, store_, split);
+    for (const RankingBaseline& each : counted) {
+      baseline.lines += fmt::format("{} by counts of {} alone:{}\n", name_of(split), each.name,
+                                    figures_text(each.found.figures));
+    }
+    baseline.warning = below_baselines(name_of(split), last_found_, counted, config_.eval.metric);
+    return baseline;
+  }
+
+ private:
+  Evaluation evaluated(data::Split split) {
     data::SampleLoader loader(store_, evaluation_of(split));
     evaluator_->clear();
     while (loader.next(eval_batch_)) {
@@ -177,9 +197,6 @@ class RankingTask : public Task {
     return ranking_figures(*evaluator_, setup_);
   }
 
-  Baseline compare(data::Split) override { return {}; }
-
- private:
   data::SampleLoaderOptions evaluation_of(data::Split split) const {
     return sample_eval_options(config_, setup_, split, loader_.max_batch_samples(), parts_.share);
   }
@@ -295,6 +312,7 @@ class RankingTask : public Task {
   std::vector<std::int64_t> lengths_;
   StepCount steps_;
   ItemNames names_;
+  Evaluation last_found_;  // by the last evaluation
 };
 
 }  // namespace
