@@ -18,6 +18,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/eval/evaluate.h"
@@ -72,7 +73,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   }
   train::device_for_rank(config, world);
   std::vector<data::Split> splits;
-  const bool has_validation = config.data.holdout == "validation_test";
+  const bool has_validation = data::Holdout(config.data.holdout).has_validation();
   if (options.split == "validation" || (options.split == "all" && has_validation)) {
     splits.push_back(data::Split::kValidation);
   }
@@ -82,7 +83,8 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     TGR_CHECK(options.seen.empty(),
               "--seen is for the retrieval task, and this checkpoint is of "
               "the ranking task; leave it out");
-    return run_ranking_eval(checkpoint, store, {splits, threads, options.untrained, options.json},
+    return run_ranking_eval(checkpoint, store,
+                            {splits, threads, options.untrained, options.popularity, options.json},
                             world);
   }
   const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
@@ -172,7 +174,8 @@ void add_eval(Command& app) {
       ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
   command->add_flag("--popularity,!--no-popularity", options->popularity,
-                    "Also rank by popularity, to compare (the default)");
+                    "Also rank by popularity, or judge by counts (ranking task), to compare (the "
+                    "default)");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
   command->add_option("--seen", options->seen,
                       "drop or keep items the user has met; default: eval.seen of the run");

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/run/ranking_baselines.h"
 #include "turbogr/run/trained_ranker.h"
 
 namespace turbogr::apps {
@@ -20,8 +22,8 @@ void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
                store.folder().string());
   }
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  const auto report = [&](std::string_view ranking, data::Split split, TrainedRanker& ranker) {
-    const train::Evaluation found = ranker.evaluate(split);
+  const auto report = [&](std::string_view ranking, data::Split split,
+                          const train::Evaluation& found) {
     if (!leads) return;
     fmt::print("{:<11} {:<10}  {}{}\n", name_of(split), ranking, found.of,
                train::figures_text(found.figures));
@@ -32,11 +34,22 @@ void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
     rows.push_back(std::move(row));
   };
   for (const data::Split split : options.splits) {
-    report("model", split, model);
-    if (!options.untrained) continue;
-    TrainedRanker fresh(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate,
-                        TrainedRanker::Weights::kFresh);
-    report("untrained", split, fresh);
+    const train::Evaluation own = model.evaluate(split);
+    report("model", split, own);
+    if (options.untrained) {
+      TrainedRanker fresh(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate,
+                          TrainedRanker::Weights::kFresh);
+      report("untrained", split, fresh.evaluate(split));
+    }
+    if (!options.baselines || !leads) continue;
+    const std::vector<train::RankingBaseline> counted =
+        train::ranking_baselines(model.config(), model.setup(), store, split);
+    for (const train::RankingBaseline& each : counted) {
+      report("counts of " + each.name, split, each.found);
+    }
+    const std::string warning =
+        train::below_baselines(name_of(split), own, counted, model.config().eval.metric);
+    if (!warning.empty()) log::warn("{}", warning);
   }
   if (leads && !options.json.empty()) replace_file(options.json, rows.dump(1) + "\n");
 }

@@ -15,6 +15,7 @@ struct RankingEvalOptions {
   std::vector<data::Split> splits;
   int threads = 0;
   bool untrained = false;
+  bool baselines = true;
   std::string json;
 };
 

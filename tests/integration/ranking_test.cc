@@ -98,11 +98,19 @@ TEST_F(Ranking, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
       "eval --checkpoint {0}/run --split test --untrained --json {0}/eval.json", root()));
   ASSERT_EQ(evaluated.status, 0) << evaluated.output;
   const json rows = json::parse(contents_of(root() + "/eval.json"));
-  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows.size(), 4u);
   for (const char* name : {"auc", "gauc", "ne", "accuracy", "targets", "groups"}) {
     EXPECT_EQ(rows[0][name], test[name]) << name;
   }
   EXPECT_LT(rows[1]["auc"].get<double>(), 0.7) << "untrained";
+  EXPECT_EQ(rows[2]["ranking"], "counts of item");
+  EXPECT_EQ(rows[3]["ranking"], "counts of item+user+tab");
+  for (const int counted : {2, 3}) {
+    EXPECT_LT(rows[counted]["auc"].get<double>(), test["auc"].get<double>());
+    EXPECT_EQ(rows[counted]["targets"], test["targets"]);
+  }
+  EXPECT_NE(trained.output.find("test by counts of item+user+tab alone:"), std::string::npos)
+      << trained.output;
   const Outcome report = run_program("report " + root() + "/run");
   EXPECT_EQ(report.status, 0) << report.output;
   EXPECT_NE(contents_of(root() + "/run/report.html").find("AUC"), std::string::npos);
@@ -176,6 +184,39 @@ TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {
   }
   const Outcome recommend = run_program("recommend --checkpoint " + root() + "/scored --user 5");
   EXPECT_NE(recommend.output.find("use `turbogr rank`"), std::string::npos) << recommend.output;
+}
+
+TEST_F(Ranking, PlansTablesThatThisMachineHasNoRoomFor) {
+  std::ofstream(root() + "/large.toml") << "task = \"ranking\"\n"
+                                           "[model]\nembedding = 512\n"
+                                           "[features.user]\nfrom = \"user\"\n"
+                                           "[features.item]\nfrom = \"item\"\n"
+                                           "[tables.item]\nrows = 200000000\n"
+                                           "[tasks.like]\n";
+  const Outcome planned = run_program(fmt::format(
+      "train {0}/large.toml --data.store={0}/store --run.dir={0}/large --run.dry_run=true "
+      "--train.threads=1",
+      root()));
+  ASSERT_EQ(planned.status, 0) << planned.output;
+  // 200,000,000 rows of 512 numbers and one for the optimiser.
+  EXPECT_NE(planned.output.find("391388.1 tables and their state"), std::string::npos)
+      << planned.output;
+}
+
+TEST_F(Ranking, KeepsTheBestByAValidationSplitOfAShareOrATime) {
+  for (const std::string holdout : {"last:10%,20%", "time:20000,40000"}) {
+    const Outcome trained = train("held-out",
+                                  "--train.epochs=2 --eval.every=1 "
+                                  "--checkpoint.keep_best=1 "
+                                  "--data.holdout=" +
+                                      holdout);
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    EXPECT_NE(trained.output.find("validation after 1.00 epochs"), std::string::npos)
+        << trained.output;
+    EXPECT_NE(trained.output.find("test of the best checkpoint"), std::string::npos)
+        << trained.output;
+    std::filesystem::remove_all(root() + "/held-out");
+  }
 }
 
 TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/support/messages.h"
@@ -10,6 +12,7 @@ namespace turbogr::data {
 namespace {
 
 using test::message_of;
+using Pair = std::pair<std::int64_t, std::int64_t>;
 
 std::int64_t used(const char* text, Split split, std::int64_t count) {
   return Holdout(text).events_used(split, count, {}, TimeUnit::kNone);
@@ -72,9 +75,47 @@ TEST(Holdout, DatesAreUtcInTheStoresUnit) {
             2);
 }
 
+TEST(Holdout, KeepsEventsBeforeTheTestForValidation) {
+  const std::vector<std::int64_t> times = {10, 20, 20, 30, 40};
+  const Holdout by_time("time:20,35");
+  EXPECT_TRUE(by_time.has_validation());
+  EXPECT_FALSE(Holdout("time:35").has_validation());
+  const auto targets = [&](const Holdout& holdout, Split split, std::int64_t count) {
+    const EventRange range = holdout.targets_of(split, count, times, TimeUnit::kSeconds, 8);
+    return Pair(range.begin, range.end);
+  };
+  EXPECT_EQ(targets(by_time, Split::kTrain, 5), Pair(0, 1));
+  EXPECT_EQ(targets(by_time, Split::kValidation, 5), Pair(1, 4));
+  EXPECT_EQ(targets(by_time, Split::kTest, 5), Pair(4, 5));
+  EXPECT_EQ(targets(by_time, Split::kTest, 5), targets(Holdout("time:35"), Split::kTest, 5));
+  const Holdout by_share("last:10%,20%");
+  EXPECT_EQ(targets(by_share, Split::kTrain, 50), Pair(0, 35));
+  EXPECT_EQ(targets(by_share, Split::kValidation, 50), Pair(35, 40));
+  EXPECT_EQ(targets(by_share, Split::kTest, 50), targets(Holdout("last:20%"), Split::kTest, 50));
+  // At least one event each, the test's first.
+  EXPECT_EQ(targets(by_share, Split::kValidation, 2), Pair(0, 1));
+  EXPECT_EQ(targets(by_share, Split::kTrain, 2), Pair(0, 0));
+  EXPECT_EQ(targets(by_share, Split::kValidation, 1), Pair(0, 0));
+  // Retrieval: the first event kept back is the target.
+  const auto used_by = [&](const char* text, Split split) {
+    return Holdout(text).events_used(split, 5, times, TimeUnit::kSeconds);
+  };
+  EXPECT_EQ(used_by("time:30,40", Split::kTrain), 3);
+  EXPECT_EQ(used_by("time:30,40", Split::kValidation), 4);
+  EXPECT_EQ(used_by("time:30,40", Split::kTest), 5);
+  EXPECT_EQ(used_by("time:31,40", Split::kValidation), 0);  // none from then on but the test's
+  EXPECT_EQ(message_of([] { Holdout("time:40,30"); }),
+            "hold-out 'time:40,30': the validation split begins first; give two dates or two "
+            "numbers, the earlier one first");
+  EXPECT_NE(message_of([] { Holdout("time:2022-05-01,1651363200"); }).find("two dates"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { Holdout("last:50%,50%"); }).find("100%"), std::string::npos);
+  EXPECT_NE(message_of([] { Holdout("last:5,50%"); }).find("share '5'"), std::string::npos);
+}
+
 TEST(Holdout, SaysWhatItDoesNotUnderstand) {
   EXPECT_EQ(message_of([] { Holdout("last"); }),
-            "hold-out 'last'; use test, validation_test, time:T or last:P%");
+            "hold-out 'last'; use test, validation_test, time:T, time:V,T, last:P% or last:V%,P%");
   for (const char* text : {"time:", "time:soon", "time:2022-13-01", "time:2022-02-30",
                            "time:2022-05-01T25:00:00", "time:2022-05-01Tab:00:00"}) {
     EXPECT_NE(message_of([&] { Holdout holdout(text); }).find("is neither a number"),

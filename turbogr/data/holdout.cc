@@ -13,51 +13,84 @@ std::string_view name_of(Split split) {
 Holdout::Holdout(std::string_view text) : text_(text) {
   if (text == "test") {
     kind_ = Kind::kTest;
-  } else if (text == "validation_test") {
-    kind_ = Kind::kValidationTest;
-  } else if (text.starts_with("last:")) {
-    kind_ = Kind::kLastShare;
-    const std::string_view share = text.substr(5);
-    const bool spelt = share.ends_with('%') && parse_integer(share.substr(0, share.size() - 1),
-                                                             percent_) == FieldError::kNone;
-    TGR_CHECK(spelt && percent_ >= 1 && percent_ <= 99, "hold-out share '", printable(share, 80),
-              "'; give 1% to 99% of each user's events, as in last:20%");
+    return;
+  }
+  if (text == "validation_test") return;
+  const bool share = text.starts_with("last:");
+  TGR_CHECK(share || text.starts_with("time:"), "hold-out '", text,
+            "'; use test, validation_test, time:T, time:V,T, last:P% or last:V%,P%");
+  kind_ = share ? Kind::kLastShare : Kind::kTime;
+  std::string_view edges = text.substr(5);
+  if (const std::size_t comma = edges.find(','); comma != std::string_view::npos) {
+    validation_ = parse_edge(edges.substr(0, comma));
+    edges = edges.substr(comma + 1);
+  }
+  test_ = parse_edge(edges);
+  if (!validation_) return;
+  if (share) {
+    TGR_CHECK(validation_->value + test_.value <= 99, "hold-out '", text, "' keeps back ",
+              validation_->value + test_.value,
+              "% of each user's events; leave at least 1% to train on");
   } else {
-    TGR_CHECK(text.starts_with("time:"), "hold-out '", text,
-              "'; use test, validation_test, time:T or last:P%");
-    kind_ = Kind::kTime;
-    const std::string_view when = text.substr(5);
-    // Text with a dash inside: 20220501 is a number.
-    time_is_date_ = guess_time_spelling(when) == TimeSpelling::kIso;
-    const FieldError error =
-        time_is_date_ ? parse_time(when, TimeSpelling::kIso, time_) : parse_integer(when, time_);
-    TGR_CHECK(error == FieldError::kNone, "hold-out time '", printable(when, 80),
-              "' is neither a number in the store's unit nor a date like 2022-05-01 or "
-              "2022-05-01T12:00:00");
+    TGR_CHECK(validation_->is_date == test_.is_date && validation_->value < test_.value,
+              "hold-out '", printable(text, 80),
+              "': the validation split begins first; give two dates or two numbers, the earlier "
+              "one first");
   }
 }
 
+Holdout::Edge Holdout::parse_edge(std::string_view text) const {
+  Edge edge;
+  if (kind_ == Kind::kLastShare) {
+    const bool spelt = text.ends_with('%') && parse_integer(text.substr(0, text.size() - 1),
+                                                            edge.value) == FieldError::kNone;
+    TGR_CHECK(spelt && edge.value >= 1 && edge.value <= 99, "hold-out share '", printable(text, 80),
+              "'; give 1% to 99% of each user's events, as in last:20%");
+    return edge;
+  }
+  // Text with a dash inside: 20220501 is a number.
+  edge.is_date = guess_time_spelling(text) == TimeSpelling::kIso;
+  const FieldError error = edge.is_date ? parse_time(text, TimeSpelling::kIso, edge.value)
+                                        : parse_integer(text, edge.value);
+  TGR_CHECK(error == FieldError::kNone, "hold-out time '", printable(text, 80),
+            "' is neither a number in the store's unit nor a date like 2022-05-01 or "
+            "2022-05-01T12:00:00");
+  return edge;
+}
+
 void Holdout::check(Split split, TimeUnit unit) const {
-  TGR_CHECK(split != Split::kValidation || kind_ == Kind::kValidationTest, "hold-out '", text_,
-            "' keeps no validation events; use validation_test, or evaluate on test");
+  TGR_CHECK(split != Split::kValidation || has_validation(), "hold-out '", text_,
+            "' keeps no validation events; use validation_test, time:V,T or last:V%,P%, or "
+            "evaluate on test");
   TGR_CHECK(kind_ != Kind::kTime || unit != TimeUnit::kNone, "hold-out '", text_,
             "' needs times, and the store has only the order of events; use test or "
             "validation_test");
 }
 
-std::int64_t Holdout::time_in(TimeUnit unit) const {
-  if (!time_is_date_ || unit == TimeUnit::kMilliseconds) return time_;
+std::int64_t Holdout::Edge::in(TimeUnit unit) const {
+  if (!is_date || unit == TimeUnit::kMilliseconds) return value;
   // The first whole second that is not before it.
-  return time_ / 1000 + (time_ % 1000 > 0 ? 1 : 0);
+  return value / 1000 + (value % 1000 > 0 ? 1 : 0);
 }
 
-std::int64_t Holdout::events_before(std::int64_t count, std::span<const std::int64_t> times,
-                                    TimeUnit unit) const {
+Holdout::Before Holdout::events_before(std::int64_t count, std::span<const std::int64_t> times,
+                                       TimeUnit unit) const {
+  Before before;
   if (kind_ == Kind::kLastShare) {
-    return count - std::min(count, std::max<std::int64_t>(1, count * percent_ / 100));
+    const auto share_of = [&](const Edge& edge) {
+      return std::max<std::int64_t>(1, count * edge.value / 100);
+    };
+    before.test = count - std::min(count, share_of(test_));
+    before.validation = before.test;
+    if (validation_) before.validation -= std::min(before.test, share_of(*validation_));
+    return before;
   }
-  const auto first = std::lower_bound(times.begin(), times.end(), time_in(unit));
-  return static_cast<std::int64_t>(first - times.begin());
+  const auto first_from = [&](const Edge& edge) {
+    return std::lower_bound(times.begin(), times.end(), edge.in(unit)) - times.begin();
+  };
+  before.test = first_from(test_);
+  before.validation = validation_ ? first_from(*validation_) : before.test;
+  return before;
 }
 
 std::int64_t Holdout::events_used(Split split, std::int64_t count,
@@ -65,11 +98,13 @@ std::int64_t Holdout::events_used(Split split, std::int64_t count,
   if (count < kMinHistory) return 0;
   std::int64_t used = count;
   if (kind_ == Kind::kTime || kind_ == Kind::kLastShare) {
-    const std::int64_t before = events_before(count, times, unit);
+    const Before before = events_before(count, times, unit);
     if (split == Split::kTrain) {
-      used = before;
+      used = before.validation;
+    } else if (split == Split::kValidation) {
+      used = before.validation == before.test ? 0 : before.validation + 1;
     } else {
-      used = before == count ? 0 : before + 1;
+      used = before.test == count ? 0 : before.test + 1;
     }
   } else {
     const std::int64_t kept_back = kind_ == Kind::kTest ? 1 : 2;
@@ -82,8 +117,10 @@ std::int64_t Holdout::events_used(Split split, std::int64_t count,
 EventRange Holdout::targets_of(Split split, std::int64_t count, std::span<const std::int64_t> times,
                                TimeUnit unit, std::int64_t targets) const {
   if (kind_ == Kind::kTime || kind_ == Kind::kLastShare) {
-    const std::int64_t before = events_before(count, times, unit);
-    return split == Split::kTrain ? EventRange{0, before} : EventRange{before, count};
+    const Before before = events_before(count, times, unit);
+    if (split == Split::kTest) return {before.test, count};
+    return split == Split::kValidation ? EventRange{before.validation, before.test}
+                                       : EventRange{0, before.validation};
   }
   const std::int64_t test = std::max<std::int64_t>(0, count - targets);
   if (split == Split::kTest) return {test, count};

@@ -3,17 +3,20 @@
 //   test             all but a user's last event are trained on; the last is the test target
 //   validation_test  the last two are kept back: validation target, then test target
 //   time:T           everything from T on is kept back; the first such event is the test target
+//   time:V,T         the same, and what is from V on, before T, for validation
 //   last:P%          a user's last P percent, at least one event, likewise
+//   last:V%,P%       the same, and the V percent before them, at least one event, for validation
 //
 // The ranking task judges several events at a time: with test and validation_test the last m events
 // are a user's test targets and the m before those the validation targets; with the other two all
 // that is kept back is.
 //
-// T is a number in the store's own unit, or a date: 2022-05-01, 2022-05-01T12:00:00,
-// 2022-05-01 12:00+02:00; in UTC unless it names a zone.
+// V and T are numbers in the store's own unit, or dates: 2022-05-01, 2022-05-01T12:00:00,
+// 2022-05-01 12:00+02:00; in UTC unless they name a zone.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,19 +55,28 @@ class Holdout {
   EventRange targets_of(Split split, std::int64_t count, std::span<const std::int64_t> times,
                         TimeUnit unit, std::int64_t targets) const;
   bool by_time() const { return kind_ == Kind::kTime; }
-  bool has_validation() const { return kind_ == Kind::kValidationTest; }
+  bool has_validation() const { return kind_ == Kind::kValidationTest || validation_.has_value(); }
 
  private:
   enum class Kind : std::uint8_t { kTest, kValidationTest, kTime, kLastShare };
-  std::int64_t time_in(TimeUnit unit) const;
-  // Events before those kept back, where that is not a fixed number of them.
-  std::int64_t events_before(std::int64_t count, std::span<const std::int64_t> times,
-                             TimeUnit unit) const;
+  // A time, or a share of a user's events in percent.
+  struct Edge {
+    std::int64_t value = 0;
+    bool is_date = false;  // then in milliseconds since 1970
+    std::int64_t in(TimeUnit unit) const;
+  };
+  Edge parse_edge(std::string_view text) const;
+  // Events before those kept back for the test, and before those for validation too, where these
+  // are not a fixed number.
+  struct Before {
+    std::int64_t validation = 0, test = 0;
+  };
+  Before events_before(std::int64_t count, std::span<const std::int64_t> times,
+                       TimeUnit unit) const;
 
   Kind kind_ = Kind::kValidationTest;
-  std::int64_t time_ = 0;
-  std::int64_t percent_ = 0;
-  bool time_is_date_ = false;  // then in milliseconds since 1970
+  Edge test_;
+  std::optional<Edge> validation_;
   std::string text_ = "validation_test";
 };
 

@@ -46,6 +46,7 @@ class RankingEvaluator {
   const ClickMetrics& clicks(std::size_t task) const { return clicks_[task]; }
   const ErrorMetrics& errors(std::size_t task) const { return errors_[task]; }
   std::int64_t out_of_range() const { return out_of_range_; }  // ids that read row 0 instead
+  PlannedBytes bytes() const { return scorer_.bytes(); }  // but for the model's and the tables'
 
  private:
   bool predicts_number(std::size_t task) const {

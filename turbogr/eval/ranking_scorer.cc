@@ -49,6 +49,14 @@ Rows<const T> RankingScorer<T>::score(const Context& ctx, const model::RankingBa
   return logits;
 }
 
+template <class T>
+PlannedBytes RankingScorer<T>::bytes() const {
+  PlannedBytes bytes = feature_rows_.bytes();
+  bytes += inputs_.bytes();
+  for (const Tensor* tensor : {&table_rows_, &slots_, &logits_}) bytes.add(*tensor);
+  return bytes;
+}
+
 template class RankingScorer<float>;
 template class RankingScorer<bf16>;
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "turbogr/core/context.h"
+#include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/model/feature_rows.h"
@@ -33,6 +34,7 @@ class RankingScorer {
   // one that has no batch left gives an empty one.
   Rows<const T> score(const Context& ctx, const model::RankingBatch& batch);
   std::int64_t out_of_range() const { return feature_rows_.out_of_range(); }  // of the last batch
+  PlannedBytes bytes() const;  // but for the model's and the tables'
 
  private:
   model::RankingModel<T>& model_;

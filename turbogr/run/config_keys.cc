@@ -31,17 +31,16 @@ ConfigRule share() {
 }
 
 ConfigRule holdout_word() {
-  return {
-      [](const ConfigValue& value) {
-        try {
-          const data::Holdout holdout(std::get<std::string>(value));
-          return true;
-        } catch (const Error&) {
-          return false;
-        }
-      },
-      "test, validation_test, last:P% or time:T, T a date such as 2022-04-30 or a number in the "
-      "store's unit"};
+  return {[](const ConfigValue& value) {
+            try {
+              const data::Holdout holdout(std::get<std::string>(value));
+              return true;
+            } catch (const Error&) {
+              return false;
+            }
+          },
+          "test, validation_test, last:P%, last:V%,P%, time:V,T or time:T, T a date such as "
+          "2022-04-30 or a number in the store's unit"};
 }
 
 ConfigRule metric_word() {
@@ -104,10 +103,13 @@ std::vector<ConfigKey> make_keys() {
        "are shown (ranking)"},
 
       TGR_KEY(data, store, anything(), "folder written by `turbogr data prepare` or `synth`"),
-      TGR_KEY(data, holdout, holdout_word(),
-              "what is kept from training: the last event (test), the last two, all from a date on "
-              "(time:2022-04-30), or each user's last events (last:20%); ranking: test and "
-              "validation_test keep the last samples.targets events of each"),
+      TGR_KEY(
+          data, holdout, holdout_word(),
+          "what is kept from training: the last event (test), the last two, all from a date on "
+          "(time:2022-04-30), or each user's last events (last:20%); with two, the first is where "
+          "validation begins or its share (time:2022-04-28,2022-04-30, last:10%,20%); ranking: "
+          "test and "
+          "validation_test keep the last samples.targets events of each"),
       TGR_KEY(data, max_length, between(1, 1 << 20),
               "longest sequence S, in events; ranking: longest history before the targets"),
       TGR_KEY(data, history, one_of({"last", "windows"}),

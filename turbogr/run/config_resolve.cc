@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/config_negatives.h"
 #include "turbogr/train/negative_options.h"
@@ -14,9 +15,6 @@ void check_ranking(const Config& config) {
             "task = \"ranking\" has the layers of HSTU, and model.kind "
             "is \"",
             config.model.kind, "\"; use \"hstu\"");
-  TGR_CHECK(config.train.device == "cpu",
-            "task = \"ranking\" runs on a CPU, and train.device is \"", config.train.device,
-            "\"; use \"cpu\"");
   TGR_CHECK(config.train.accumulate == 1,
             "task = \"ranking\" takes one batch a step, and "
             "train.accumulate is ",
@@ -65,12 +63,12 @@ void resolve_config(Config& config) {
             "train.tokens = ", train.tokens,
             " cannot hold one sequence of data.max_length = ", config.data.max_length,
             "; raise the one or lower the other");
-  TGR_CHECK(config.checkpoint.keep_best == 0 || config.data.holdout == "validation_test",
+  const bool has_validation = data::Holdout(config.data.holdout).has_validation();
+  TGR_CHECK(config.checkpoint.keep_best == 0 || has_validation,
             "checkpoint.keep_best = ", config.checkpoint.keep_best,
             " chooses by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
-  TGR_CHECK(train.patience == 0 || config.data.holdout == "validation_test",
-            "train.patience = ", train.patience,
+  TGR_CHECK(train.patience == 0 || has_validation, "train.patience = ", train.patience,
             " goes by the validation split, which data.holdout = \"", config.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\" or patience = 0");
   TGR_CHECK(train.patience == 0 || config.eval.every > 0 || config.eval.every_steps > 0,

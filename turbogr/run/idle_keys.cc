@@ -41,8 +41,8 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"dist.rows", layout.sharded, false, kPipeline},
       {"dist.gradients", layout.sharded, false, kPipeline},
       {"dist.bucket", layout.sharded, false, kPipeline},
-      {"embedding.cache", config.embedding.memory == "host" && !layout.sharded, false,
-       "embedding.memory = \"host\" on one rank"},
+      {"embedding.cache", config.embedding.memory == "host" && !layout.sharded && !config.ranks(),
+       false, "the retrieval task with embedding.memory = \"host\" on one rank"},
       {"optim.final_lr", config.optim.schedule != "constant", false,
        "optim.schedule = \"cosine\" or \"linear\""},
   };

@@ -16,14 +16,9 @@ constexpr const char* kErrorFigures[] = {"mse", "mae"};
 
 using Figures = std::vector<std::pair<std::string, std::optional<double>>>;
 
-template <class T>
-Figures figures_of(const RankingEvaluator<T>& evaluator, const RankingSetup& setup,
-                   std::size_t task) {
-  if (setup.regression[task] != 0) {
-    const ErrorMetrics& errors = evaluator.errors(task);
-    return {{"mse", errors.mean_squared()}, {"mae", errors.mean_absolute()}};
-  }
-  const ClickFigures clicks = evaluator.clicks(task).figures();
+Figures figures_of(const TaskFigures& task, bool number) {
+  if (number) return {{"mse", task.mean_squared}, {"mae", task.mean_absolute}};
+  const ClickFigures& clicks = task.clicks;
   return {{"auc", clicks.auc},
           {"gauc", clicks.gauc},
           // Of one class alone it divides by nearly nothing.
@@ -33,22 +28,21 @@ Figures figures_of(const RankingEvaluator<T>& evaluator, const RankingSetup& set
 
 }  // namespace
 
-template <class T>
-Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup) {
+Evaluation ranking_figures(std::span<const TaskFigures> given, const RankingSetup& setup) {
   const std::vector<data::SampleTask>& tasks = setup.layout.tasks;
   Evaluation evaluation;
   std::map<std::string, std::pair<double, int>> sums;
   std::vector<std::pair<std::string, double>> own;
   std::int64_t targets = 0;
   for (std::size_t k = 0; k < tasks.size(); ++k) {
-    for (const auto& [name, value] : figures_of(evaluator, setup, k)) {
+    for (const auto& [name, value] : figures_of(given[k], setup.regression[k] != 0)) {
       if (!value) continue;
       sums[name].first += *value;
       ++sums[name].second;
       if (tasks.size() > 1) own.emplace_back(tasks[k].name + "." + name, *value);
     }
     if (setup.regression[k] != 0) continue;
-    const ClickFigures clicks = evaluator.clicks(k).figures();
+    const ClickFigures& clicks = given[k].clicks;
     targets = std::max(targets, clicks.targets);
     evaluation.counts.emplace_back((tasks.size() > 1 ? tasks[k].name + "." : "") + "groups",
                                    static_cast<double>(clicks.groups));
@@ -64,6 +58,20 @@ Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSe
   evaluation.counts.emplace_back("targets", static_cast<double>(targets));
   evaluation.of = fmt::format("{} targets", grouped_text(targets));
   return evaluation;
+}
+
+template <class T>
+Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup) {
+  std::vector<TaskFigures> tasks(setup.layout.tasks.size());
+  for (std::size_t k = 0; k < tasks.size(); ++k) {
+    if (setup.regression[k] != 0) {
+      tasks[k].mean_squared = evaluator.errors(k).mean_squared();
+      tasks[k].mean_absolute = evaluator.errors(k).mean_absolute();
+    } else {
+      tasks[k].clicks = evaluator.clicks(k).figures();
+    }
+  }
+  return ranking_figures(tasks, setup);
 }
 
 std::vector<std::string> ranking_figure_names(const RankingSetup& setup) {

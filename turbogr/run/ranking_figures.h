@@ -3,6 +3,8 @@
 // and so on.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +15,14 @@
 
 namespace turbogr::train {
 
+// Of one task: figures of clicks, or of a number's errors.
+struct TaskFigures {
+  ClickFigures clicks;
+  std::optional<double> mean_squared, mean_absolute;
+};
+
 // Which figures there are; one whose classes or groups are missing has no value and is left out.
+Evaluation ranking_figures(std::span<const TaskFigures> tasks, const RankingSetup& setup);
 template <class T>
 Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup);
 

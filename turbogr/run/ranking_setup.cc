@@ -290,7 +290,8 @@ RankingTrainOptions ranking_train_options(const Config& config, const RankingSet
   options.model = ranking_options(config, setup, bounds.most_targets);
   options.memory = {.layers = {.capacity = bounds.tokens,
                                .sequences = bounds.samples,
-                               .recompute = config.train.recompute},
+                               .recompute = config.train.recompute,
+                               .deterministic = config.train.deterministic},
                     .targets = bounds.targets};
   options.features = setup.features;
   options.dense.rate = config.optim.lr;

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +11,15 @@
 #include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/host_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/progress.h"
-#include "turbogr/embedding/local_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/eval/sample_view.h"
 #include "turbogr/run/item_names.h"
+#include "turbogr/run/ranking_baselines.h"
 #include "turbogr/run/ranking_figures.h"
+#include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/run_plan.h"
 #include "turbogr/run/task.h"
@@ -75,14 +77,8 @@ class RankingTask : public Task {
         config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
         grouped_text(step_->model().parameters().count()), grouped_text(rows),
         config_.model.embedding, setup_.tables.size());
-    print_ranks(parts_, {});
-    print_result(
-        "memory   {:.1f} MiB{}: {:.1f} activations, {:.1f} workspace, {:.1f} tables and "
-        "their state, besides dense weights, their state and inputs\n",
-        mib(step_->model().activation_bytes() + parts_.ctx.workspace().capacity() +
-            rows_->bytes().on(parts_.ctx.device())),
-        parts_.share.world > 1 ? " a rank" : "", mib(step_->model().activation_bytes()),
-        mib(parts_.ctx.workspace().capacity()), mib(rows_->bytes().on(parts_.ctx.device())));
+    print_ranks(parts_, link_);
+    print_memory();
     print_compute(parts_);
   }
 
@@ -103,16 +99,14 @@ class RankingTask : public Task {
 
   void initialise() override { step_->initialise(parts_.ctx); }
   void refresh() override { step_->refresh(parts_.ctx); }
-  // A step is done when this returns.
+  // A CPU's step is done when this returns; a GPU's runs while the next batch is read.
   Submitted submit(bool stop) override {
     if (parts_.world.size() > 1) {
       std::int64_t wish = stop ? 1 : 0;
       wishes_->all_reduce({&wish, 1}, dist::Reduce::kSum);
       stop_asked_ = stop_asked_ || wish > 0;
     }
-    const RankingResult result = step_->run(parts_.ctx, view_.of(batch_));
-    results_.push_back(result);
-    warn_of_strange_ids(result);
+    step_->submit(parts_.ctx, view_.of(batch_));
     lengths_.clear();
     for (std::size_t b = 0; b + 1 < batch_.offsets.size(); ++b) {
       lengths_.push_back(batch_.offsets[b + 1] - batch_.offsets[b]);
@@ -124,12 +118,14 @@ class RankingTask : public Task {
     return step;
   }
   StepResult finish() override {
-    const StepResult result = results_.front();
-    results_.pop_front();
+    const RankingResult result = step_->finish();
+    warn_of_strange_ids(result);
     return result;
   }
-  std::int64_t pending() const override { return std::ssize(results_); }
-  std::int64_t queue_length() const override { return 1; }
+  std::int64_t pending() const override { return step_->pending(); }
+  std::int64_t queue_length() const override {
+    return parts_.ctx.device() == Device::kCuda ? RankingTrainStep<T>::kInFlight : 1;
+  }
   bool stop_asked() const override { return stop_asked_; }
   std::int64_t steps_done() const override { return step_->steps_done(); }
   void set_steps_done(std::int64_t steps) override { step_->set_steps_done(steps); }
@@ -173,6 +169,25 @@ class RankingTask : public Task {
   }
 
   Evaluation evaluate(data::Split split) override {
+    last_found_ = evaluated(split);
+    return last_found_;
+  }
+
+  // Counts alone.
+  Baseline compare(data::Split split) override {
+    Baseline baseline;
+    if (parts_.world.rank() != 0) return baseline;  // every rank would find the same
+    const std::vector<RankingBaseline> counted = ranking_baselines(config_, setup_, store_, split);
+    for (const RankingBaseline& each : counted) {
+      baseline.lines += fmt::format("{} by counts of {} alone:{}\n", name_of(split), each.name,
+                                    figures_text(each.found.figures));
+    }
+    baseline.warning = below_baselines(name_of(split), last_found_, counted, config_.eval.metric);
+    return baseline;
+  }
+
+ private:
+  Evaluation evaluated(data::Split split) {
     data::SampleLoader loader(store_, evaluation_of(split));
     evaluator_->clear();
     while (loader.next(eval_batch_)) {
@@ -182,24 +197,28 @@ class RankingTask : public Task {
     return ranking_figures(*evaluator_, setup_);
   }
 
-  Baseline compare(data::Split) override { return {}; }
-
- private:
   data::SampleLoaderOptions evaluation_of(data::Split split) const {
     return sample_eval_options(config_, setup_, split, loader_.max_batch_samples(), parts_.share);
   }
 
   void make_step() {
-    const RankingTrainOptions options = ranking_train_options(config_, setup_, bounds_);
+    RankingTrainOptions options = ranking_train_options(config_, setup_, bounds_);
     layers_ = model::layer_options(options.model);
+    options.plan_only = config_.run.dry_run;
+    std::optional<PlanOnly> planning;
+    if (options.plan_only) planning.emplace();
+    if (!options.plan_only && parts_.ctx.device() == Device::kCuda &&
+        (parts_.world.size() > 1 || config_.dist.link != "auto")) {
+      link_ = dist::choose_link(parts_.world, config_.dist.link, device_id());
+      ranks_.link = link_.link;
+    }
+    options.link = ranks_.link;
+    options.wait = ranks_.wait;
+    const Device memory = table_memory(config_);
     try {
-      if (parts_.world.size() == 1) {
-        rows_ = std::make_unique<embedding::LocalRows<T>>(setup_.tables, parts_.ctx.device());
-      } else {
-        rows_ = std::make_unique<embedding::ShardedRows<T>>(parts_.ctx, parts_.ctx, parts_.world,
-                                                            setup_.tables, parts_.ctx.device(),
-                                                            ranks_.layout());
-      }
+      rows_ = options.plan_only
+                  ? plan_ranking_rows<T>(setup_.tables, memory, ranks_)
+                  : make_ranking_rows<T>(parts_.ctx, parts_.world, setup_.tables, memory, ranks_);
       step_ = std::make_unique<RankingTrainStep<T>>(parts_.ctx, parts_.world, options, *rows_);
       evaluator_ = std::make_unique<RankingEvaluator<T>>(
           parts_.ctx, step_->model(), *rows_,
@@ -207,13 +226,32 @@ class RankingTask : public Task {
                             .memory = options.memory,
                             .regression = setup_.regression,
                             .norm_by_batch = options.norm_by_batch});
-      check_room_to_work();
+      if (!options.plan_only) check_room_to_work();
     } catch (const OutOfMemory& error) {
       detail::throw_error(error.what(), " (planned for ", bounds_.samples, " samples of ",
                           bounds_.tokens, " tokens a step and ", setup_.tables.size(),
                           " tables): lower train.batch, train.tokens or data.max_length, or take "
                           "smaller tables");
     }
+  }
+
+  void print_memory() const {
+    const Device device = parts_.ctx.device();
+    PlannedBytes bytes = step_->bytes(parts_.ctx);
+    bytes += rows_->bytes();
+    bytes += evaluator_->bytes();
+    const std::size_t planned = bytes.on(device);
+    const std::size_t activations = step_->model().activation_bytes();
+    const std::size_t workspace = parts_.ctx.workspace().capacity();
+    const std::size_t tables = rows_->bytes().on(device);
+    print_result(
+        "memory   {:.1f} MiB{} planned: {:.1f} activations, {:.1f} workspace, {:.1f} tables and "
+        "their state, {:.1f} a step's rows, dense weights, their state and inputs\n",
+        mib(planned), parts_.share.world > 1 ? " a rank" : "", mib(activations), mib(workspace),
+        mib(tables), mib(planned - activations - workspace - tables));
+    if (device != Device::kCuda) return;  // all of it, and printed
+    print_result("         and {:.1f} MiB of the host's: lists of rows, inputs{}\n",
+                 mib(bytes.host), config_.embedding.memory == "host" ? ", the tables" : "");
   }
 
   // Before a run goes by a figure that no evaluation gives.
@@ -258,7 +296,8 @@ class RankingTask : public Task {
   const Config& config_;
   const data::Store& store_;
   const RankingSetup setup_;
-  const RankOptions ranks_;
+  RankOptions ranks_;
+  dist::LinkChoice link_;  // between GPUs
   data::SampleLoader loader_;
   RankingBounds bounds_;
   std::unique_ptr<embedding::RowSource<T>> rows_;
@@ -270,10 +309,10 @@ class RankingTask : public Task {
   std::unique_ptr<dist::Communicator> wishes_;
   bool stop_asked_ = false;
   bool warned_ = false;
-  std::deque<StepResult> results_;
   std::vector<std::int64_t> lengths_;
   StepCount steps_;
   ItemNames names_;
+  Evaluation last_found_;  // by the last evaluation
 };
 
 }  // namespace

@@ -237,7 +237,7 @@ RankOptions rank_options(const Config& config, const std::vector<int>& nodes) {
 }
 
 std::vector<data::Split> held_out(const Config& config) {
-  if (config.data.holdout != "validation_test") return {data::Split::kTest};
+  if (!data::Holdout(config.data.holdout).has_validation()) return {data::Split::kTest};
   return {data::Split::kValidation, data::Split::kTest};
 }
 

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <span>
 
+#include "turbogr/data/holdout.h"
+
 namespace turbogr {
 namespace {
 
@@ -30,7 +32,7 @@ struct Choice {
   const StoreSize& size;
 
   bool is_named(std::string_view key) const { return named.find(key) != named.end(); }
-  bool has_validation() const { return config.data.holdout == "validation_test"; }
+  bool has_validation() const { return data::Holdout(config.data.holdout).has_validation(); }
   // The run's length is left open, so its end is found by evaluating.
   bool open_end() const {
     return !is_named("train.epochs") && config.train.steps == 0 && has_validation();

@@ -6,12 +6,13 @@
 #include "turbogr/checkpoint/device_tensors.h"
 #include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/device_memory.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
-#include "turbogr/embedding/local_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/eval/sample_view.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/ranking_figures.h"
+#include "turbogr/run/ranking_rows.h"
 #include "turbogr/train/dense_tensors.h"
 
 namespace turbogr::train {
@@ -61,7 +62,7 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
            dist::Communicator& ranks)
       : setup(made),
         world(ranks),
-        ctx({.device = Device::kCpu, .threads = threads}),
+        ctx({.device = device_of(config), .threads = threads}),
         training(inference_options(config, made, bounds)),
         model(ctx, training.model, training.memory),
         rows(make_rows(config)),
@@ -90,12 +91,13 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
     for (embedding::TableOptions& table : tables) {
       table.optimiser = embedding::SparseOptimiser::kSgd;
     }
-    if (world.size() == 1) return std::make_unique<embedding::LocalRows<T>>(tables, Device::kCpu);
-    embedding::RankLayout layout;
-    layout.topology = dist::make_topology(world.nodes(), world.size());
-    layout.wait.timeout_seconds = config.dist.timeout;
-    return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, Device::kCpu,
-                                                       layout);
+    RankOptions ranks;
+    ranks.topology = dist::make_topology(world.nodes(), world.size());
+    ranks.wait.timeout_seconds = config.dist.timeout;
+    if (world.size() > 1 && ctx.device() == Device::kCuda) {
+      ranks.link = dist::choose_link(world, config.dist.link, device_id()).link;
+    }
+    return make_ranking_rows<T>(ctx, world, tables, table_memory(config), ranks);
   }
 
   void load(const Checkpoint& checkpoint) {
@@ -141,6 +143,10 @@ TrainedRanker::TrainedRanker(const Checkpoint& checkpoint, const data::Store& st
   TGR_CHECK(config_.ranks(), "checkpoint '", checkpoint.folder(),
             "' is of the retrieval task, which finds items rather than judging them; use `turbogr "
             "recommend`");
+  if (!kWithCuda || device_memory().total == 0) {
+    config_.train.device = "cpu";
+    config_.embedding.memory = "device";
+  }
   check_item_names(checkpoint, store);
   setup_ = ranking_setup(config_, store);
   const Share share = {world.rank(), world.size()};

@@ -32,8 +32,9 @@ class TrainedRanker {
   };  // fresh: as a run starts, to compare with
 
   // The store must have the items and features that the checkpoint was trained on; throws where it
-  // does not. `threads` 0: one a core. Several ranks share the tables: then all calls are
-  // collective. All outlive it.
+  // does not. `threads` 0: one a core. Runs on the device it was trained on, or on the CPU where
+  // there is no such device. Several ranks share the tables: then all calls are collective. All
+  // outlive it.
   TrainedRanker(const Checkpoint& checkpoint, const data::Store& store, int threads,
                 dist::Communicator& world, Use use, Weights weights = Weights::kTrained);
   ~TrainedRanker();

@@ -17,6 +17,7 @@
 #include "turbogr/core/file.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
 #include "turbogr/run/config_keys.h"
@@ -35,7 +36,7 @@ void check_base(const Config& base, const TuneOptions& options) {
   TGR_CHECK(options.trials >= 1, "--trials ", options.trials, "; at least 1");
   TGR_CHECK(!base.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/mine");
-  TGR_CHECK(base.data.holdout == "validation_test",
+  TGR_CHECK(data::Holdout(base.data.holdout).has_validation(),
             "a search chooses by the validation split, which data.holdout = \"", base.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\"");
   TGR_CHECK(base.train.epochs > 0,

@@ -234,17 +234,18 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, dist::Communicator& wo
             options.features.prefix.size(), " prefix and ", options.features.items.size(),
             " item features for a model of ", options.model.prefix, " and ",
             options.model.item_features);
-  TGR_CHECK(world.size() == 1 || rows.group() != nullptr, "tables that one rank holds for ",
-            world.size(), " ranks; spread them over the ranks");
+  TGR_CHECK(world.size() == 1 || options.plan_only || rows.group() != nullptr,
+            "tables that one rank holds for ", world.size(), " ranks; spread them over the ranks");
   const std::int64_t width = options.model.embedding;
   std::vector<std::int64_t> most;
   for (std::size_t t = 0; t < feature_rows_.num_tables(); ++t) {
-    const std::int64_t table_rows = rows.sharding(t).rows();
-    TGR_CHECK(table_rows == options.features.table_rows[t] && rows.shard(t).width() == width,
-              "table ", t, " is [", table_rows, ", ", rows.shard(t).width(),
-              "]; its features want [", options.features.table_rows[t], ", ", width, "]");
+    const std::int64_t wanted = options.features.table_rows[t];
+    TGR_CHECK(
+        options.plan_only || (rows.sharding(t).rows() == wanted && rows.shard(t).width() == width),
+        "table ", t, " is [", rows.sharding(t).rows(), ", ", rows.shard(t).width(),
+        "]; its features want [", wanted, ", ", width, "]");
     most.push_back(feature_rows_.most_ids(t));
-    touched_.emplace_back(table_rows, most.back());
+    touched_.emplace_back(wanted, most.back());
   }
   request_ = rows.make_request(ctx, most);
   const Device device = ctx.device();

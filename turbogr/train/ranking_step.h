@@ -69,6 +69,7 @@ struct RankingTrainOptions {
   // How ranks over GPUs reach each other.
   dist::DeviceLink link = dist::DeviceLink::kStaged;
   dist::WaitOptions wait;
+  bool plan_only = false;  // memory is counted; the tables have no rows (embedding/planned_rows.h)
   std::uint64_t seed = 1;
 };
 
