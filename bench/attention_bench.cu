@@ -1,8 +1,8 @@
 // Checks and times HSTU attention on the GPU. Needs nothing but the NVIDIA driver.
 //
 //   attention_bench test
-//   attention_bench time --lengths FILE|uniform:L:B --heads H --head-dim D [--bias
-//   none|position|time|both]
+//   attention_bench time --lengths FILE|uniform:L:B|random:LOW:HIGH:B --heads H --head-dim D
+//                        [--bias none|position|time|both]
 //                        [--pass both|forward] [--table-gradients yes|no] [--name NAME] [--json
 //                        FILE]
 //
@@ -488,6 +488,18 @@ std::vector<int> read_lengths(const std::string& source) {
               source, "', wanted uniform:LENGTH:COUNT");
     return std::vector<int>(static_cast<std::size_t>(count), length);
   }
+  if (source.rfind("random:", 0) == 0) {
+    int low = 0;
+    int high = 0;
+    int count = 0;
+    TGR_CHECK(std::sscanf(source.c_str(), "random:%d:%d:%d", &low, &high, &count) == 3, "lengths '",
+              source, "', wanted random:LOW:HIGH:COUNT");
+    std::mt19937_64 random(5);
+    std::uniform_int_distribution<int> draw(low, high);
+    std::vector<int> lengths(static_cast<std::size_t>(count));
+    for (int& n : lengths) n = draw(random);
+    return lengths;
+  }
   std::ifstream file(source);
   TGR_CHECK(file.good(), "cannot read lengths from ", source);
   std::vector<int> lengths;
@@ -547,8 +559,10 @@ int time(const std::vector<std::string>& options) {
   const double forward_rate = flops / forward_ms * 1e-9;
   const double backward_rate = backward ? 2.5 * flops / backward_ms * 1e-9 : 0;
   std::printf(
-      "%-10s bias %-8s plan %.4f ms  forward %.4f ms %.1f TFLOP/s  backward %.4f ms %.1f TFLOP/s\n",
-      c.name.c_str(), bias.c_str(), plan_ms, forward_ms, forward_rate, backward_ms, backward_rate);
+      "%-10s bias %-8s plan %.4f ms  forward %.4f ms %.1f TFLOP/s  backward %.4f ms %.1f TFLOP/s  "
+      "workspace %.1f MB\n",
+      c.name.c_str(), bias.c_str(), plan_ms, forward_ms, forward_rate, backward_ms, backward_rate,
+      static_cast<double>(p.workspace_bytes) * 1e-6);
   if (!json.empty()) {
     std::FILE* file = std::fopen(json.c_str(), "a");
     TGR_CHECK(file != nullptr, "cannot write ", json);
@@ -556,9 +570,10 @@ int time(const std::vector<std::string>& options) {
         file,
         "{\"name\": \"%s\", \"bias\": \"%s\", \"tokens\": %lld, \"heads\": %d, \"width\": %d, "
         "\"plan_ms\": %.5f, \"forward_ms\": %.5f, \"forward_tflops\": %.2f, "
-        "\"backward_ms\": %.5f, \"backward_tflops\": %.2f}\n",
+        "\"backward_ms\": %.5f, \"backward_tflops\": %.2f, \"workspace_bytes\": %zu}\n",
         c.name.c_str(), bias.c_str(), static_cast<long long>(problem.tokens), c.heads,
-        c.query_width, plan_ms, forward_ms, forward_rate, backward_ms, backward_rate);
+        c.query_width, plan_ms, forward_ms, forward_rate, backward_ms, backward_rate,
+        p.workspace_bytes);
     std::fclose(file);
   }
   return 0;
@@ -576,7 +591,8 @@ int main(int argc, char** argv) {
     }
     std::fprintf(
         stderr,
-        "usage: attention_bench test | time --lengths FILE|uniform:L:B --heads H --head-dim D\n");
+        "usage: attention_bench test | time --lengths FILE|uniform:L:B|random:LOW:HIGH:B --heads H "
+        "--head-dim D\n");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "attention_bench: %s\n", error.what());
   }

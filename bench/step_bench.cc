@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "bench/energy.h"
 #include "bench/timing.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
@@ -131,6 +132,8 @@ StepFigures measure(const StepProblem& problem) {
   for (int step = 0; step < kWarmUp; ++step) trainer.step(ctx, batch_of(step));
 
   const auto sent_before = trainer.link_bytes();
+  const EnergyMeter meter;
+  const double joules_before = device == Device::kCuda ? meter.joules() : -1;
   std::vector<std::unique_ptr<Event>> ends;
   std::vector<double> host_ends;
   for (std::int64_t step = 0; step <= problem.steps; ++step) {
@@ -142,6 +145,7 @@ StepFigures measure(const StepProblem& problem) {
   }
   while (trainer.pending() > 0) figures.loss = trainer.finish(ctx).loss;
   synchronize(ctx);
+  const double joules_after = joules_before >= 0 ? meter.joules() : -1;
   std::vector<double> samples;
   for (std::size_t i = 1; i < ends.size(); ++i) {
     samples.push_back(device == Device::kCuda ? ends[i]->ms_since(*ends[i - 1])
@@ -150,6 +154,10 @@ StepFigures measure(const StepProblem& problem) {
   figures.ms = summary_of(samples).ms;
   const auto sent = trainer.link_bytes();
   const auto steps = static_cast<double>(problem.steps + 1);
+  if (joules_before >= 0) {
+    figures.joules_per_token =
+        (joules_after - joules_before) / (steps * static_cast<double>(figures.tokens));
+  }
   figures.link_bytes_to_device = (sent.to_device - sent_before.to_device) / steps;
   figures.link_bytes_to_host = (sent.to_host - sent_before.to_host) / steps;
 

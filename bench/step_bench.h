@@ -28,6 +28,7 @@ struct StepFigures {
   double mfu_causal = 0;
   double mfu_paper = 0;
   double peak_tflops = 0;
+  double joules_per_token = 0;   // of the GPU over the steps timed; 0: not known
   std::size_t memory_bytes = 0;  // of the device, all there is in use; on a CPU what was planned
   double loss = 0;               // of the last step
   // GPU: milliseconds of a step by section, from steps apart from those timed.

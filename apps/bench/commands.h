@@ -9,6 +9,7 @@ void add_bench_attention(Command& bench);
 void add_bench_balance(Command& bench);
 void add_bench_data(Command& bench);
 void add_bench_exchange(Command& bench);
+void add_bench_gpu_ops(Command& bench);
 void add_bench_layer(Command& bench);
 void add_bench_loader(Command& bench);
 void add_bench_negatives(Command& bench);

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   bench.take_common_options();
   bench.require_subcommand();
   apps::add_bench_ops(bench);
+  apps::add_bench_gpu_ops(bench);
   apps::add_bench_step(bench);
   apps::add_bench_rank_step(bench);
   apps::add_bench_rank_request(bench);

@@ -56,6 +56,7 @@ nlohmann::json row_of(const std::string& config, const Config& resolved,
           {"mfu_causal", f.mfu_causal},
           {"mfu_paper", f.mfu_paper},
           {"peak_tflops", f.peak_tflops},
+          {"joules_per_token", f.joules_per_token},
           {"peak_bytes", f.memory_bytes},
           {"loss", f.loss},
           {"small_loss", f.small_loss},
@@ -98,6 +99,10 @@ void run_bench_step(const BenchStepOptions& options, const std::vector<std::stri
   fmt::print("MFU {:.1f} % causal, {:.1f} % paper, of {:.3g} TFLOP/s; {}; loss {:.4f}\n",
              100 * f.mfu_causal, 100 * f.mfu_paper, f.peak_tflops, memory_text(f.memory_bytes),
              f.loss);
+  if (f.joules_per_token > 0) {
+    fmt::print("energy {:.3f} mJ a token, {:.0f} W\n", 1e3 * f.joules_per_token,
+               f.joules_per_token * static_cast<double>(f.tokens) / f.ms * 1e3);
+  }
   for (std::size_t s = 0; s < kSections; ++s) {
     if (f.section_ms[s] == 0) continue;
     fmt::print("  {:<20}{:9.2f} ms\n", name_of(static_cast<Section>(s)), f.section_ms[s]);

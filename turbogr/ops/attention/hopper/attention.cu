@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "turbogr/cuda/check.cuh"
@@ -30,13 +31,19 @@ bool has_tables(const AttentionParams& p) { return p.position != nullptr || p.ti
 bool has_pairs(const AttentionParams& p) {
   return has_tables(p) || p.window > 0 || p.num_targets != nullptr;
 }
-// No batch of so many tokens has more units, with n tokens and t = ceil(n / 64) tiles a sequence:
+// No batch of so many tokens has more sequences that are too long for a pack.
+std::int64_t most_long(const AttentionParams& p) {
+  if (p.max_length > 0 && p.max_length <= kPackRows) return 0;
+  return std::min<std::int64_t>(p.batch, p.tokens / (kPackRows + 1));
+}
+// Nor more units of long ones, with n tokens and t = ceil(n / 64) tiles a sequence:
 // t (t + 1) / 2 <= x (x + 3) / 2 + 1, x = n / 64 <= max_length / 64.
 std::int64_t most_units(const AttentionParams& p) {
   if (!has_pairs(p)) return 0;
   TGR_CHECK(p.max_length > 0 || p.tokens == 0,
             "attention: a bias or a mask needs max_length, the longest a sequence can be");
-  return p.tokens * (p.max_length + 3 * kUnit) / (2 * kUnit * kUnit) + p.batch;
+  if (most_long(p) == 0) return 0;
+  return p.tokens * (p.max_length + 3 * kUnit) / (2 * kUnit * kUnit) + most_long(p);
 }
 
 KernelSet pick_kernels(const AttentionParams& p) {
@@ -51,8 +58,8 @@ KernelSet pick_kernels(const AttentionParams& p) {
 }
 
 // Items of the forward and backward pass; then two each that hand out work, of the forward pass,
-// the backward pass and the gradients of tables.
-constexpr std::size_t kCounters = 8;
+// the backward pass and the gradients of tables; then packs.
+constexpr std::size_t kCounters = 9;
 
 // The backward kernel counts them in pieces of 16 bytes, in 32 bits.
 constexpr std::size_t kMostDqBytes = std::size_t{16} << 32;
@@ -60,7 +67,8 @@ constexpr std::size_t kMostDqBytes = std::size_t{16} << 32;
 // Where things lie in the workspace; the plan first, sums of dq last.
 struct Layout {
   std::size_t bytes = 0;
-  std::size_t counters, forward_items, backward_items, dq_tiles;
+  std::size_t counters, packs, forward_items, backward_items, dq_tiles;
+  std::size_t long_offsets, long_sequences;
   std::size_t usable, key_times, query_times, pair_starts, pair_bias, pair_gradients, dq_sums;
   std::size_t num_dq_tiles, dq_bytes;
 
@@ -71,25 +79,30 @@ struct Layout {
   }
   Layout(const AttentionParams& p, const KernelSet& kernels, bool backward) {
     const auto tokens = static_cast<std::size_t>(p.tokens);
-    const auto batch = static_cast<std::size_t>(p.batch);
+    const auto longs = static_cast<std::size_t>(most_long(p));
     const auto heads = static_cast<std::size_t>(p.heads);
     const auto items = [&](int rows) {
-      return (tokens / static_cast<std::size_t>(rows) + batch) * heads * sizeof(AttentionItem);
+      const std::size_t tiles = longs > 0 ? tokens / static_cast<std::size_t>(rows) + longs : 0;
+      return tiles * heads * sizeof(AttentionItem);
     };
-    num_dq_tiles = tokens / kPaddedRows + batch;
+    num_dq_tiles = longs > 0 ? tokens / kPaddedRows + longs + 1 : 0;  // the last is nobody's
     counters = take(kCounters * sizeof(int));
+    packs = take(most_packs(tokens, static_cast<std::size_t>(p.batch)) * sizeof(AttentionPack));
     forward_items = take(items(kernels.forward_shape.query_rows));
     backward_items = take(items(kernels.backward_shape.key_rows));
     dq_tiles = take(num_dq_tiles * sizeof(AttentionItem));
+    long_offsets = take(longs * sizeof(std::int64_t));
+    long_sequences = take(longs * sizeof(int));
     // Always there, so that one plan serves layers with and without time bias.
-    usable = take(batch * sizeof(int));
+    usable = take(longs * sizeof(int));
     // A tile may read past its sequence, even the last one.
-    const std::size_t times = (num_dq_tiles + 2) * kPaddedRows * sizeof(std::uint32_t);
+    const std::size_t times =
+        longs > 0 ? (num_dq_tiles + 2) * kPaddedRows * sizeof(std::uint32_t) : 0;
     key_times = take(times);
     query_times = take(times);
     dq_bytes = num_dq_tiles * kPaddedRows * heads * static_cast<std::size_t>(kernels.width) *
                sizeof(float);
-    pair_starts = take(batch * sizeof(int));
+    pair_starts = take(longs * sizeof(int));
     const std::size_t pair_bytes = static_cast<std::size_t>(most_units(p)) * kUnitBytes;
     pair_bias = take(pair_bytes);
     pair_gradients = take(backward && has_tables(p) ? pair_bytes : 0);
@@ -178,6 +191,7 @@ BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
   }
   bias.window = p.window;
   bias.num_targets = p.num_targets;
+  bias.long_sequences = at<int>(p, layout.long_sequences);
   return bias;
 }
 
@@ -200,8 +214,56 @@ AttentionArgs common_args(const AttentionParams& p, const Layout& layout) {
   return args;
 }
 
-PairTiles pair_tiles(const AttentionParams& p, const AttentionArgs& args) {
-  return {args.dq_tiles, args.num_dq_tiles, p.offsets, p.batch};
+PairTiles pair_tiles(const AttentionParams& p, const Layout& layout, const AttentionArgs& args) {
+  return {args.dq_tiles, args.num_dq_tiles, at<std::int64_t>(p, layout.long_offsets),
+          static_cast<int>(most_long(p))};
+}
+
+HeadRows head_rows(const char* name, const void* data, std::int64_t stride, int width,
+                   std::int64_t head_stride = 0) {
+  check_rows(name, data, stride, width);
+  return {static_cast<const __nv_bfloat16*>(data), stride, head_stride != 0 ? head_stride : width};
+}
+OutputRows output_rows(const char* name, void* data, std::int64_t stride, int width,
+                       std::int64_t head_stride = 0) {
+  check_rows(name, data, stride, width);
+  return {static_cast<__nv_bfloat16*>(data), stride, head_stride != 0 ? head_stride : width};
+}
+
+ShortArgs short_args(const AttentionParams& p, const Layout& layout) {
+  ShortArgs args{};
+  args.packs = at<AttentionPack>(p, layout.packs);
+  args.num_packs = at<int>(p, layout.counters) + 8;
+  args.offsets = p.offsets;
+  args.bias = bias_args(p, layout);
+  args.half_alpha = static_cast<float>(0.5 * p.alpha);
+  args.output_scale = static_cast<float>(1 / p.norm_length);
+  args.score_scale = static_cast<float>(0.5 * p.alpha / p.norm_length);
+  args.heads = p.heads;
+  args.query_width = p.query_width;
+  args.value_width = p.value_width;
+  args.q = head_rows("q", p.q, p.q_stride, p.query_width);
+  args.k = head_rows("k", p.k, p.k_stride, p.query_width);
+  args.v = head_rows("v", p.v, p.v_stride, p.value_width);
+  return args;
+}
+
+void short_forward(const AttentionParams& p, const Layout& layout, int width) {
+  ShortArgs args = short_args(p, layout);
+  args.out = output_rows("out", p.out, p.out_stride, p.value_width, p.out_head_stride);
+  launch_short_forward(args, width, static_cast<cudaStream_t>(p.stream));
+}
+
+void short_backward(const AttentionParams& p, const Layout& layout, int width) {
+  ShortArgs args = short_args(p, layout);
+  args.dout = head_rows("dout", p.dout, p.dout_stride, p.value_width, p.dout_head_stride);
+  args.dq = output_rows("dq", p.dq, p.dq_stride, p.query_width);
+  args.dk = output_rows("dk", p.dk, p.dk_stride, p.query_width);
+  args.dv = output_rows("dv", p.dv, p.dv_stride, p.value_width);
+  if (p.q_before != nullptr) {
+    args.q_before = head_rows("q before SiLU", p.q_before, p.q_before_stride, p.query_width);
+  }
+  launch_short_backward(args, width, static_cast<cudaStream_t>(p.stream));
 }
 
 }  // namespace
@@ -226,7 +288,9 @@ void plan_attention(const AttentionParams& p) {
   check(cudaMemsetAsync(counters, 0, kCounters * sizeof(int), stream), "cudaMemsetAsync");
   PlanArgs args{};
   args.offsets = p.offsets;
+  args.tokens = p.tokens;
   args.batch = p.batch;
+  args.most_long = static_cast<int>(most_long(p));
   args.heads = p.heads;
   args.forward_rows = kernels.forward_shape.query_rows;
   args.backward_rows = kernels.backward_shape.key_rows;
@@ -235,6 +299,9 @@ void plan_attention(const AttentionParams& p) {
   args.forward_items = at<AttentionItem>(p, layout.forward_items);
   args.backward_items = at<AttentionItem>(p, layout.backward_items);
   args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
+  args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
+  args.long_offsets = at<std::int64_t>(p, layout.long_offsets);
+  args.long_sequences = at<int>(p, layout.long_sequences);
   args.pair_starts = at<int>(p, layout.pair_starts);
   args.pair_units = most_units(p);
   args.key_times = p.key_times;
@@ -242,6 +309,8 @@ void plan_attention(const AttentionParams& p) {
   args.usable = at<int>(p, layout.usable);
   args.relative_key_times = at<std::uint32_t>(p, layout.key_times);
   args.relative_query_times = at<std::uint32_t>(p, layout.query_times);
+  args.num_packs = counters + 8;
+  args.packs = at<AttentionPack>(p, layout.packs);
   launch_plan(args, stream);
 }
 
@@ -250,6 +319,8 @@ void attention_forward(const AttentionParams& p) {
   const KernelSet kernels = pick_kernels(p);
   const Layout layout(p, kernels, false);
   check_workspace(p, layout.bytes);
+  short_forward(p, layout, kernels.width);
+  if (most_long(p) == 0) return;
   AttentionArgs args = common_args(p, layout);
   const ForwardShape shape = kernels.forward_shape;
   const int width = kernels.width;
@@ -271,7 +342,7 @@ void attention_forward(const AttentionParams& p) {
   }
   const auto stream = static_cast<cudaStream_t>(p.stream);
   if (has_pairs(p) && !p.pair_bias_ready) {
-    launch_pair_bias(args.pairs, bias_args(p, layout), pair_tiles(p, args), stream);
+    launch_pair_bias(args.pairs, bias_args(p, layout), pair_tiles(p, layout, args), stream);
   }
   kernels.forward(args, has_pairs(p), stream);
 }
@@ -285,6 +356,8 @@ void attention_backward(const AttentionParams& p) {
             " tiles of 64 queries x ", p.heads, " heads x ", kernels.width, " take ",
             layout.dq_bytes, " bytes, more than the ", kMostDqBytes,
             " that the kernels can count; give fewer sequences at once");
+  short_backward(p, layout, kernels.width);
+  if (most_long(p) == 0) return;
   const auto stream = static_cast<cudaStream_t>(p.stream);
   AttentionArgs args = common_args(p, layout);
   const BackwardShape shape = kernels.backward_shape;
@@ -318,12 +391,12 @@ void attention_backward(const AttentionParams& p) {
   const std::size_t zeros_at = gradients ? layout.pair_gradients : layout.dq_sums;
   launch_zero(at<char>(p, zeros_at), (layout.dq_sums + layout.dq_bytes - zeros_at) / 16, stream);
   if (has_pairs(p) && p.pair_bias == nullptr) {
-    launch_pair_bias(args.pairs, bias, pair_tiles(p, args), stream);
+    launch_pair_bias(args.pairs, bias, pair_tiles(p, layout, args), stream);
   }
   kernels.backward(args, has_pairs(p), stream);
   if (gradients) {
-    launch_table_gradients(args.pairs, bias, pair_tiles(p, args), at<int>(p, layout.counters) + 6,
-                           stream);
+    launch_table_gradients(args.pairs, bias, pair_tiles(p, layout, args),
+                           at<int>(p, layout.counters) + 6, stream);
   }
 }
 

@@ -11,15 +11,15 @@
 
 namespace turbogr::cuda {
 
-// Rows of a tile of dq sums and of the padded time arrays: sequence b starts at padded row
-// kPaddedRows * (offset / kPaddedRows + b), so that no two sequences share a tile.
+// Rows of a tile of dq sums and of the padded time arrays: the long sequence number b starts at
+// padded row kPaddedRows * (offset / kPaddedRows + b), so that no two share a tile.
 inline constexpr int kPaddedRows = 64;
 
 // One unit of work. `block` counts tiles of queries (forward, dq) or of keys (backward).
 struct alignas(16) AttentionItem {
   int first_row;
   int length;
-  int sequence;
+  int sequence;  // its number among the long ones: short ones are packed (attention_short.cuh)
   std::uint16_t block;
   std::uint16_t head;
 };
@@ -37,6 +37,7 @@ struct BiasArgs {
   const std::int64_t* exact_query_times;
   std::int64_t window;              // 0: none
   const std::int64_t* num_targets;  // [B]; null: none
+  const int* long_sequences;        // the place in the batch of each long sequence
   float* dposition;                 // entry of offset 0
   float* dtime;
   float gradient_scale;

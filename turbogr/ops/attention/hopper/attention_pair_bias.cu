@@ -86,7 +86,9 @@ __global__ void __launch_bounds__(kThreads)
   const bool usable = bias.time != nullptr && __ldg(bias.usable + tile.sequence) != 0;
   const int history_end =
       tile.length -
-      (bias.num_targets != nullptr ? static_cast<int>(__ldg(bias.num_targets + tile.sequence)) : 0);
+      (bias.num_targets != nullptr
+           ? static_cast<int>(__ldg(bias.num_targets + __ldg(bias.long_sequences + tile.sequence)))
+           : 0);
   const int window = static_cast<int>(min(bias.window, static_cast<std::int64_t>(tile.length)));
   const auto sees = [&](int q, int k) {
     if (q >= tile.length || k > q) return false;

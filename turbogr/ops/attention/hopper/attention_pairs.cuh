@@ -110,7 +110,8 @@ __device__ __forceinline__ void add_bias(float (&scores)[N], float half_alpha, c
   }
 }
 
-// The tiles of queries of a batch: sequence b's begin at number offsets[b] / kPaddedRows + b.
+// The tiles of queries of a batch: those of the long sequence number b begin at offsets[b] /
+// kPaddedRows + b. `batch` is as many long ones as there can be; the tiles of others are empty.
 struct PairTiles {
   const AttentionItem* tiles;
   int count;

@@ -13,7 +13,7 @@ __device__ int tiles_of(int length, int rows) { return (length + rows - 1) / row
 
 // Times relative to the first key, if they are sorted (keys, queries, and no query before its own
 // key) and close enough together for 32 bits; rows past the end repeat the last time.
-__device__ void relative_times(const PlanArgs& args, std::int64_t first, int length, int sequence,
+__device__ void relative_times(const PlanArgs& args, std::int64_t first, int length, int number,
                                int padded_end) {
   const int lane = threadIdx.x % 32;
   const std::int64_t* keys = args.key_times + first;
@@ -26,9 +26,8 @@ __device__ void relative_times(const PlanArgs& args, std::int64_t first, int len
     if (i > 0) good &= keys[i] >= keys[i - 1] && queries[i] >= queries[i - 1];
   }
   good = __all_sync(~0u, good);
-  if (lane == 0) args.usable[sequence] = good;
-  const std::int64_t begin =
-      static_cast<std::int64_t>(first / kPaddedRows + sequence) * kPaddedRows;
+  if (lane == 0) args.usable[number] = good;
+  const std::int64_t begin = static_cast<std::int64_t>(first / kPaddedRows + number) * kPaddedRows;
   for (int i = lane; i < padded_end; i += 32) {
     const int at = min(i, length - 1);
     args.relative_key_times[begin + i] = static_cast<std::uint32_t>(keys[at] - base);
@@ -36,13 +35,28 @@ __device__ void relative_times(const PlanArgs& args, std::int64_t first, int len
   }
 }
 
-// One warp a sequence: its place among the others by counting those that go before it.
+// What is there of fewer long sequences than there can be: no tiles. The numbers of no sequence
+// lead to tiles behind those of all sequences.
+__global__ void clear_plan_kernel(PlanArgs args) {
+  const int stride = static_cast<int>(gridDim.x * blockDim.x);
+  const int thread = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  for (int i = thread; i < args.num_dq_tiles; i += stride) args.dq_tiles[i] = {};
+  for (int i = thread; i < args.most_long; i += stride) {
+    args.long_offsets[i] = args.tokens;
+    args.long_sequences[i] = 0;
+  }
+}
+
+// One warp a sequence: the place of a long one among the others by counting those that go before
+// it.
 __global__ void plan_kernel(PlanArgs args) {
   const int sequence = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   if (sequence >= args.batch) return;
   const int lane = threadIdx.x % 32;
   const std::int64_t first = args.offsets[sequence];
   const int length = static_cast<int>(args.offsets[sequence + 1] - first);
+  if (length <= kPackRows) return;
+  int number = 0;  // among the long ones
   int forward_start = 0;
   int backward_start = 0;
   int pair_start = 0;
@@ -52,14 +66,18 @@ __global__ void plan_kernel(PlanArgs args) {
       forward_start += tiles_of(n, args.forward_rows);
       backward_start += tiles_of(n, args.backward_rows);
     }
-    if (other < sequence) pair_start += static_cast<int>(units_of(n));
+    if (other < sequence && n > kPackRows) {
+      ++number;
+      pair_start += static_cast<int>(units_of(n));
+    }
   }
+  number = __reduce_add_sync(~0u, number);
   forward_start = __reduce_add_sync(~0u, forward_start);
   backward_start = __reduce_add_sync(~0u, backward_start);
   pair_start = __reduce_add_sync(~0u, pair_start);
   const int forward_tiles = tiles_of(length, args.forward_rows);
   const int backward_tiles = tiles_of(length, args.backward_rows);
-  AttentionItem item{static_cast<int>(first), length, sequence, 0, 0};
+  AttentionItem item{static_cast<int>(first), length, number, 0, 0};
 
   for (int i = lane; i < forward_tiles * args.heads; i += 32) {
     item.head = static_cast<std::uint16_t>(i % args.heads);
@@ -73,15 +91,17 @@ __global__ void plan_kernel(PlanArgs args) {
   }
   item.head = 0;
   const int dq_tiles = tiles_of(length, kPaddedRows);
-  const auto dq_begin = static_cast<int>(first / kPaddedRows) + sequence;
-  const auto dq_end = static_cast<int>((first + length) / kPaddedRows) + sequence + 1;
+  const auto dq_begin = static_cast<int>(first / kPaddedRows) + number;
+  const auto dq_end = static_cast<int>((first + length) / kPaddedRows) + number + 1;
   for (int i = lane; i < dq_end - dq_begin; i += 32) {
     item.block = static_cast<std::uint16_t>(i);
     item.length = i < dq_tiles ? length : 0;
     args.dq_tiles[dq_begin + i] = item;
   }
   if (lane == 0) {
-    args.pair_starts[sequence] = pair_start;
+    args.long_offsets[number] = first;
+    args.long_sequences[number] = sequence;
+    args.pair_starts[number] = pair_start;
     if (args.pair_units > 0 && pair_start + units_of(length) > args.pair_units) {
       std::printf("attention: sequence %d has %d tokens, more than the max_length of the plan\n",
                   sequence, length);
@@ -91,7 +111,7 @@ __global__ void plan_kernel(PlanArgs args) {
     atomicAdd(args.num_backward, backward_tiles * args.heads);
   }
   if (args.key_times != nullptr && length > 0) {
-    relative_times(args, first, length, sequence, (dq_end - dq_begin) * kPaddedRows);
+    relative_times(args, first, length, number, (dq_end - dq_begin) * kPaddedRows);
   }
 }
 
@@ -112,8 +132,13 @@ void launch_zero(void* data, std::size_t pieces, cudaStream_t stream) {
 
 void launch_plan(const PlanArgs& args, cudaStream_t stream) {
   if (args.batch == 0) return;
-  plan_kernel<<<(args.batch + kWarps - 1) / kWarps, 32 * kWarps, 0, stream>>>(args);
-  check(cudaGetLastError(), "attention plan");
+  if (args.most_long > 0) {
+    clear_plan_kernel<<<64, 256, 0, stream>>>(args);
+    check(cudaGetLastError(), "attention plan");
+    plan_kernel<<<(args.batch + kWarps - 1) / kWarps, 32 * kWarps, 0, stream>>>(args);
+    check(cudaGetLastError(), "attention plan");
+  }
+  launch_packs({args.offsets, args.batch, args.most_long > 0, args.num_packs, args.packs}, stream);
 }
 
 }  // namespace turbogr::cuda

@@ -1,15 +1,18 @@
-// The order of work for one batch, made on the device from the offsets: long sequences first, and
-// in a sequence from the dearest tile down, all heads of a tile together. So the heads read a bias
-// tile from the cache at about the same time, and nearby tiles the same keys (or queries).
+// The order of work for one batch, made on the device from the offsets. Sequences of up to
+// kPackRows tokens are packed. Of the others the longest come first, and in a sequence from the
+// dearest tile down, all heads of a tile together. So the heads read a bias tile from the cache at
+// about the same time, and nearby tiles the same keys (or queries).
 #pragma once
 
-#include "turbogr/ops/attention/hopper/attention_args.cuh"
+#include "turbogr/ops/attention/hopper/attention_short.cuh"
 
 namespace turbogr::cuda {
 
 struct PlanArgs {
   const std::int64_t* offsets;
+  std::int64_t tokens;
   int batch;
+  int most_long;  // no more sequences are longer than kPackRows
   int heads;
   int forward_rows;   // queries of a forward tile
   int backward_rows;  // keys of a backward tile
@@ -18,6 +21,10 @@ struct PlanArgs {
   AttentionItem* forward_items;
   AttentionItem* backward_items;
   AttentionItem* dq_tiles;
+  int num_dq_tiles;
+  // By number among the long sequences: where each begins, and its place in the batch.
+  std::int64_t* long_offsets;
+  int* long_sequences;
   int* pair_starts;
   std::int64_t pair_units;  // room for so many; 0: none are used
   // Null where there is no time bias.
@@ -26,6 +33,8 @@ struct PlanArgs {
   int* usable;
   std::uint32_t* relative_key_times;
   std::uint32_t* relative_query_times;
+  int* num_packs;
+  AttentionPack* packs;
 };
 
 void launch_plan(const PlanArgs& args, cudaStream_t stream);
