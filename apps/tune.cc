@@ -23,9 +23,10 @@ Command* add_tune(Command& app) {
   command->add_option("--trials", options->trials, "Settings to try; the first is the config's own")
       ->capture_default_str();
   command
-      ->add_option("--vary", options->vary, "What to vary: lr, dropout, width, layers, negatives")
-      ->delimiter(',')
-      ->capture_default_str();
+      ->add_option("--vary", options->vary,
+                   "What to vary: lr, dropout, width, layers, negatives (ranking: tables); default "
+                   "all")
+      ->delimiter(',');
   command->add_option("--seed", options->seed, "Seed of the draws")->capture_default_str();
   command->add_option("--out", options->folder, "Folder of the search; default: run.dir and -tune");
   command->callback([command, options] {

@@ -9,6 +9,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/data/samples/sample_batch.h"
 
 namespace turbogr::data {
 namespace {
@@ -52,6 +53,28 @@ TEST_F(SamplesTest, BlocksAreCutAnewWhereTheTestBegins) {
   options.split = Split::kTest;
   EXPECT_EQ(make(options), (Shape{{5, 2, 3}, {9, 1, 2}}));
   EXPECT_EQ(make_samples(store(), options).windows[0].length, 3 + 3 + 2);
+}
+
+TEST_F(SamplesTest, AHistoryMayEndWhereTheSplitBegins) {
+  SampleOptions options = {.holdout = Holdout("last:20%,50%"), .targets = 1};
+  options.history_before_split = true;
+  // Of 7 events 3 are the test, the one before them is for validation.
+  EXPECT_EQ(make(options), (Shape{{0, 1, 0}, {1, 1, 1}, {2, 1, 2}, {7, 1, 0}}));
+  options.split = Split::kValidation;
+  EXPECT_EQ(make(options), (Shape{{3, 1, 3}, {8, 1, 1}}));
+  options.split = Split::kTest;
+  EXPECT_EQ(make(options), (Shape{{4, 1, 4}, {5, 1, 4}, {6, 1, 4}, {9, 1, 2}}));
+  const Samples samples = make_samples(store(), options);
+  const SampleLayout layout = {.prefix = {},
+                               .items = {{.name = "item", .keys = {parse_source(store(), "item")}}},
+                               .tasks = {{.name = "click", .signals = 1}},
+                               .action_bits = {}};
+  SampleBatch batch;
+  SampleCollator(store(), options, layout).collate(samples, std::vector<std::uint32_t>{2}, batch);
+  EXPECT_EQ(batch.items[0].ids, (std::vector<std::int64_t>{1, 2, 3, 4, 7}));  // event e has item e
+  options.max_users = 1;
+  EXPECT_EQ(make_samples(store(), options).history_ends.size(),
+            make_samples(store(), options).windows.size());
 }
 
 TEST_F(SamplesTest, TheLastOfEachSplitAreOneSampleAUser) {

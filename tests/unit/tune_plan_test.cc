@@ -14,7 +14,7 @@ namespace {
 Config base() { return parse_config("[train]\nepochs = 100\n", "base"); }
 
 TEST(TunePlan, TheFirstTrialIsTheConfigAndTheOthersDiffer) {
-  const std::vector<Config> trials = draw_trials(base(), 5000, 50, tuned_settings(), 1);
+  const std::vector<Config> trials = draw_trials(base(), 5000, 50, tuned_settings(base()), 1);
   ASSERT_EQ(trials.size(), 50u);
   EXPECT_EQ(trials[0], base());
   std::set<std::string> rates, widths, layers, negatives, dropouts;
@@ -39,11 +39,28 @@ TEST(TunePlan, TheFirstTrialIsTheConfigAndTheOthersDiffer) {
 }
 
 TEST(TunePlan, DrawsAreTheSameForTheSameSeedHoweverManyThereAre) {
-  const std::vector<Config> few = draw_trials(base(), 5000, 5, tuned_settings(), 1);
-  const std::vector<Config> many = draw_trials(base(), 5000, 20, tuned_settings(), 1);
-  const std::vector<Config> others = draw_trials(base(), 5000, 5, tuned_settings(), 2);
+  const std::vector<Config> few = draw_trials(base(), 5000, 5, tuned_settings(base()), 1);
+  const std::vector<Config> many = draw_trials(base(), 5000, 20, tuned_settings(base()), 1);
+  const std::vector<Config> others = draw_trials(base(), 5000, 5, tuned_settings(base()), 2);
   for (std::size_t t = 0; t < few.size(); ++t) EXPECT_EQ(few[t], many[t]) << t;
   EXPECT_FALSE(few[1] == others[1]);
+}
+
+TEST(TunePlan, RankingVariesTheRateOfItsTables) {
+  const Config ranking = parse_config("task = \"ranking\"\n[train]\nepochs = 10\n", "base");
+  std::set<std::string> rates;
+  for (Config config : draw_trials(ranking, 5000, 40, tuned_settings(ranking), 1)) {
+    EXPECT_EQ(config.negatives, ranking.negatives);
+    EXPECT_EQ(config.model.hidden, config.model.width);
+    EXPECT_EQ(config.model.head_hidden, config.model.width);
+    rates.insert(setting_text(config, "tables"));
+    EXPECT_EQ(test::message_of([&] { resolve_config(config); }), "");
+  }
+  EXPECT_GT(rates.size(), 20u);
+  EXPECT_NE(test::message_of([&] {
+              draw_trials(ranking, 5000, 2, {"negatives"}, 1);
+            }).find("there are lr, dropout, width, layers, tables"),
+            std::string::npos);
 }
 
 TEST(TunePlan, OnlyWhatIsNamedVaries) {

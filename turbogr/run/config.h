@@ -34,6 +34,7 @@ struct SamplesConfig {
   std::string builder = "blocks";
   std::int64_t targets = 8;
   std::vector<std::string> actions;
+  std::string history = "all";
   std::string order = "user";
   std::int64_t window = 0;
   std::vector<std::string> anchor;

@@ -125,6 +125,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(samples, targets, between(1, 1 << 16), "blocks, last: targets of a sample"),
       TGR_KEY(samples, actions, anything(),
               "signals that a history shows as actions, by name; none named: all of the store"),
+      TGR_KEY(samples, history, one_of({"all", "split"}),
+              "what a held-out target's history may hold: all before it, or nothing of its own "
+              "split, as if it were judged when the split began"),
       TGR_KEY(samples, order, one_of({"user", "time"}),
               "with data.shuffle = false: user by user, or in time"),
       TGR_KEY(samples, window, at_least(0),

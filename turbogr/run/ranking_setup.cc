@@ -324,6 +324,7 @@ data::SampleOptions sample_options(const Config& config, data::Split split) {
   options.builder = data::sample_builder_from_name(samples.builder);
   options.targets = samples.targets;
   options.max_history = config.data.max_length;
+  options.history_before_split = config.samples.history == "split";
   if (split == data::Split::kTrain && samples.order == "time") {
     options.order = data::SampleOrder::kTime;
     options.window_seconds = samples.window;

@@ -19,13 +19,16 @@ void check_room_to_work() {
                   static_cast<double>(available_host_memory()) / (1 << 20), kRoom >> 20));
 }
 
+bool less_is_better(const std::string& metric) {
+  const std::string figure = metric.substr(metric.rfind('.') + 1);
+  return figure == "ne" || figure == "mse" || figure == "mae";
+}
+
 std::optional<double> score_of(const Evaluation& evaluation, const std::string& metric) {
   const auto found = std::find_if(evaluation.figures.begin(), evaluation.figures.end(),
                                   [&](const auto& figure) { return figure.first == metric; });
   if (found == evaluation.figures.end()) return std::nullopt;
-  const std::string figure = metric.substr(metric.rfind('.') + 1);
-  const bool less_is_better = figure == "ne" || figure == "mse" || figure == "mae";
-  return less_is_better ? -found->second : found->second;
+  return less_is_better(metric) ? -found->second : found->second;
 }
 
 std::string figures_text(const std::vector<std::pair<std::string, double>>& figures) {

@@ -124,6 +124,7 @@ std::unique_ptr<Task> make_ranking_task(const TaskParts& parts);
 // products, files.
 void check_room_to_work();
 
+bool less_is_better(const std::string& metric);
 // Of an evaluation's figures the one that `metric` names, so that more is better.
 std::optional<double> score_of(const Evaluation& evaluation, const std::string& metric);
 std::string figures_text(const std::vector<std::pair<std::string, double>>& figures);

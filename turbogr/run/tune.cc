@@ -22,6 +22,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/metrics.h"
+#include "turbogr/run/task.h"
 #include "turbogr/run/training_run.h"
 
 namespace turbogr::train {
@@ -39,6 +40,9 @@ void check_base(const Config& base, const TuneOptions& options) {
   TGR_CHECK(data::Holdout(base.data.holdout).has_validation(),
             "a search chooses by the validation split, which data.holdout = \"", base.data.holdout,
             "\" does not have; set data.holdout = \"validation_test\"");
+  TGR_CHECK(!less_is_better(base.eval.metric),
+            "a search looks for the most of a figure, and of eval.metric = \"", base.eval.metric,
+            "\" less is better; use auc or gauc");
   TGR_CHECK(base.train.epochs > 0,
             "a search gives its trials a share of train.epochs, which is 0; set it");
   TGR_CHECK(base.run.start_from.empty() && !base.run.resume,
@@ -115,7 +119,7 @@ void read_curve(Trial& trial, const std::string& metric) {
 
 std::string settings_text(const Config& config) {
   std::string text;
-  for (const std::string& setting : tuned_settings()) {
+  for (const std::string& setting : tuned_settings(config)) {
     text +=
         fmt::format("{}{} {}", text.empty() ? "" : ", ", setting, setting_text(config, setting));
   }
@@ -172,7 +176,9 @@ double Trial::best(double epochs) const {
 
 double Trial::best() const { return best(std::numeric_limits<double>::infinity()); }
 
-std::vector<Trial> tune(const Config& base, const TuneOptions& options, dist::Communicator& world) {
+std::vector<Trial> tune(const Config& base, const TuneOptions& given, dist::Communicator& world) {
+  TuneOptions options = given;
+  if (options.vary.empty()) options.vary = tuned_settings(base);
   check_base(base, options);
   const std::int64_t items = data::Store(base.data.store).num_items();
   const std::vector<Config> configs =
@@ -240,11 +246,12 @@ std::vector<Trial> tune(const Config& base, const TuneOptions& options, dist::Co
 
 std::string trials_table(const std::vector<Trial>& trials, const std::string& metric) {
   std::string text = fmt::format("{:>5}", "trial");
-  for (const std::string& setting : tuned_settings()) text += fmt::format("  {:>9}", setting);
+  const std::vector<std::string>& settings = tuned_settings(trials.front().config);
+  for (const std::string& setting : settings) text += fmt::format("  {:>9}", setting);
   text += fmt::format("  {:>7}  {:>9}\n", "epochs", metric);
   for (const Trial& trial : trials) {
     text += fmt::format("{:>5}", trial.number);
-    for (const std::string& setting : tuned_settings()) {
+    for (const std::string& setting : settings) {
       text += fmt::format("  {:>9}", setting_text(trial.config, setting));
     }
     text += trial.fault.empty()

@@ -21,7 +21,7 @@ namespace turbogr::train {
 struct TuneOptions {
   std::int64_t trials = 20;
   std::uint64_t seed = 1;
-  std::vector<std::string> vary = tuned_settings();
+  std::vector<std::string> vary;  // empty: all tuned_settings
   std::string folder;
 };
 

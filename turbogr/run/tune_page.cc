@@ -97,11 +97,12 @@ std::string curve_svg(const Trial& trial, const Axes& axes, bool best) {
 
 std::string table_html(const std::vector<Trial>& trials, const std::string& metric) {
   std::string html = "<table>\n<tr><th>trial</th>";
-  for (const std::string& setting : tuned_settings()) html += "<th>" + setting + "</th>";
+  const std::vector<std::string>& settings = tuned_settings(trials.front().config);
+  for (const std::string& setting : settings) html += "<th>" + setting + "</th>";
   html += fmt::format("<th>epochs</th><th>{}</th></tr>\n", escaped(metric));
   for (const Trial& trial : trials) {
     html += fmt::format("<tr><td>{}</td>", trial.number);
-    for (const std::string& setting : tuned_settings()) {
+    for (const std::string& setting : settings) {
       html += "<td>" + setting_text(trial.config, setting) + "</td>";
     }
     html += trial.fault.empty()

@@ -35,6 +35,11 @@ void vary_rate(Config& config, PhiloxStream& random) {
   config.embedding.lr = std::stod(fmt::format("{:.6g}", lr * ratio));
 }
 
+void vary_table_rate(Config& config, PhiloxStream& random) {
+  config.embedding.lr =
+      rounded(config.embedding.lr * std::pow(kRateFactor, 2 * uniform(random) - 1));
+}
+
 void vary_width(Config& config, PhiloxStream& random) {
   ModelConfig& model = config.model;
   std::vector<std::int64_t> widths;
@@ -46,6 +51,8 @@ void vary_width(Config& config, PhiloxStream& random) {
   model.width = one_of(random, widths);
   if (model.dq * model.heads == was) model.dq = model.width / model.heads;
   if (model.dv * model.heads == was) model.dv = model.width / model.heads;
+  if (model.hidden == was) model.hidden = model.width;
+  if (model.head_hidden == was) model.head_hidden = model.width;
 }
 
 void vary_layers(Config& config, PhiloxStream& random) {
@@ -67,10 +74,11 @@ void vary_negatives(Config& config, std::int64_t items, PhiloxStream& random) {
 
 }  // namespace
 
-const std::vector<std::string>& tuned_settings() {
-  static const std::vector<std::string> settings = {"lr", "dropout", "width", "layers",
-                                                    "negatives"};
-  return settings;
+const std::vector<std::string>& tuned_settings(const Config& config) {
+  static const std::vector<std::string> retrieval = {"lr", "dropout", "width", "layers",
+                                                     "negatives"};
+  static const std::vector<std::string> ranking = {"lr", "dropout", "width", "layers", "tables"};
+  return config.ranks() ? ranking : retrieval;
 }
 
 std::string setting_text(const Config& config, std::string_view setting) {
@@ -78,15 +86,16 @@ std::string setting_text(const Config& config, std::string_view setting) {
   if (setting == "dropout") return fmt::format("{:.2g}", config.model.dropout);
   if (setting == "width") return fmt::format("{}", config.model.width);
   if (setting == "layers") return fmt::format("{}", config.model.layers);
+  if (setting == "tables") return fmt::format("{:.2g}", config.embedding.lr);
   return fmt::format("{}", config.negatives.count);
 }
 
 std::vector<Config> draw_trials(const Config& base, std::int64_t items, std::int64_t count,
                                 const std::vector<std::string>& vary, std::uint64_t seed) {
   for (const std::string& setting : vary) {
-    const auto& known = tuned_settings();
+    const auto& known = tuned_settings(base);
     TGR_CHECK(std::find(known.begin(), known.end(), setting) != known.end(), "--vary ", setting,
-              ": no such setting; there are lr, dropout, width, layers and negatives");
+              ": no such setting; there are ", fmt::format("{}", fmt::join(known, ", ")));
   }
   const auto varies = [&](std::string_view setting) {
     return std::find(vary.begin(), vary.end(), setting) != vary.end();
@@ -101,6 +110,7 @@ std::vector<Config> draw_trials(const Config& base, std::int64_t items, std::int
     if (varies("width")) vary_width(config, random);
     if (varies("layers")) vary_layers(config, random);
     if (varies("negatives")) vary_negatives(config, items, random);
+    if (varies("tables")) vary_table_rate(config, random);
   }
   return trials;
 }

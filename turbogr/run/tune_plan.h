@@ -2,7 +2,7 @@
 // trains all a little, the better third longer, and the best to the end. Pure functions of their
 // arguments, so that a search that was killed finds its plan again.
 //
-//   for (const Config& config : draw_trials(base, items, 20, kTunedSettings, seed)) ...
+//   for (const Config& config : draw_trials(base, items, 20, tuned_settings(base), seed)) ...
 //   for (const Rung& rung : plan_rungs(20, base.train.epochs, base.eval.every)) ...
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace turbogr::train {
 
-// What can be varied: "lr", "dropout", "width", "layers", "negatives".
-const std::vector<std::string>& tuned_settings();
+// What can be varied: "lr", "dropout", "width", "layers" and "negatives", in ranking "tables".
+const std::vector<std::string>& tuned_settings(const Config& config);
 
 // The value of a setting in a config, as the table shows it.
 std::string setting_text(const Config& config, std::string_view setting);
@@ -24,7 +24,7 @@ std::string setting_text(const Config& config, std::string_view setting);
 // `count` configs, the first of them `base` itself. Learning rates lie within a factor of 5, evenly
 // in the logarithm, and the item table's goes along; dropout is 0 to 0.5 in tenths; width half,
 // once or twice, layers up to twice the config's, negatives half to four times, fewer than the
-// items.
+// items; the rate of ranking's tables once more within a factor of 5 by itself.
 std::vector<Config> draw_trials(const Config& base, std::int64_t items, std::int64_t count,
                                 const std::vector<std::string>& vary, std::uint64_t seed);
 

@@ -111,9 +111,9 @@ void SampleCollator::read_events(SampleBatch& batch) const {
   }
 }
 
-void SampleCollator::add_events(std::int64_t user, std::int64_t first, std::int64_t targets,
-                                SampleBatch& batch) const {
-  history_.read(store_.offsets()[static_cast<std::size_t>(user)], first, batch.events);
+void SampleCollator::add_events(std::int64_t user, std::int64_t history_end, std::int64_t first,
+                                std::int64_t targets, SampleBatch& batch) const {
+  history_.read(store_.offsets()[static_cast<std::size_t>(user)], history_end, batch.events);
   const std::size_t history = batch.events.size();
   for (std::int64_t i = 0; i < targets; ++i) batch.events.push_back(first + i);
   read_events(batch);
@@ -162,7 +162,7 @@ void SampleCollator::collate(const Samples& samples, std::span<const std::uint32
   for (const std::uint32_t index : indices) {
     const Window& window = samples.windows[index];
     const std::int64_t first = window.first_event, targets = samples.num_targets[index];
-    add_events(window.user, first, targets, batch);
+    add_events(window.user, samples.history_end(index), first, targets, batch);
     const std::int64_t item =
         batch.event_items[batch.event_items.size() - static_cast<std::size_t>(targets)];
     end_sample({window.user, item, first, seconds_of(first)}, targets, index, batch);
@@ -184,7 +184,7 @@ void SampleCollator::collate(std::span<const SampleRequest> requests, SampleBatc
       } else if (end > begin) {
         seconds = seconds_of(end - 1);
       }
-      add_events(request.user, end, 0, batch);
+      add_events(request.user, end, end, 0, batch);
     }
     for (const std::int64_t item : request.items) {
       batch.times.push_back(seconds);

@@ -87,9 +87,10 @@ class SampleCollator {
 
  private:
   void clear(SampleBatch& batch) const;
-  // Adds a sample's events: its history, then the targets [first, first + targets) of the store.
-  void add_events(std::int64_t user, std::int64_t first, std::int64_t targets,
-                  SampleBatch& batch) const;
+  // Adds a sample's events: its history, up to an event of the store, then the targets [first,
+  // first + targets).
+  void add_events(std::int64_t user, std::int64_t history_end, std::int64_t first,
+                  std::int64_t targets, SampleBatch& batch) const;
   void read_events(SampleBatch& batch) const;  // items and signals of batch.events
   void add_label(std::int64_t event, std::uint32_t signals, SampleBatch& batch) const;
   // After the sample's events: its prefix by the first target, its tokens.

@@ -38,6 +38,7 @@ class UserSamples {
   void add(std::int64_t user, std::int64_t begin, std::int64_t from, std::int64_t to) {
     user_ = user;
     begin_ = begin;
+    from_ = from;
     switch (options_.builder) {
       case SampleBuilder::kLast:
         return add_sample(std::max(from, to - options_.targets), to);
@@ -76,7 +77,9 @@ class UserSamples {
 
   void add_sample(std::int64_t first, std::int64_t end) {
     if (first >= end) return;
-    const std::int64_t length = options_.prefix + history_.count(begin_, first) + end - first;
+    const bool shared = options_.history_before_split && options_.split != Split::kTrain;
+    const std::int64_t history_end = shared ? from_ : first;
+    const std::int64_t length = options_.prefix + history_.count(begin_, history_end) + end - first;
     TGR_CHECK(length < (std::int64_t{1} << kPositionBits), "user '", store_.user_ids().text(user_),
               "' has a sample of ", length,
               " tokens; shorten data.max_length, or use another samples.builder");
@@ -84,6 +87,7 @@ class UserSamples {
                                 .length = static_cast<std::int32_t>(length),
                                 .user = static_cast<std::int32_t>(user_)});
     samples_.num_targets.push_back(static_cast<std::int32_t>(end - first));
+    if (shared) samples_.history_ends.push_back(history_end);
   }
 
   const Store& store_;
@@ -92,16 +96,18 @@ class UserSamples {
   Samples& samples_;
   std::span<const std::int64_t> times_;
   std::uint32_t anchors_;
-  std::int64_t user_ = 0, begin_ = 0;
+  std::int64_t user_ = 0, begin_ = 0, from_ = 0;
 };
 
 void keep(Samples& samples, std::span<const std::size_t> which) {
-  Samples kept = {.windows = {}, .num_targets = {}, .prefix = samples.prefix};
+  Samples kept;
+  kept.prefix = samples.prefix;
   kept.windows.reserve(which.size());
   kept.num_targets.reserve(which.size());
   for (const std::size_t i : which) {
     kept.windows.push_back(samples.windows[i]);
     kept.num_targets.push_back(samples.num_targets[i]);
+    if (!samples.history_ends.empty()) kept.history_ends.push_back(samples.history_ends[i]);
   }
   samples = std::move(kept);
 }
@@ -232,7 +238,8 @@ Samples make_samples(const Store& store, const SampleOptions& options) {
   options.holdout.check(options.split, store.time_unit());
   std::span<const std::int64_t> times;
   if (options.holdout.by_time()) times = store.times();
-  Samples samples = {.windows = {}, .num_targets = {}, .prefix = options.prefix};
+  Samples samples;
+  samples.prefix = options.prefix;
   const SampleHistory history(store, options);
   UserSamples builder(store, options, history, samples);
   const std::span<const std::int64_t> offsets = store.offsets();

@@ -7,8 +7,8 @@
 //   anchors   every event with an anchor signal alone; of the events before it the last n with each
 //             action, merged in order
 //
-// A history is all that came before the sample's first target, whatever split it belongs to: its
-// last max_history events.
+// A history is all that came before the sample's first target, whatever split it belongs to, or
+// before the sample's split (evaluation only): its last max_history events.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ struct SampleOptions {
   std::int64_t targets = 8;  // m of blocks and last; `test` and `validation_test` keep so many back
   std::int64_t prefix = 0;   // tokens before the history
   std::int64_t max_history = 200;
+  bool history_before_split = false;  // evaluation splits: a user's targets share one history
   SampleOrder order = SampleOrder::kUser;
   std::int64_t window_seconds = 0;  // of time order; 0: sample by sample
   AnchorOptions anchors;
@@ -57,11 +58,15 @@ struct SampleOptions {
 struct Samples {
   std::vector<Window> windows;
   std::vector<std::int32_t> num_targets;
+  std::vector<std::int64_t> history_ends;  // the event after it; empty: the first target
   std::int64_t prefix = 0;
 
   std::int64_t size() const { return static_cast<std::int64_t>(windows.size()); }
   std::int64_t history(std::size_t sample) const {
     return windows[sample].length - prefix - num_targets[sample];
+  }
+  std::int64_t history_end(std::size_t sample) const {
+    return history_ends.empty() ? windows[sample].first_event : history_ends[sample];
   }
   std::int64_t targets() const;       // of all samples
   std::int64_t most_targets() const;  // of one
