@@ -21,9 +21,11 @@ using Way = ClusterCollectives::Way;
 namespace stages = train::stages;
 
 constexpr double kNano = 1e-9;
-// Dense gradients of a layer fall into so many buckets at most, whatever their size: a matrix is
-// never cut.
-constexpr int kBucketsALayer = 4;
+// Buckets that dense gradients of a layer fall into at most, whatever their size: a matrix is never
+// cut, and vectors go with the matrix behind them.
+double most_buckets(const model::ModelOptions& model) {
+  return model.kind == model::ModelKind::kFuxi ? 5 : 2;
+}
 // Bytes a value to bring rows into the order they travel in, or back, beside the wire's.
 constexpr double kPackBytes = 4;
 
@@ -251,7 +253,8 @@ class SimulatedCluster {
     const double begin = std::max(dense_done_, clock_.latest(Lane::kThis));
     const double bytes = 4 * share * static_cast<double>(setup_.work.parameters);
     if (setup_.devices) {
-      const double most = share * static_cast<double>(setup_.work.model.layers) * kBucketsALayer;
+      const model::ModelOptions& model = setup_.work.model;
+      const double most = share * static_cast<double>(model.layers) * most_buckets(model);
       const double calls = std::clamp(bytes / static_cast<double>(setup_.bucket_bytes), 1.0, most);
       dense_done_ = network_.all_reduce(bytes, static_cast<int>(calls), begin);
       return;
@@ -304,26 +307,21 @@ class SimulatedCluster {
   void end_step() {
     ++steps_done_;
     const double now = clock_.latest(Lane::kThis);
-    // Late rows come into play in the second step.
-    const bool warm = setup_.schedule == train::StepSchedule::kSerial || std::ssize(steps_) < 4 ||
-                      steps_done_ >= 2;
-    if (!counting_) {
-      if (steps_done_ == 1 && std::ssize(steps_) == 2) {  // one step alone
-        begin_seconds_ = 0;
-        counted_ = 1;
-        end_seconds_ = now;
-      } else if (warm) {
-        counting_ = true;
-        begin_seconds_ = now;
-        first_counted_ = steps_done_;
-        nic_before_ = nic_bytes();
-        local_before_ = local_bytes();
-        clock_.start_counting();
-      }
+    if (counting_) {
+      ++counted_;
+      end_seconds_ = now;
       return;
     }
-    ++counted_;
-    end_seconds_ = now;
+    // What a step leaves for later comes into play in the second one.
+    const bool warm = setup_.schedule == train::StepSchedule::kSerial || std::ssize(steps_) < 4 ||
+                      steps_done_ >= 2;
+    if (!warm) return;
+    counting_ = true;
+    begin_seconds_ = now;
+    first_counted_ = steps_done_;
+    nic_before_ = nic_bytes();
+    local_before_ = local_bytes();
+    clock_.start_counting();
   }
 
   double nic_bytes() const {
