@@ -12,6 +12,7 @@ void add_config(Command& program);
 
 Command* add_data(Command& program);  // the parent of those below
 void add_data_prepare(Command& data);
+void add_data_merge(Command& data);
 void add_data_stats(Command& data);
 void add_data_synth(Command& data);
 void add_data_verify(Command& data);

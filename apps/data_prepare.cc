@@ -1,9 +1,11 @@
-// `turbogr data prepare`: raw logs to a sequence store.
+// `turbogr data prepare`: raw logs to a sequence store; `data merge`: stores of parts of a log to
+// one.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <malloc.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,6 +18,7 @@
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/log_layout.h"
+#include "turbogr/data/merge_stores.h"
 #include "turbogr/data/prepare.h"
 
 namespace turbogr::apps {
@@ -28,6 +31,8 @@ struct Flags {
   std::string on_error = "stop";
   bool drop_repeated_events = false;
   bool drop_repeated_items = false;
+  std::string shard;
+  std::vector<std::filesystem::path> parts;  // of a merge
 };
 
 // "256MB", "2 GB", "1.5GiB" or plain bytes; decimal and binary prefixes alike mean powers of 1024.
@@ -79,10 +84,24 @@ void check_inputs_are_there(const data::PrepareOptions& options) {
   }
 }
 
-void run(Flags& flags) {
+// "2/8": the second of eight.
+void parse_shard(const std::string& text, data::PrepareOptions& options) {
+  if (text.empty()) return;
+  int used = 0;
+  const int fields = std::sscanf(text.c_str(), "%d/%d%n", &options.shard, &options.shards, &used);
+  TGR_CHECK(fields == 2 && used == static_cast<int>(text.size()) && options.shard >= 1 &&
+                options.shard <= options.shards,
+            "--shard '", text, "' is no share; write 1/8 for the first of eight");
+  --options.shard;
+}
+
+void run(Flags& flags, bool merges) {
   data::PrepareOptions& options = flags.options;
-  check_inputs_are_there(options);
-  options.format = data::log_format_from_name(flags.format);
+  if (!merges) {
+    check_inputs_are_there(options);
+    options.format = data::log_format_from_name(flags.format);
+    parse_shard(flags.shard, options);
+  }
   options.memory_bytes = parse_bytes(flags.memory);
   TGR_CHECK(flags.on_error == "stop" || flags.on_error == "skip",
             "--on-error is stop or skip, not '", flags.on_error, "'");
@@ -96,15 +115,21 @@ void run(Flags& flags) {
   ::mallopt(M_ARENA_MAX, 1);
   ::mallopt(M_MMAP_THRESHOLD, 1 << 16);
   const data::InterruptGuard guard;
-  const data::PrepareReport report = data::prepare(options);
+  const data::PrepareReport report =
+      merges ? data::merge_stores(flags.parts, options) : data::prepare(options);
   for (const std::string& remark : report.remarks) log::warn("{}", remark);
   fmt::print("{}: {} users, {} items, {} events\n", options.out.string(), report.users,
              report.items, report.events);
-  fmt::print("read {} rows, {:.1f} MB in {:.2f} s ({:.0f} MB/s), {}\n", report.rows,
-             static_cast<double>(report.input_bytes) * 1e-6, report.seconds,
-             static_cast<double>(report.input_bytes) * 1e-6 / report.seconds,
-             report.sorted_runs == 0 ? std::string("in memory")
-                                     : fmt::format("{} sorted runs", report.sorted_runs));
+  const std::string sorted = report.sorted_runs == 0
+                                 ? std::string("in memory")
+                                 : fmt::format("{} sorted runs", report.sorted_runs);
+  if (merges) {
+    fmt::print("merged {} stores in {:.2f} s, {}\n", flags.parts.size(), report.seconds, sorted);
+  } else {
+    fmt::print("read {} rows, {:.1f} MB in {:.2f} s ({:.0f} MB/s), {}\n", report.rows,
+               static_cast<double>(report.input_bytes) * 1e-6, report.seconds,
+               static_cast<double>(report.input_bytes) * 1e-6 / report.seconds, sorted);
+  }
   for (const std::string& feature : report.features) fmt::print("{}\n", feature);
   if (report.short_users > 0) {
     fmt::print(
@@ -117,6 +142,37 @@ void run(Flags& flags) {
              report.without_signal,
              options.keep_signal.empty() ? "the signal" : options.keep_signal, report.repeated,
              report.filtered);
+}
+
+// What concerns all events together: of prepare and of merge.
+void add_common_options(Command& command, Flags& flags) {
+  data::PrepareOptions& options = flags.options;
+  command.add_option("--out", options.out, "the store to make")->required();
+  command.add_option("--memory", flags.memory, "memory to use at most, whatever the input")
+      ->capture_default_str();
+  command.add_flag("--overwrite", options.overwrite, "replace a store that is there");
+  command.add_option("--min-user", options.min_user, "k-core: keep users with so many events");
+  command.add_option("--min-item", options.min_item, "k-core: keep items with so many events");
+  command.add_flag("--deduplicate", flags.drop_repeated_events,
+                   "of rows with the same user, item and time keep the first");
+  command.add_flag("--deduplicate-items", flags.drop_repeated_items,
+                   "of a user's events with the same item keep the first");
+  command.add_option("--user-table", options.user_tables, "CSV about users to copy along")
+      ->allow_extra_args(false);
+  command
+      .add_option("--item-table", options.item_tables,
+                  "CSV about items to copy along; `recommend` shows its titles")
+      ->allow_extra_args(false);
+  const auto features = [&](const char* name, std::vector<std::string>& value, const char* help) {
+    command.add_option(name, value, help)->delimiter(',')->allow_extra_args(false);
+  };
+  features("--user-features", options.user_features,
+           "columns of the user tables to keep as features, joined with commas: NAME, "
+           "NAME:category, NAME:number, NAME:bag or NAME:bag:SEPARATOR; auto knows KuaiRand's and "
+           "MovieLens'");
+  features("--item-features", options.item_features,
+           "columns of the item tables to keep as features, likewise; auto knows KuaiRand's and "
+           "MovieLens'");
 }
 
 }  // namespace
@@ -132,24 +188,18 @@ void add_data_prepare(Command& app) {
           "it (with kuairand and movielens the published ones, with RecBole's .inter also .item "
           "and .user, with parquet all below it, hive partitions as columns)")
       ->required();
-  command->add_option("--out", options.out, "the store to make")->required();
+  add_common_options(*command, *flags);
   command->add_option("--format", flags->format, "kuairand, movielens, csv or parquet")
       ->capture_default_str();
-  command->add_option("--memory", flags->memory, "memory to use at most, whatever the input")
-      ->capture_default_str();
-  command->add_flag("--overwrite", options.overwrite, "replace a store that is there");
-  command->add_option("--min-user", options.min_user, "k-core: keep users with so many events");
-  command->add_option("--min-item", options.min_item, "k-core: keep items with so many events");
+  command->add_option("--shard", flags->shard,
+                      "I/N: of the files only the I-th of N shares, for `data merge`; give the "
+                      "options about all events (k-core, tables, --deduplicate) there");
   command->add_option("--keep-signal", options.keep_signal, "keep only rows with this signal");
   command
       ->add_option("--label", options.columns.labels,
                    "make a signal of a column of numbers: \"rating>=4\" (also >, <=, <, ==, !=), "
                    "which is then its name; may be given several times")
       ->allow_extra_args(false);
-  command->add_flag("--deduplicate", flags->drop_repeated_events,
-                    "of rows with the same user, item and time keep the first");
-  command->add_flag("--deduplicate-items", flags->drop_repeated_items,
-                    "of a user's events with the same item keep the first");
   command->add_option("--user-column", options.columns.user, "name, or number from 1");
   command->add_option("--item-column", options.columns.item, "name, or number from 1");
   command->add_option("--time-column", options.columns.time,
@@ -174,26 +224,22 @@ void add_data_prepare(Command& app) {
       ->capture_default_str();
   command->add_option("--max-bad", options.bad_rows.max_bad, "with skip: give up past so many")
       ->capture_default_str();
-  command->add_option("--user-table", options.user_tables, "CSV about users to copy along")
-      ->allow_extra_args(false);
   command
-      ->add_option("--item-table", options.item_tables,
-                   "CSV about items to copy along; `recommend` shows its titles")
+      ->add_option("--event-features", options.columns.features,
+                   "columns of the log to keep as features of the events, as --user-features")
+      ->delimiter(',')
       ->allow_extra_args(false);
-  const auto features = [&](const char* name, std::vector<std::string>& value, const char* help) {
-    command->add_option(name, value, help)->delimiter(',')->allow_extra_args(false);
-  };
-  features("--user-features", options.user_features,
-           "columns of the user tables to keep as features, joined with commas: NAME, "
-           "NAME:category, NAME:number, NAME:bag or NAME:bag:SEPARATOR; auto knows KuaiRand's and "
-           "MovieLens'");
-  features("--item-features", options.item_features,
-           "columns of the item tables to keep as features, likewise; auto knows KuaiRand's and "
-           "MovieLens'");
-  features("--event-features", options.columns.features,
-           "columns of the log to keep as features of the events, likewise");
   command->footer(usual_names_help());
-  command->callback([flags] { run(*flags); });
+  command->callback([flags] { run(*flags, false); });
+}
+
+void add_data_merge(Command& app) {
+  auto* command = app.add_subcommand(
+      "merge", "Join stores of parts of one log, made by `data prepare --shard`, into one");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("STORE", flags->parts, "the parts, the first shard first")->required();
+  add_common_options(*command, *flags);
+  command->callback([flags] { run(*flags, true); });
 }
 
 }  // namespace turbogr::apps

@@ -169,7 +169,20 @@ LogInputs log_inputs(const PrepareOptions& options) {
   }
   TGR_CHECK(!files.empty() || !options.streams.empty(), "no input file is given");
   check_distinct(files);
+  if (options.streams.empty()) files = files_of_shard(std::move(files), options);
   return inputs;
+}
+
+std::vector<fs::path> files_of_shard(std::vector<fs::path> files, const PrepareOptions& options) {
+  const std::int64_t count = std::ssize(files);
+  TGR_CHECK(options.shards >= 1 && options.shard >= 0 && options.shard < options.shards, "shard ",
+            options.shard + 1, " of ", options.shards, "; shards are counted from 1");
+  TGR_CHECK(options.shards <= count, options.shards, " shards of ", count,
+            count == 1 ? " log" : " logs", "; a shard is at least one file, so use at most ",
+            count);
+  const std::int64_t first = count * options.shard / options.shards;
+  const std::int64_t last = count * (options.shard + 1) / options.shards;
+  return {files.begin() + first, files.begin() + last};
 }
 
 std::int64_t total_bytes(const std::vector<fs::path>& files) {

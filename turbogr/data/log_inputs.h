@@ -22,6 +22,10 @@ struct LogInputs {
 // like delimited text. Throws when there are none, or when two of them are the same file.
 LogInputs log_inputs(const PrepareOptions& options);
 
+// Those of a shard, of files in the order they would be read. Throws when that leaves none.
+std::vector<std::filesystem::path> files_of_shard(std::vector<std::filesystem::path> files,
+                                                  const PrepareOptions& options);
+
 std::int64_t total_bytes(const std::vector<std::filesystem::path>& files);  // -1 when unknown
 
 }  // namespace turbogr::data

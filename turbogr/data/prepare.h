@@ -51,6 +51,9 @@ struct PrepareOptions {
   // Columns of those tables to keep as features: name, or name:kind. The log's are in `columns`.
   std::vector<std::string> user_features;
   std::vector<std::string> item_features;
+  // Of the logs (in their order, cut into `shards` pieces of neighbours) only piece `shard`, from
+  // 0: parts that merge_stores joins. Of Parquet an input is one log, file or folder.
+  int shard = 0, shards = 1;
   bool show_progress = false;
 };
 
