@@ -174,6 +174,7 @@ std::vector<Phase> HostCommunicator::gather_in_rounds(const std::vector<Round>& 
   const std::int64_t own_bytes = counts[static_cast<std::size_t>(rank_)];
   if (own_bytes > 0) std::memcpy(buffer->data(), own, static_cast<std::size_t>(own_bytes));
   std::vector<Phase> phases;
+  phases.reserve(rounds.size());
   for (const Round& round : rounds) {
     phases.push_back(phase_of(round, buffer->data(), buffer->data()));
   }

@@ -16,7 +16,8 @@ std::vector<Round> bruck_rounds(int rank, std::span<const std::int64_t> counts) 
   const auto ranks = static_cast<int>(counts.size());
   std::vector<std::int64_t> ends = {0};  // of the parts by distance from this rank
   for (int distance = 0; distance < ranks; ++distance) {
-    ends.push_back(ends.back() + counts[static_cast<std::size_t>((rank + distance) % ranks)]);
+    const int other = (rank + distance) % ranks;
+    ends.push_back(ends.back() + counts[static_cast<std::size_t>(other)]);
   }
   std::vector<Round> rounds;
   // After each round a rank has the parts of twice as many ranks from its own on.

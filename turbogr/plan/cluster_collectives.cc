@@ -84,6 +84,7 @@ void ClusterCollectives::gather_rows(const train::Stage& stage, Lane lane, const
                                      double bytes, Memory memory) {
   together(stage, lane, replicas_, [&](const std::vector<int>& members, std::span<double> times) {
     std::vector<std::int64_t> sizes;
+    sizes.reserve(members.size());
     for (const int rank : members) {
       sizes.push_back(static_cast<std::int64_t>(static_cast<double>(ids.owned(rank)) * bytes));
     }
@@ -102,6 +103,7 @@ void ClusterCollectives::gather(const std::vector<int>& members,
     return;
   }
   std::vector<std::vector<dist::Round>> rounds;
+  rounds.reserve(members.size());
   for (std::size_t i = 0; i < members.size(); ++i) {
     rounds.push_back(dist::all_gather_rounds(static_cast<int>(i), sizes));
   }
@@ -119,6 +121,7 @@ void ClusterCollectives::small_sum(const train::Stage& stage, Lane lane, std::in
                return;
              }
              std::vector<std::vector<dist::Round>> rounds;
+             rounds.reserve(members.size());
              for (int rank = 0; rank < ranks(); ++rank) {
                rounds.push_back(dist::all_reduce_rounds(rank, ranks(), numbers, 8));
              }

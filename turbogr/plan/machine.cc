@@ -101,7 +101,9 @@ Machine parse_machine(const std::string& name_or_path, const std::string& what,
             "' does not describe a ", what, "; its key \"what\" must be \"", what, '"');
   Machine machine;
   machine.name = std::filesystem::path(source).stem().string();
-  for (const auto& [key, value] : file.items()) {
+  for (const auto& item : file.items()) {
+    const std::string& key = item.key();
+    const nlohmann::json& value = item.value();
     if (key == "what") continue;
     const auto* const known = std::find_if(std::begin(keys), std::end(keys),
                                            [&](const auto& each) { return each.key == key; });

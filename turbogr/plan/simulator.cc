@@ -79,6 +79,7 @@ class SimulatedCluster {
 
   std::vector<SectionSeconds> sections_of(const StepBatch& step) const {
     std::vector<SectionSeconds> all;
+    all.reserve(setup_.nodes.size());
     for (int rank = 0; rank < ranks(); ++rank) {
       all.push_back(
           cost_.of({.lengths = step.lengths_of(rank), .rows = std::ssize(step.ids_of(rank))}));

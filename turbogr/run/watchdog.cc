@@ -53,6 +53,7 @@ SlowRank slowest_of(std::span<const RankTimes> ranks) {
   double furthest = -1;
   for (std::size_t stage = 0; stage <= kStages.size(); ++stage) {
     std::vector<double> of_all;
+    of_all.reserve(stages.size());
     for (const std::vector<double>& each : stages) of_all.push_back(each[stage]);
     const double above = stages[slow][stage] - median_of(of_all);
     if (above <= furthest) continue;

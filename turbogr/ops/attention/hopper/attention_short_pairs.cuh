@@ -3,6 +3,8 @@
 // it again. A block of pairs is 16 queries x 16 keys; a warp's are those up to the diagonal.
 #pragma once
 
+#include <climits>
+
 #include "turbogr/ops/attention/hopper/attention_pairs.cuh"
 #include "turbogr/ops/attention/hopper/attention_short_tile.cuh"
 #include "turbogr/ops/attention/hopper/time_buckets.cuh"
@@ -190,16 +192,24 @@ struct PackPairs {
   }
 };
 
-// Work is handed out as (pack, part of the heads). Heads are parted only where there are too few
-// packs to keep all blocks busy: each part makes the bias again.
+// Work is handed out as (pack, part of the heads). Parts keep blocks busy where packs are few, but
+// each makes the bias again, which costs about as much as a head.
 struct PackWork {
   int packs;
-  int parts;
+  int parts = 1;
   int heads;
 
   __device__ explicit PackWork(const ShortArgs& args) : packs(*args.num_packs), heads(args.heads) {
-    const int wanted = 4 * static_cast<int>(gridDim.x);
-    parts = packs > 0 ? min(heads, (wanted + packs - 1) / packs) : 1;
+    const int blocks = static_cast<int>(gridDim.x);
+    int least = INT_MAX;
+    for (int tried = 1; tried <= heads; ++tried) {
+      const int rounds = (packs * tried + blocks - 1) / blocks;
+      const int cost = rounds * ((heads + tried - 1) / tried + 1);
+      if (cost < least) {
+        least = cost;
+        parts = tried;
+      }
+    }
   }
   __device__ int count() const { return packs * parts; }
   __device__ int pack(int number) const { return number / parts; }
