@@ -2,9 +2,9 @@
 //
 //   attention_bench test
 //   attention_bench time --lengths FILE|uniform:L:B|random:LOW:HIGH:B --heads H --head-dim D
-//                        [--bias none|position|time|both]
-//                        [--pass both|forward] [--table-gradients yes|no] [--name NAME] [--json
-//                        FILE]
+//                        [--bias none|position|time|both] [--times sorted|unsorted]
+//                        [--pass both|forward] [--table-gradients yes|no] [--name NAME]
+//                        [--json FILE]
 //
 // `time` checks a sample of the results first. FLOPs are those of the causal half: forward
 // n (n + 1) / 2 * H * 2 * (dq + dv) a sequence, backward 2.5 times that.
@@ -531,6 +531,10 @@ int time(const std::vector<std::string>& options) {
       c.name = value;
     } else if (key == "--table-gradients") {
       table_gradients = value == "yes";
+    } else if (key == "--times") {
+      TGR_CHECK(value == "sorted" || value == "unsorted", "times '", value,
+                "', wanted sorted or unsorted");
+      if (value == "unsorted") c.times = Case::Times::kUnsorted;
     } else if (key == "--json") {
       json = value;
     } else {

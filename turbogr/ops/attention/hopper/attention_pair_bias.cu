@@ -142,10 +142,12 @@ __global__ void __launch_bounds__(kThreads)
         } else if (usable) {
           times.pass(tables, queries, values);
         } else {
+          const std::int64_t key_time = exact_key_time(bias, tile, key);
           TGR_UNROLL
           for (int i = 0; i < 8; ++i) {
-            const int query = first_query + 8 * piece + i;
-            values[i] += 0.5f * __ldg(bias.time + exact_bucket(bias, tile, query, key));
+            const std::int64_t query_time =
+                exact_query_time(bias, tile, first_query + 8 * piece + i);
+            values[i] += 0.5f * __ldg(bias.time + exact_bucket(tables, query_time, key_time));
           }
         }
         if (masked) {

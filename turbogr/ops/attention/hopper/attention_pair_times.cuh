@@ -28,12 +28,21 @@ struct BucketSearch {
   }
 };
 
-// For any times: the bucket of one pair.
-__device__ __forceinline__ int exact_bucket(const BiasArgs& bias, const AttentionItem& tile,
-                                            int query, int key) {
-  const int end = tile.length - 1;
-  return any_gap_bucket(__ldg(bias.exact_query_times + tile.first_row + min(query, end)),
-                        __ldg(bias.exact_key_times + tile.first_row + min(key, end)));
+// For any times, in any order: those of a pair, and its bucket.
+__device__ __forceinline__ std::int64_t exact_query_time(const BiasArgs& bias,
+                                                         const AttentionItem& tile, int query) {
+  return __ldg(bias.exact_query_times + tile.first_row + min(query, tile.length - 1));
+}
+__device__ __forceinline__ std::int64_t exact_key_time(const BiasArgs& bias,
+                                                       const AttentionItem& tile, int key) {
+  return __ldg(bias.exact_key_times + tile.first_row + min(key, tile.length - 1));
+}
+__device__ __forceinline__ int exact_bucket(const ShortGapTables& tables, std::int64_t query,
+                                            std::int64_t key) {
+  const auto q = static_cast<std::uint64_t>(query);
+  const auto k = static_cast<std::uint64_t>(key);
+  const std::uint64_t gap = query > key ? q - k : k - q;
+  return gap < ~0u ? tables.bucket(static_cast<std::uint32_t>(gap)) : any_gap_bucket(query, key);
 }
 
 }  // namespace turbogr::cuda

@@ -155,22 +155,40 @@ __device__ __forceinline__ void add_key_times(const ShortGapTables& tables, cons
   own_bins[bucket * 32] += run;
 }
 
-// One pair at a time, straight to memory: for times that are not sorted or too far apart.
-__device__ __noinline__ void add_exact_times(const BiasArgs& bias, const Stage& stage) {
+// The same for times that are not sorted or too far apart: every pair's bucket is looked up. Those
+// of long gaps have no bin: they go straight to memory.
+__device__ __forceinline__ void add_exact_times(const ShortGapTables& tables, const BiasArgs& bias,
+                                                const Stage& stage, float* own_bins) {
+  const int line = static_cast<int>(threadIdx.x);
   const int first_query = stage.query_tile * kUnit;
-  const int first_key = first_query - stage.tile.block * kUnit;
+  const std::int64_t key =
+      exact_key_time(bias, stage.tile, first_query - stage.tile.block * kUnit + line);
+  int bucket = 0;
+  float run = 0;  // of the pairs in that bucket
+  const auto end_run = [&] {
+    if (bucket < kBinRows) {
+      own_bins[bucket * 32] += run;
+    } else if (run != 0) {
+      atomicAdd(bias.dtime + bucket, run * bias.gradient_scale);
+    }
+  };
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < kUnit * kUnit; i += kThreads) {
-    const int line = i / kUnit;
-    const int query = i % kUnit;
-    const auto packed = *reinterpret_cast<const std::uint16_t*>(
-        stage.unit + piece_offset(line, query / 8) + query % 8 * 2);
-    const float gradient = __uint_as_float(static_cast<std::uint32_t>(packed) << 16);
-    if (gradient != 0) {
-      atomicAdd(bias.dtime + exact_bucket(bias, stage.tile, first_query + query, first_key + line),
-                gradient * bias.gradient_scale);
+  for (int piece = 0; piece < 8; ++piece) {
+    const Gradients gradients(
+        *reinterpret_cast<const uint4*>(stage.unit + piece_offset(line, piece)));
+    TGR_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const int next = exact_bucket(
+          tables, exact_query_time(bias, stage.tile, first_query + 8 * piece + i), key);
+      if (next != bucket) {
+        end_run();
+        bucket = next;
+        run = 0;
+      }
+      run += gradients.at[i];
     }
   }
+  end_run();
 }
 
 // A warp's 32 keys x 64 queries of units added up in f32 by the tensor cores, as a product with the
@@ -288,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       const int first = last_key.bucket_of(tables, stage.queries[0]);
       const int final = first_key.bucket_of(tables, stage.queries[kUnit - 1]);
       if (__ldg(bias.usable + stage.tile.sequence) == 0) {
-        add_exact_times(bias, stage);
+        add_exact_times(tables, bias, stage, own_bins);
       } else if (final - first <= kFewBuckets) {
         own_bins[first * 32] += unit_sum;
         for (int bucket = first + 1; bucket <= final; ++bucket) {
