@@ -23,8 +23,9 @@ std::vector<Round> bruck_rounds(int rank, std::span<const std::int64_t> counts) 
   // After each round a rank has the parts of twice as many ranks from its own on.
   for (int reach = 1; reach < ranks; reach *= 2) {
     const int more = std::min(reach, ranks - reach);  // parts that change hands
+    const int reached = reach + more;
     const std::int64_t begin = ends[static_cast<std::size_t>(reach)];
-    const std::int64_t end = ends[static_cast<std::size_t>(reach + more)];
+    const std::int64_t end = ends[static_cast<std::size_t>(reached)];
     rounds.push_back(
         {.sends = {{(rank - reach + ranks) % ranks, 0, ends[static_cast<std::size_t>(more)]}},
          .receives = {{(rank + reach) % ranks, begin, end - begin}}});
