@@ -302,7 +302,9 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
                                   "ml1m-hstu-large",
                                   "ml1m-fuxi",
                                   "ml-1m-ranking",
-                                  "kuairand-pure-ranking"};
+                                  "ml-1m-ranking-tuned",
+                                  "kuairand-pure-ranking",
+                                  "kuairand-pure-ranking-tuned"};
   for (const std::string kind : {"hstu", "fuxi"}) {
     for (const std::string size : {"tiny", "small", "medium", "large", "long"}) {
       wanted.insert("kuairand27k-" + kind + "-" + size);
