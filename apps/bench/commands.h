@@ -16,6 +16,7 @@ void add_bench_negatives(Command& bench);
 void add_bench_ops(Command& bench);
 void add_bench_rank_request(Command& bench);
 void add_bench_rank_step(Command& bench);
+void add_bench_tables(Command& bench);
 void add_bench_step(Command& bench);
 
 }  // namespace turbogr::apps

@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   apps::add_bench_step(bench);
   apps::add_bench_rank_step(bench);
   apps::add_bench_rank_request(bench);
+  apps::add_bench_tables(bench);
   apps::add_bench_attention(bench);
   apps::add_bench_layer(bench);
   apps::add_bench_negatives(bench);

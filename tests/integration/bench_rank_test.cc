@@ -37,6 +37,13 @@ TEST(BenchRank, StepsHaveTheFillAskedFor) {
   EXPECT_EQ(row.at("table_rows").size(), 11u);
 }
 
+TEST(BenchTables, ManyMoveTheirRowsAsOneDoes) {
+  const test::Outcome outcome = test::run_program(
+      "bench tables --tables 3 --rows 3000 --ids 600 --width 8 --seconds 0.01 --threads 2");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("many over one"), std::string::npos) << outcome.output;
+}
+
 TEST(BenchRank, RequestsAreTimed) {
   const nlohmann::json row = figures_of("rank-request --batch 2 --history 30 --targets 5");
   EXPECT_EQ(row.at("batch"), 2);
