@@ -61,7 +61,7 @@ void run_demo(const DemoOptions& options) {
   const std::string& folder = options.folder;
   make_folder(folder, options.overwrite);
   const std::string store = folder + "/store", trained = folder + "/run",
-                    config = folder + "/demo.toml";
+                    ranked = folder + "/ranking", config = folder + "/demo.toml";
   std::ofstream(config) << kDemoConfig;
 
   say("1. A world to learn from: 2,000 users, 3,000 videos");
@@ -88,20 +88,31 @@ void run_demo(const DemoOptions& options) {
   say("5. The report");
   run({"report", trained});
 
+  say("6. Ranking: what three users would do with videos they are shown");
+  run({"train", "--task=ranking", "--data.store=" + store, "--run.dir=" + ranked,
+       "--data.max_length=32", "--train.epochs=1", "--train.patience=0", "--checkpoint.keep_best=0",
+       "--eval.metric=is_click.auc"});
+  TGR_CHECK(!data::interrupted(), "the demo ends here: ", data::interruption(),
+            "; all but the ranking is there");
+  for (const char* user : {"1", "2", "3"}) {
+    run({"rank", "--checkpoint", ranked, "--user", user, "--items", "0,1,2,3,4"});
+  }
+
   say("Where everything is");
   fmt::print(
       "data         {0}\nconfig       {1}\n"
       "run          {2} (config, metrics.jsonl, checkpoints, TensorBoard events)\n"
       "report       {2}/report.html  - open it in a browser\n"
+      "ranking      {3}\n"
       "try next     turbogr recommend --checkpoint {2} --user 7 --k 10\n",
-      store, config, trained);
+      store, config, trained, ranked);
 }
 
 }  // namespace
 
 Command* add_demo(Command& program) {
   Command* command = program.add_subcommand(
-      "demo", "Make a small world, train on it, evaluate, recommend, report");
+      "demo", "Make a small world, train on it, evaluate, recommend, report, rank");
   auto options = std::make_shared<DemoOptions>();
   command->add_option("FOLDER", options->folder, "Where to put everything; one minute on two cores")
       ->capture_default_str();
