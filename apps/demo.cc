@@ -90,8 +90,8 @@ void run_demo(const DemoOptions& options) {
 
   say("6. Ranking: what three users would do with videos they are shown");
   run({"train", "--task=ranking", "--data.store=" + store, "--run.dir=" + ranked,
-       "--data.max_length=32", "--train.epochs=1", "--train.patience=0",
-       "--checkpoint.keep_best=0"});
+       "--data.max_length=32", "--train.epochs=1", "--train.patience=0", "--checkpoint.keep_best=0",
+       "--eval.metric=is_click.auc"});
   TGR_CHECK(!data::interrupted(), "the demo ends here: ", data::interruption(),
             "; all but the ranking is there");
   for (const char* user : {"1", "2", "3"}) {
