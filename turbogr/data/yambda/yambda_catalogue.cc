@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kArtistStream = 1;
 constexpr std::uint64_t kStrideStream = 2;
 constexpr std::uint64_t kTasteStream = std::uint64_t{1} << 40;  // + artist
-constexpr std::uint64_t kItemStream = std::uint64_t{2} << 40;   // + item
+constexpr std::uint64_t kYambdaItemStream = std::uint64_t{2} << 40;   // + item
 
 constexpr double kTracksAnArtist = 7.2;
 constexpr double kTracksAnAlbum = 8'653'783.0 / 3'367'691.0;
@@ -133,11 +133,11 @@ std::uint32_t YambdaCatalogue::item_at(double u) const {
 }
 
 double YambdaCatalogue::appeal(std::uint32_t item) const {
-  return PhiloxStream(seed_, kItemStream + item).normal();
+  return PhiloxStream(seed_, kYambdaItemStream + item).normal();
 }
 
 std::int64_t YambdaCatalogue::seconds(std::uint32_t item) const {
-  PhiloxStream random(seed_ + 1, kItemStream + item);
+  PhiloxStream random(seed_ + 1, kYambdaItemStream + item);
   const double seconds = curve_linear(kSeconds, random.uniform());
   return std::clamp<std::int64_t>(5 * std::llround(seconds / 5), 5, 2495);
 }
