@@ -93,6 +93,11 @@ void parse_shard(const std::string& text, data::PrepareOptions& options) {
                 options.shard <= options.shards,
             "--shard '", text, "' is no share; write 1/8 for the first of eight");
   --options.shard;
+  TGR_CHECK(options.min_user == 0 && options.min_item == 0 &&
+                options.repeats == data::Repeats::kKeep && options.user_tables.empty() &&
+                options.item_tables.empty(),
+            "--shard ", text, " with a k-core, --deduplicate or tables: a part does not know of ",
+            "the others; give them to `turbogr data merge`");
 }
 
 void run(Flags& flags, bool merges) {
@@ -100,7 +105,6 @@ void run(Flags& flags, bool merges) {
   if (!merges) {
     check_inputs_are_there(options);
     options.format = data::log_format_from_name(flags.format);
-    parse_shard(flags.shard, options);
   }
   options.memory_bytes = parse_bytes(flags.memory);
   TGR_CHECK(flags.on_error == "stop" || flags.on_error == "skip",
@@ -109,6 +113,7 @@ void run(Flags& flags, bool merges) {
   options.repeats = flags.drop_repeated_items    ? data::Repeats::kDropItems
                     : flags.drop_repeated_events ? data::Repeats::kDropEvents
                                                  : data::Repeats::kKeep;
+  if (!merges) parse_shard(flags.shard, options);
   options.show_progress = isatty(STDERR_FILENO) != 0;
   // So that --memory bounds the process too: freed blocks go back to the system, and one arena
   // keeps the address space small.

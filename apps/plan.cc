@@ -14,6 +14,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
+#include "turbogr/data/interrupt.h"
 #include "turbogr/plan/cluster.h"
 #include "turbogr/plan/histories.h"
 #include "turbogr/plan/search.h"
@@ -267,14 +268,36 @@ void run_plan(const Config& config, const PlanCommand& command) {
   replace_file(command.json, json.dump(2) + "\n");
 }
 
+bool is_disturbed(const plan::Disturbances& d) {
+  return d.slow_rank != -1 || d.slow_factor != 1 || d.slow_link.node != -1 ||
+         d.slow_link.factor != 1 || d.jitter != 0;
+}
+
+void check_disturbances(const plan::Disturbances& d, int ranks) {
+  TGR_CHECK((d.slow_rank == -1) == (d.slow_factor == 1),
+            "--slow-rank and --slow-factor go together: which rank, and how many times as long");
+  TGR_CHECK(d.slow_rank >= -1 && d.slow_rank < ranks, "--slow-rank ", d.slow_rank, " of ", ranks,
+            " ranks, which are counted from 0");
+  TGR_CHECK(d.slow_factor > 0 && d.slow_factor <= 1e6, "--slow-factor ", d.slow_factor,
+            "; wanted: a number above 0, at most a million");
+  TGR_CHECK((d.slow_link.node == -1) == (d.slow_link.factor == 1),
+            "--slow-node and --slow-link go together: which machine, and what share of its "
+            "bandwidth is left");
+  TGR_CHECK(d.slow_link.factor > 1e-6 && d.slow_link.factor <= 1, "--slow-link ",
+            d.slow_link.factor, "; wanted: a share of the bandwidth, above 0 and at most 1");
+  TGR_CHECK(d.jitter >= 0 && d.jitter <= 1, "--jitter ", d.jitter, "; wanted: a share from 0 to 1");
+}
+
 void run_simulation(const Config& config, const PlanCommand& command) {
+  check_disturbances(command.disturbances, command.cluster.ranks());
   plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
   setup.disturbances = command.disturbances;
   setup.disturbances.seed = static_cast<std::uint64_t>(config.run.seed);
   const int ranks = command.cluster.ranks();
   if (!command.trace.empty()) setup.traced = command.trace_ranks;
   for (const int rank : setup.traced) {
-    TGR_CHECK(rank >= 0 && rank < ranks, "--trace-ranks names rank ", rank, " of ", ranks);
+    TGR_CHECK(rank >= 0 && rank < ranks, "--trace-ranks names rank ", rank, " of ", ranks,
+              "; ranks are counted from 0");
   }
   const int steps = command.steps + (setup.schedule == train::StepSchedule::kSerial ? 2 : 3);
   const std::int64_t start = Trace::now_ns();
@@ -376,9 +399,18 @@ Command* add_plan(Command& app) {
                     "What binds, what would help, and where every figure is from");
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([command, options, ranks] {
+    const data::InterruptGuard guard;
     const ConfigArguments arguments = split_config_arguments(command->remaining());
-    const Config config = load_config(arguments.path, arguments.overrides);
+    Config config = load_config(arguments.path, arguments.overrides);
+    // What is planned are devices, wherever the config trains today.
+    config.train.device = "cuda";
     PlanCommand plan = *options;
+    TGR_CHECK(plan.simulate || plan.trace.empty(),
+              "--trace is of one setting; add --simulate, which takes the config as it is");
+    TGR_CHECK(plan.simulate || !is_disturbed(plan.disturbances),
+              "--slow-rank, --slow-node and --jitter disturb one setting; add --simulate");
+    TGR_CHECK(!plan.simulate || !(plan.explain || plan.price > 0 || plan.mtbf > 0),
+              "--explain, --price and --mtbf are of the search; leave out --simulate");
     if (ranks->given()) {
       plan.cluster.gpus = std::min(plan.cluster.gpus, plan.ranks);
       TGR_CHECK(plan.ranks % plan.cluster.gpus == 0, "--ranks ", plan.ranks,

@@ -85,13 +85,11 @@ void write_npy(const std::string& path, std::string_view dtype,
        {std::size_t{1}, std::size_t{0}, header.size() % 256, header.size() / 256}) {
     preamble += static_cast<char>(byte);
   }
-  OutputTarget target(path);
-  OutputFile file(target.writing());
+  OutputFile file(path);
   file.write(preamble);
   file.write(header);
   file.write(data, bytes);
   file.finish();
-  target.put_in_place();
 }
 
 void write_npy_ids(const std::string& path, const data::IdMap& ids) {
@@ -110,12 +108,28 @@ void write_npy_ids(const std::string& path, const data::IdMap& ids) {
   write_npy(path, fmt::format("|S{}", longest), {ids.size()}, all.data(), all.size());
 }
 
+// Files that belong together: none is in its place before all are written.
+class FilesTogether {
+ public:
+  // Where to write what becomes `path`.
+  const std::string& add(const std::string& path) {
+    paths_.push_back(path);
+    return targets_.emplace_back(path).writing();
+  }
+  std::vector<std::string> put_in_place() {
+    for (OutputTarget& target : targets_) target.put_in_place();
+    return paths_;
+  }
+
+ private:
+  std::vector<std::string> paths_;
+  std::deque<OutputTarget> targets_;
+};
+
 std::vector<std::string> write_npy_files(const std::string& path,
                                          const std::vector<ExportedVectors>& all) {
-  std::vector<std::string> written;
-  const auto file = [&](const std::string& part) {
-    return written.emplace_back(part_of(path, part));
-  };
+  FilesTogether files;
+  const auto file = [&](const std::string& part) { return files.add(part_of(path, part)); };
   for (const ExportedVectors& each : all) {
     const std::string what(each.what);
     write_npy(file(what + "s"), "<f4", each.vectors.shape(), each.vectors.data(),
@@ -126,7 +140,7 @@ std::vector<std::string> write_npy_files(const std::string& path,
                 each.trained->size());
     }
   }
-  return written;
+  return files.put_in_place();
 }
 
 void write_one_parquet(const std::string& path, const ExportedVectors& each) {
@@ -137,8 +151,7 @@ void write_one_parquet(const std::string& path, const ExportedVectors& each) {
       {std::string(each.what), texts ? Type::kText : Type::kInt64},
       {"vector", Type::kVector, vectors.shape[1]}};
   if (each.trained != nullptr) columns.push_back({"trained", Type::kInt64});
-  OutputTarget target(path);
-  data::ParquetWriter writer(target.writing(), data::ArrowBatch(columns));
+  data::ParquetWriter writer(path, data::ArrowBatch(columns));
   for (std::int64_t row = 0; row < each.ids.size(); ++row) {
     if (texts) {
       writer.rows().add(0, each.ids.string(row));
@@ -152,7 +165,6 @@ void write_one_parquet(const std::string& path, const ExportedVectors& each) {
     writer.flush_if_many();
   }
   writer.finish();
-  target.put_in_place();
 }
 
 }  // namespace
@@ -173,12 +185,11 @@ std::vector<std::string> write_vectors(const std::string& path,
     write_one_safetensors(path, all);
     return {path};
   }
-  std::vector<std::string> written;
+  FilesTogether files;
   for (const ExportedVectors& each : all) {
-    written.push_back(part_of(path, std::string(each.what) + "s"));
-    write_one_parquet(written.back(), each);
+    write_one_parquet(files.add(part_of(path, std::string(each.what) + "s")), each);
   }
-  return written;
+  return files.put_in_place();
 }
 
 }  // namespace turbogr::apps

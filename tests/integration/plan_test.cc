@@ -1,8 +1,11 @@
 // `turbogr plan` as people run it.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
@@ -73,6 +76,59 @@ TEST(Plan, SaysWhatIsWrong) {
   says(plan("--nodes 2", "nowhere"), "no store, world or file 'nowhere'");
   says(plan("--nodes 100 --simulate --trace t.json --trace-ranks 900"),
        "--trace-ranks names rank 900");
+  says(plan("--nodes 1000000000 --gpus 8"), "plans go up to 65536 devices");
+  says(plan("--nodes 1 --trace t.json"), "add --simulate");
+  says(plan("--nodes 1 --jitter 0.1"), "add --simulate");
+  says(plan("--nodes 1 --simulate --price 3"), "leave out --simulate");
+  const std::string one = "--nodes 1 --gpus 2 --simulate ";
+  says(plan(one + "--jitter inf"), "a share from 0 to 1");
+  says(plan(one + "--jitter nan"), "a share from 0 to 1");
+  says(plan(one + "--slow-rank 1"), "go together");
+  says(plan(one + "--slow-rank 1 --slow-factor nan"), "a number above 0");
+  says(plan(one + "--slow-rank 99 --slow-factor 2"), "of 2 ranks");
+  says(plan(one + "--slow-node 0 --slow-link 0"), "a share of the bandwidth");
+}
+
+TEST(Plan, ForgedDescriptionsEndInWords) {
+  const test::TemporaryFolder folder;
+  std::string network =
+      read_file(std::string(TGR_SOURCE_DIR) + "/turbogr/plan/machines/eth25.json");
+  auto json = nlohmann::json::parse(network);
+  const std::string file = (folder.path() / "forged.json").string();
+  for (const auto& [nics, part] :
+       std::vector<std::pair<nlohmann::json, std::string>>{{1e300, "below 10^12"},
+                                                           {1e9, "a whole number from 1 to 1024"},
+                                                           {0.5, "a whole number"},
+                                                           {"many", "a number above 0"}}) {
+    json["nics"]["value"] = nics;
+    replace_file(file, json.dump());
+    const test::Outcome run =
+        test::run_program(plan("--nodes 2 --gpus 1 --simulate --network " + file));
+    EXPECT_EQ(run.status, 1) << run.output;
+    EXPECT_TRUE(test::has(run, part)) << run.output;
+  }
+  json["what"] = 3;
+  replace_file(file, json.dump());
+  const test::Outcome run = test::run_program(plan("--nodes 2 --network " + file));
+  EXPECT_EQ(run.status, 1) << run.output;
+  EXPECT_TRUE(test::has(run, "does not describe a network")) << run.output;
+}
+
+// What is there and no plain file stays what it is; a limit on files ends in words.
+TEST(Plan, WritesLikeTheOthers) {
+  const test::TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  const test::Outcome kept = test::run_program(
+      plan("--nodes 1 --gpus 1 --simulate --trace " + pipe),
+      "mkfifo " + pipe + " && (cat " + pipe + " > /dev/null & true) && timeout 60 ");
+  EXPECT_EQ(kept.status, 0) << kept.output;
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  const std::string file = (folder.path() / "plan.json").string();
+  const test::Outcome limited =
+      test::run_program(plan("--nodes 1 --gpus 1 --simulate --trace " + file), "ulimit -f 1; ");
+  EXPECT_EQ(limited.status, 1) << limited.output;
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file + ".partial"));
 }
 
 }  // namespace

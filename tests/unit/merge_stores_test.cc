@@ -150,6 +150,23 @@ TEST(MergeStores, WhatDoesNotFitIsSaid) {
   EXPECT_NE(message_of([&] { merge_stores({}, options); }).find("Give the stores"),
             std::string::npos);
   EXPECT_FALSE(fs::exists(options.out));
+  EXPECT_NE(message_of([&] {
+              merge_stores({numbers, folder / "." / "numbers"}, options);
+            }).find("is given twice"),
+            std::string::npos);
+  PrepareOptions over = options;
+  over.out = numbers;
+  over.overwrite = true;
+  EXPECT_NE(message_of([&] { merge_stores({numbers}, over); }).find("choose another --out"),
+            std::string::npos);
+  const fs::path damaged = store_of("damaged", "user_id,item_id,timestamp\n1,1,5\n1,2,6\n");
+  std::string times = read_file(damaged / "times.bin");
+  times[0] ^= 1;
+  write_file(damaged / "times.bin", times);
+  EXPECT_NE(message_of([&] {
+              merge_stores({numbers, damaged}, options);
+            }).find("damaged"),
+            std::string::npos);
   options.inputs = {folder / "numbers.csv"};
   options.shards = 2;
   EXPECT_NE(message_of([&] { prepare(options); }).find("2 shards of 1 log;"), std::string::npos);

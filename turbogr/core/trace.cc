@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/output_file.h"
 
 namespace turbogr {
 namespace {
@@ -73,21 +72,16 @@ void Trace::write(const std::string& path) const {
 }
 
 void Trace::write_all(const std::string& path, const std::vector<std::string>& events) {
-  const std::string partial = path + ".partial";
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  OutputTarget target(path);
+  OutputFile out(target.writing());
+  out.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (std::size_t rank = 0; rank < events.size(); ++rank) {
-    out << (rank == 0 ? "" : ",\n") << events[rank];
+    if (rank > 0) out.write(",\n");
+    out.write(events[rank]);
   }
-  out << "\n]}\n";
-  out.close();
-  std::error_code error;
-  if (!out.fail()) std::filesystem::rename(partial, path, error);
-  if (out.fail() || error) {
-    std::filesystem::remove(partial, error);
-    detail::throw_error("cannot write the trace to '", path,
-                        "'; check that the folder exists, is writable and has room");
-  }
+  out.write("\n]}\n");
+  out.finish();
+  target.put_in_place();
 }
 
 std::int64_t Trace::now_ns() {

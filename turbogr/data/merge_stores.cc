@@ -44,8 +44,18 @@ PrepareReport merge_stores(const std::vector<std::filesystem::path>& parts,
                            PrepareOptions options) {
   TGR_CHECK(!parts.empty(), "merge what? Give the stores");
   std::deque<Store> stores;  // never moved: streams point at them
-  for (const std::filesystem::path& part : parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::filesystem::path& part = parts[i];
     const Store& store = stores.emplace_back(part);
+    for (std::size_t j = 0; j < i; ++j) {
+      TGR_CHECK(!std::filesystem::equivalent(part, parts[j]), "'", part.string(),
+                "' is given twice; give each part once");
+    }
+    TGR_CHECK(
+        !std::filesystem::exists(options.out) || !std::filesystem::equivalent(part, options.out),
+        "'", part.string(), "' is a part and cannot be replaced by the whole; choose ",
+        "another --out");
+    store.verify();  // damage would get a fresh checksum
     TGR_CHECK(kept_of_an_event(store) == kept_of_an_event(stores.front()), "'",
               parts.front().string(), "' and '", part.string(),
               "' do not keep the same of an event (", kept_of_an_event(stores.front()), "; ",

@@ -8,6 +8,7 @@ namespace turbogr::plan {
 namespace {
 
 constexpr std::int64_t kTimeBuckets = 129;
+constexpr std::int64_t kMostRanks = 1 << 16;
 
 }  // namespace
 
@@ -24,6 +25,9 @@ SimulationSetup setup_of(const Config& config, const ClusterOptions& cluster) {
   TGR_CHECK(!config.ranks(), "task = \"ranking\": only the retrieval task can be planned so far");
   TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1, "a cluster of ", cluster.nodes,
             " machines with ", cluster.gpus, " devices; give at least one of each");
+  TGR_CHECK(std::int64_t{cluster.nodes} * cluster.gpus <= kMostRanks, "a cluster of ",
+            cluster.nodes, " machines with ", cluster.gpus, " devices; plans go up to ", kMostRanks,
+            " devices");
   SimulationSetup setup;
   setup.gpu = gpu_description(cluster.gpu);
   setup.network = network_description(cluster.network);

@@ -87,6 +87,8 @@ DescriptionText find_description(const std::string& name_or_path, const std::str
   return {read_file(name_or_path), name_or_path};
 }
 
+constexpr double kMostOfAFigure = 1e12;
+
 template <class Machine, std::size_t count>
 Machine parse_machine(const std::string& name_or_path, const std::string& what,
                       const FigureKey<Machine> (&keys)[count]) {
@@ -97,7 +99,7 @@ Machine parse_machine(const std::string& name_or_path, const std::string& what,
   } catch (const nlohmann::json::exception& error) {
     detail::throw_error("'", source, "' is not JSON: ", error.what());
   }
-  TGR_CHECK(file.is_object() && file.value("what", "") == what, "'", source,
+  TGR_CHECK(file.is_object() && file.contains("what") && file["what"] == what, "'", source,
             "' does not describe a ", what, "; its key \"what\" must be \"", what, '"');
   Machine machine;
   machine.name = std::filesystem::path(source).stem().string();
@@ -109,13 +111,15 @@ Machine parse_machine(const std::string& name_or_path, const std::string& what,
                                            [&](const auto& each) { return each.key == key; });
     TGR_CHECK(known != std::end(keys), "'", source, "': unknown key '", key, "'; a ", what, " has ",
               known_keys(keys));
-    TGR_CHECK(value.is_object() && value.contains("value") && value["value"].is_number() &&
-                  value["value"].template get<double>() > 0 && value.contains("source") &&
-                  value["source"].is_string() &&
-                  says_where_from(value["source"].template get<std::string>()),
-              "'", source, "': '", key, "' is ", value.dump(),
-              "; wanted {\"value\": a number above 0, \"source\": \"measured: ...\", "
-              "\"published: ...\" or \"derived: ...\"}");
+    TGR_CHECK(
+        value.is_object() && value.contains("value") && value["value"].is_number() &&
+            value["value"].template get<double>() > 0 &&
+            value["value"].template get<double>() < kMostOfAFigure && value.contains("source") &&
+            value["source"].is_string() &&
+            says_where_from(value["source"].template get<std::string>()),
+        "'", source, "': '", key, "' is ", value.dump(),
+        "; wanted {\"value\": a number above 0 and below 10^12, \"source\": \"measured: ...\", "
+        "\"published: ...\" or \"derived: ...\"}");
     machine.*(known->place) = {value["value"].template get<double>(),
                                value["source"].template get<std::string>()};
   }

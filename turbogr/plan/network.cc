@@ -27,7 +27,12 @@ Network::Network(const GpuDescription& gpu, const NetworkDescription& network,
   num_nodes_ = 1 + *std::max_element(nodes_.begin(), nodes_.end());
   TGR_CHECK(slow.node < num_nodes_, "machine ", slow.node,
             " is to have a slow link, and there are ", num_nodes_, ", counted from 0");
-  const auto nics = static_cast<std::size_t>(std::max(1.0, network.nics.value));
+  constexpr double kMostNics = 1024;
+  TGR_CHECK(network.nics.value >= 1 && network.nics.value <= kMostNics &&
+                network.nics.value == std::floor(network.nics.value),
+            "'nics' of a machine is ", network.nics.value, "; wanted: a whole number from 1 to ",
+            kMostNics);
+  const auto nics = static_cast<std::size_t>(network.nics.value);
   ranks_of_node_.assign(static_cast<std::size_t>(num_nodes_), 0);
   for (const int node : nodes_) {
     const auto place =

@@ -213,7 +213,7 @@ struct TableConfig {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t width = 0;
-  std::string dtype = "f32";
+  std::string dtype;  // empty: embedding.dtype
   std::string optimiser;
   double init = 0.0;
 

@@ -144,7 +144,7 @@ class Tables {
                table.optimiser.empty() ? config_.embedding.optimiser : table.optimiser),
            .scale = bound / std::sqrt(3.0) / kTruncatedDeviation,
            .seed = seed_of(static_cast<std::uint64_t>(config_.run.seed), setup_.table_names[t]),
-           .dtype = dtype_from_name(table.dtype)});
+           .dtype = dtype_from_name(table.dtype.empty() ? config_.embedding.dtype : table.dtype)});
     }
   }
 

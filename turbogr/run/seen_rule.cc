@@ -31,6 +31,7 @@ std::string resolve_seen(Config& config, const data::Store& store) {
 }
 
 std::string check_same_seen(const Config& was, const Config& is) {
+  if (is.ranks()) return "";  // targets are judged, not found
   if (was.eval.seen == "auto") {
     return fmt::format(
         "this run began with a program that took seen items off the candidates but never the "
