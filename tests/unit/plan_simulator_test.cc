@@ -312,7 +312,8 @@ TEST(PlanCluster, RefusesWhatItCannotPlan) {
 
 TEST(PlanMachines, NameTheSourceOfEveryFigure) {
   for (const std::string& name : gpu_names()) {
-    for (const NamedFigure& each : figures_of(gpu_description(name))) {
+    const GpuDescription gpu = gpu_description(name);
+    for (const NamedFigure& each : figures_of(gpu)) {
       EXPECT_FALSE(each.figure->source.empty()) << name << ' ' << each.key;
     }
   }
