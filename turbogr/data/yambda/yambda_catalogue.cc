@@ -14,8 +14,8 @@ namespace {
 // Streams of the seed.
 constexpr std::uint64_t kArtistStream = 1;
 constexpr std::uint64_t kStrideStream = 2;
-constexpr std::uint64_t kTasteStream = std::uint64_t{1} << 40;  // + artist
-constexpr std::uint64_t kYambdaItemStream = std::uint64_t{2} << 40;   // + item
+constexpr std::uint64_t kTasteStream = std::uint64_t{1} << 40;       // + artist
+constexpr std::uint64_t kYambdaItemStream = std::uint64_t{2} << 40;  // + item
 
 constexpr double kTracksAnArtist = 7.2;
 constexpr double kTracksAnAlbum = 8'653'783.0 / 3'367'691.0;
