@@ -173,6 +173,27 @@ TEST(DataProgram, TakesOptionsBeforeInputs) {
   EXPECT_EQ(read_file(store.side_table("user_features_2")), read_file(table));
 }
 
+TEST(DataProgram, MergesShardsAndLeavesTheWholeToTheMerge) {
+  const TemporaryFolder folder;
+  const std::string root = folder.path().string();
+  fs::create_directory(folder / "logs");
+  write_file(folder / "logs/a.csv", random_log(300));
+  write_file(folder / "logs/b.csv", random_log(200));
+  const std::string prepare = "data prepare " + root + "/logs --out " + root;
+  ASSERT_EQ(run_program(prepare + "/whole --min-user 1").status, 0);
+  ASSERT_EQ(run_program(prepare + "/one --shard 1/2").status, 0);
+  ASSERT_EQ(run_program(prepare + "/two --shard 2/2").status, 0);
+  const Outcome merged = run_program("data merge " + root + "/one " + root +
+                                     "/two --min-user 1 --out " + root + "/merged");
+  EXPECT_EQ(merged.status, 0) << merged.output;
+  expect_same_store(folder / "whole", folder / "merged");
+  const Outcome early = run_program(prepare + "/bad --shard 1/2 --min-user 3");
+  EXPECT_EQ(early.status, 1) << early.output;
+  EXPECT_TRUE(has(early, "give them to `turbogr data merge`")) << early.output;
+  EXPECT_TRUE(has(run_program(prepare + "/bad --shard 3/2"), "write 1/8")) << "no such share";
+  EXPECT_FALSE(fs::exists(folder / "bad"));
+}
+
 TEST(DataProgram, SaysWhenSecondsAndMillisecondsMeet) {
   TemporaryFolder folder;
   const auto log = write_file(

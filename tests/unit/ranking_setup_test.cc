@@ -170,6 +170,16 @@ TEST_F(RankingSetupTest, TablesAreSharedAndPlacesChosen) {
   EXPECT_NEAR(scale * 0.8796 * std::sqrt(3.0), 0.3, 1e-4);
 }
 
+TEST_F(RankingSetupTest, TablesHaveTheFormatOfEmbeddingUnlessTheyNameTheirOwn) {
+  const RankingSetup made = setup(
+      "[embedding]\ndtype = \"f16\"\n[features.item]\nfrom = \"item\"\n"
+      "[features.user]\nfrom = \"user\"\n[tables.user]\ndtype = \"f32\"\n");
+  for (std::size_t t = 0; t < made.tables.size(); ++t) {
+    EXPECT_EQ(made.tables[t].dtype, made.table_names[t] == "user" ? DType::kF32 : DType::kF16);
+  }
+  EXPECT_EQ(made.tables.size(), 2u);
+}
+
 TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
   const std::string item = "[features.item]\nfrom = \"item\"\n";
   const struct {
