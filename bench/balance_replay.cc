@@ -1,45 +1,20 @@
 #include "bench/balance_replay.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <numeric>
-#include <string_view>
 
 #include "bench/lengths.h"
 #include "turbogr/balance/balancer.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/data/length_table.h"
 
 namespace turbogr::bench {
 namespace {
 
 constexpr std::int64_t kKuairandUsers = 27285;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-std::vector<std::int64_t> read_table(const std::string& path) {
-  std::ifstream file(path);
-  TGR_CHECK(file.is_open(), "cannot read the lengths '", path,
-            "'; give kuairand27k or a CSV file with a length in the first column");
-  std::vector<std::int64_t> table;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
-    std::string_view text = line;
-    if (number == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-    text = text.substr(0, text.find_first_of(",\r"));
-    std::int64_t length = 0;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), length);
-    const bool whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
-    if (number == 1 && !whole) continue;  // the header
-    TGR_CHECK(whole && length > 0, "'", path, "', line ", number, ": '", text,
-              "' is not a length; the first column holds whole numbers above 0");
-    table.push_back(length);
-  }
-  TGR_CHECK(!table.empty(), "'", path, "' holds no lengths");
-  return table;
-}
 
 // The table in random order, then in another, without end.
 class Stream {
@@ -130,7 +105,7 @@ class Figures {
 }  // namespace
 
 std::vector<std::int64_t> length_table(const std::string& text) {
-  return text == "kuairand27k" ? kuairand_table(kKuairandUsers) : read_table(text);
+  return text == "kuairand27k" ? kuairand_table(kKuairandUsers) : data::read_length_table(text);
 }
 
 std::vector<ReplayResult> replay(const std::vector<std::int64_t>& table,

@@ -8,6 +8,7 @@
 #include "bench/gpu_attention_batch.h"
 #include "bench/lengths.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/data/length_table.h"
 
 namespace turbogr::bench {
 namespace {
@@ -107,7 +108,7 @@ GpuAttentionTimes measure_gpu_attention(const Context& ctx, const GpuAttentionPr
 
 std::vector<std::int64_t> batch_lengths(const std::string& text) {
   const std::string uniform = "uniform:";
-  if (text.rfind(uniform, 0) != 0) return read_lengths(text);
+  if (text.rfind(uniform, 0) != 0) return data::read_length_table(text);
   const std::size_t colon = text.find(':', uniform.size());
   TGR_CHECK(colon != std::string::npos, "lengths '", text,
             "': wanted uniform:L:B, B sequences of L tokens, or a file");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
@@ -56,18 +55,6 @@ std::vector<std::int64_t> kuairand_table(std::int64_t users) {
     table.push_back(static_cast<std::int64_t>(kuairand_length(share)));
   }
   return table;
-}
-
-std::vector<std::int64_t> read_lengths(const std::string& path) {
-  std::ifstream file(path);
-  TGR_CHECK(file.good(), "cannot read lengths from '", path, "'");
-  std::vector<std::int64_t> lengths;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.empty()) lengths.push_back(positive_number(line, path));
-  }
-  TGR_CHECK(!lengths.empty(), "no lengths in '", path, "'; wanted one a line");
-  return lengths;
 }
 
 std::vector<std::int64_t> make_lengths(const std::string& text, std::int64_t tokens,

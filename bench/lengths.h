@@ -2,7 +2,6 @@
 //   kuairand                 users of KuaiRand-27K, capped at the longest length allowed
 //   uniform:L                every sequence L tokens
 //   lognormal:MEAN:MAX       log-normal with the mean given (sigma 1), capped
-// or from a file, one length a line.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +16,5 @@ std::vector<std::int64_t> make_lengths(const std::string& text, std::int64_t tok
 
 // As many lengths as users, at evenly spaced quantiles of KuaiRand-27K's: ascending, not capped.
 std::vector<std::int64_t> kuairand_table(std::int64_t users);
-std::vector<std::int64_t> read_lengths(const std::string& path);
 
 }  // namespace turbogr::bench

@@ -18,6 +18,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/version.h"
+#include "turbogr/data/length_table.h"
 
 namespace turbogr::apps {
 namespace {
@@ -47,7 +48,7 @@ bench::LayerProblem problem_of(const BenchLayerOptions& options) {
   problem.bias = model::bias_kind_from_name(options.bias);
   problem.lengths =
       fs::is_regular_file(options.lengths)
-          ? bench::read_lengths(options.lengths)
+          ? data::read_length_table(options.lengths)
           : bench::make_lengths(options.lengths, options.tokens, options.max_length, problem.seed);
   return problem;
 }

@@ -15,6 +15,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/version.h"
+#include "turbogr/data/length_table.h"
 
 namespace turbogr::apps {
 namespace {
@@ -78,7 +79,7 @@ void run_bench_step(const BenchStepOptions& options, const std::vector<std::stri
   const std::int64_t tokens =
       problem.config.train.tokens > 0 ? problem.config.train.tokens : 65'536;
   problem.lengths = std::filesystem::is_regular_file(options.lengths)
-                        ? bench::read_lengths(options.lengths)
+                        ? data::read_length_table(options.lengths)
                         : bench::make_lengths(options.lengths, tokens,
                                               problem.config.data.max_length, options.seed);
   for (const std::int64_t length : problem.lengths) {

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/progress.h"
+#include "turbogr/data/length_table.h"
 #include "turbogr/data/store.h"
 #include "turbogr/data/synth_world.h"
 #include "turbogr/run/run_options.h"
@@ -88,33 +87,11 @@ class WorldHistories : public Histories {
   data::SynthWorld world_;
 };
 
-std::vector<std::int64_t> lengths_of_file(const std::string& path) {
-  std::ifstream file(path);
-  TGR_CHECK(file.is_open(), "cannot read '", path,
-            "'; give a store, kuairand27k, movielens or a CSV file of lengths");
-  std::vector<std::int64_t> lengths;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
-    std::string_view text = line;
-    if (number == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    text = text.substr(0, text.find_first_of(",\r"));
-    std::int64_t length = 0;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), length);
-    const bool whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
-    if (number == 1 && !whole) continue;  // the header
-    TGR_CHECK(whole && length > 0, "'", path, "', line ", number, ": '", text,
-              "' is not a length; the first column holds whole numbers above 0");
-    lengths.push_back(length);
-  }
-  TGR_CHECK(!lengths.empty(), "'", path, "' holds no lengths; wanted one a line");
-  return lengths;
-}
-
 // Lengths as given, items of users of a world like KuaiRand, each long enough.
 class LengthHistories : public Histories {
  public:
   LengthHistories(const std::string& path, const Config& config)
-      : lengths_(lengths_of_file(path)),
+      : lengths_(data::read_length_table(path)),
         world_(world_options("kuairand27k", std::ssize(lengths_), config.data.max_length + 1,
                              static_cast<std::uint64_t>(config.run.seed))) {
     for (std::size_t user = 0; user < lengths_.size(); ++user) {
