@@ -26,7 +26,7 @@ TEST(BenchAttention, SaysWhatIsWrongWithItsOptions) {
       {"--repeats 0", "repeats is 0"},
       {"--lengths uniform:5", "wanted uniform:L:B"},
       {"--lengths uniform:5:x", "'x' is not a positive whole number"},
-      {"--lengths /nowhere/lengths.txt", "cannot read lengths from '/nowhere/lengths.txt'"}};
+      {"--lengths /nowhere/lengths.txt", "cannot read the lengths '/nowhere/lengths.txt'"}};
   for (const auto& [arguments, message] : cases) {
     const auto finished = run_program(std::string("bench attention ") + arguments);
     EXPECT_NE(finished.status, 0) << arguments;
