@@ -23,15 +23,16 @@ void add_config(Command& app) {
                     "List every key: default or how it is chosen, meaning, what is allowed");
   command->callback([command, keys] {
     if (*keys) {
-      fmt::print("{}", config_help());
+      fmt::print("{}", run::config_help());
       return;
     }
-    const ConfigArguments arguments = split_config_arguments(command->remaining());
-    const LoadedConfig loaded = load_config_for_store(arguments.path, arguments.overrides);
+    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    const run::LoadedConfig loaded =
+        run::load_config_for_store(arguments.path, arguments.overrides);
     if (!loaded.unread.empty()) {
       log::warn("keys that the store decides are shown as they are without one: {}", loaded.unread);
     }
-    fmt::print("{}", config_text(loaded.config));
+    fmt::print("{}", run::config_text(loaded.config));
   });
 }
 

@@ -47,9 +47,9 @@ struct EvalOptions {
   std::string seen;
 };
 
-std::int64_t users_of(data::Split split, const Config& config, const data::Store& store) {
+std::int64_t users_of(data::Split split, const run::Config& config, const data::Store& store) {
   return std::ssize(data::make_windows(
-      store, train::eval_loader_options(config, store, split, train::kTokensAtOnce).windows));
+      store, run::eval_loader_options(config, store, split, run::kTokensAtOnce).windows));
 }
 
 void run_eval(const EvalOptions& options, dist::Communicator& world) {
@@ -61,17 +61,18 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation, test or all");
   check_same_command(world, "eval", SameCommand::kWords);
-  const Checkpoint checkpoint = train::open_checkpoint(world, options.checkpoint);
-  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store = train::open_store(config, options.store);
-  const train::Share share = {world.rank(), world.size()};
-  const int threads = train::threads_for_rank(options.threads, train::rank_cores(world));
+  const checkpoint::Checkpoint checkpoint = run::open_checkpoint(world, options.checkpoint);
+  const run::Config config =
+      run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store = run::open_store(config, options.store);
+  const run::Share share = {world.rank(), world.size()};
+  const int threads = run::threads_for_rank(options.threads, run::rank_cores(world));
   for (const std::int64_t k : options.at) {
     if (k < store.num_items()) continue;
     log::warn("--at {}: there are {} items to rank, so every target that is ranked is a hit", k,
               store.num_items());
   }
-  train::device_for_rank(config, world);
+  run::device_for_rank(config, world);
   std::vector<data::Split> splits;
   const bool has_validation = data::Holdout(config.data.holdout).has_validation();
   if (options.split == "validation" || (options.split == "all" && has_validation)) {
@@ -87,14 +88,14 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
                             {splits, threads, options.untrained, options.popularity, options.json},
                             world);
   }
-  const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
-  train::TrainedModel model(checkpoint, store, threads, world);
+  const eval::SeenItems seen = run::seen_for(checkpoint, config, options.seen);
+  run::TrainedModel model(checkpoint, store, threads, world);
 
   if (leads) {
     fmt::print("{} (step {}), store {}, every item of {} ranked, seen items {}\n",
                checkpoint.folder(), checkpoint.step(), store.folder().string(), store.num_items(),
-               seen == train::SeenItems::kDrop ? "dropped" : "kept");
-    const std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);
+               seen == eval::SeenItems::kDrop ? "dropped" : "kept");
+    const std::vector<std::uint8_t> trained = run::trained_items(checkpoint, config, store);
     const auto untrained = std::count(trained.begin(), trained.end(), 0);
     if (untrained > 0) {
       fmt::print("{} of the items do not occur in training: ranked here, left out by recommend\n",
@@ -105,7 +106,7 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const auto report = [&](std::string_view ranking, data::Split split, const auto& evaluate) {
     UserProgress progress(ranking, users_of(split, config, store) / world.size(),
                           leads ? UserProgress::Speaks::kYes : UserProgress::Speaks::kNo);
-    train::RankingMetrics metrics =
+    eval::RankingMetrics metrics =
         evaluate({.cutoffs = options.at, .seen = seen, .progress = [&](std::int64_t users) {
                     progress.update(users);
                   }});
@@ -127,24 +128,24 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     return metrics;
   };
   for (const data::Split split : splits) {
-    const train::RankingMetrics own = report(kModel, split, [&](const train::EvaluateOptions& how) {
+    const eval::RankingMetrics own = report(kModel, split, [&](const eval::EvaluateOptions& how) {
       return model.evaluate(split, how, share);
     });
     if (options.untrained) {
-      train::TrainedModel fresh(checkpoint, store, threads, world,
-                                train::TrainedModel::Weights::kFresh);
+      run::TrainedModel fresh(checkpoint, store, threads, world,
+                              run::TrainedModel::Weights::kFresh);
       report("untrained", split,
-             [&](const train::EvaluateOptions& how) { return fresh.evaluate(split, how, share); });
+             [&](const eval::EvaluateOptions& how) { return fresh.evaluate(split, how, share); });
     }
     if (options.popularity) {
       data::Loader loader(
-          store, train::eval_loader_options(config, store, split, train::kTokensAtOnce, share));
-      const train::RankingMetrics popularity =
-          report("popularity", split, [&](const train::EvaluateOptions& how) {
-            return train::evaluate_popularity(loader, train::item_popularity(config, store), how);
+          store, run::eval_loader_options(config, store, split, run::kTokensAtOnce, share));
+      const eval::RankingMetrics popularity =
+          report("popularity", split, [&](const eval::EvaluateOptions& how) {
+            return eval::evaluate_popularity(loader, run::item_popularity(config, store), how);
           });
       const std::string warning =
-          train::below_popularity(name_of(split), own, popularity, config.eval.metric);
+          run::below_popularity(name_of(split), own, popularity, config.eval.metric);
       if (leads && !warning.empty()) log::warn("{}", warning);
     }
   }

@@ -12,9 +12,9 @@
 
 namespace turbogr::apps {
 
-void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
+void run_ranking_eval(const checkpoint::Checkpoint& checkpoint, const data::Store& store,
                       const RankingEvalOptions& options, dist::Communicator& world) {
-  using train::TrainedRanker;
+  using run::TrainedRanker;
   const bool leads = world.rank() == 0;
   TrainedRanker model(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate);
   if (leads) {
@@ -23,10 +23,10 @@ void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
   }
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   const auto report = [&](std::string_view ranking, data::Split split,
-                          const train::Evaluation& found) {
+                          const run::Evaluation& found) {
     if (!leads) return;
     fmt::print("{:<11} {:<10}  {}{}\n", name_of(split), ranking, found.of,
-               train::figures_text(found.figures));
+               run::figures_text(found.figures));
     nlohmann::ordered_json row = {
         {"split", name_of(split)}, {"ranking", ranking}, {"step", checkpoint.step()}};
     for (const auto& [name, value] : found.figures) row[name] = value;
@@ -34,7 +34,7 @@ void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
     rows.push_back(std::move(row));
   };
   for (const data::Split split : options.splits) {
-    const train::Evaluation own = model.evaluate(split);
+    const run::Evaluation own = model.evaluate(split);
     report("model", split, own);
     if (options.untrained) {
       TrainedRanker fresh(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate,
@@ -42,13 +42,13 @@ void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
       report("untrained", split, fresh.evaluate(split));
     }
     if (!options.baselines || !leads) continue;
-    const std::vector<train::RankingBaseline> counted =
-        train::ranking_baselines(model.config(), model.setup(), store, split);
-    for (const train::RankingBaseline& each : counted) {
+    const std::vector<run::RankingBaseline> counted =
+        run::ranking_baselines(model.config(), model.setup(), store, split);
+    for (const run::RankingBaseline& each : counted) {
       report("counts of " + each.name, split, each.found);
     }
     const std::string warning =
-        train::below_baselines(name_of(split), own, counted, model.config().eval.metric);
+        run::below_baselines(name_of(split), own, counted, model.config().eval.metric);
     if (!warning.empty()) log::warn("{}", warning);
   }
   if (leads && !options.json.empty()) replace_file(options.json, rows.dump(1) + "\n");

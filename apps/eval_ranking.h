@@ -20,7 +20,7 @@ struct RankingEvalOptions {
 };
 
 // Collective.
-void run_ranking_eval(const Checkpoint& checkpoint, const data::Store& store,
+void run_ranking_eval(const checkpoint::Checkpoint& checkpoint, const data::Store& store,
                       const RankingEvalOptions& options, dist::Communicator& world);
 
 }  // namespace turbogr::apps

@@ -35,27 +35,28 @@ struct ExportOptions {
 void run_export(const ExportOptions& options) {
   const data::InterruptGuard guard;
   check_vector_file(options.out);
-  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
-  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store = train::open_store(config, options.store);
+  const checkpoint::Checkpoint checkpoint = run::open_checkpoint(options.checkpoint);
+  const run::Config config =
+      run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store = run::open_store(config, options.store);
   const std::unique_ptr<dist::Communicator> alone = dist::make_self();
-  train::TrainedModel model(checkpoint, store, options.threads, *alone);
+  run::TrainedModel model(checkpoint, store, options.threads, *alone);
   Tensor items = model.item_vectors();
   Tensor users;
-  std::vector<std::uint8_t> trained = train::trained_items(checkpoint, config, store);
+  std::vector<std::uint8_t> trained = run::trained_items(checkpoint, config, store);
   std::vector<ExportedVectors> all = {{"item", items, store.item_ids(), &trained}};
   if (options.users) {
     users = Tensor(DType::kF32, {store.num_users(), items.shape()[1]});
-    const train::HistoryOptions history = {.max_length = config.data.max_length,
-                                           .milliseconds = config.model.time_unit == "milliseconds",
-                                           .query_time = {}};
+    const run::HistoryOptions history = {.max_length = config.data.max_length,
+                                         .milliseconds = config.model.time_unit == "milliseconds",
+                                         .query_time = {}};
     std::vector<std::int64_t> everybody(static_cast<std::size_t>(store.num_users()));
     std::iota(everybody.begin(), everybody.end(), std::int64_t{0});
-    const train::WholeHistories sequences(store, std::move(everybody), history);
+    const run::WholeHistories sequences(store, std::move(everybody), history);
     UserProgress progress("export", sequences.size());
     data::Batch batch;
     for (std::int64_t first = 0; first < sequences.size();) {
-      const std::int64_t end = train::batch_end(sequences, first, sequences.size());
+      const std::int64_t end = run::batch_end(sequences, first, sequences.size());
       sequences.fill(first, end, batch);
       const Tensor vectors = model.user_vectors(batch);
       std::memcpy(&users.view<float, 2>()(first, 0), vectors.data(), vectors.bytes());

@@ -58,7 +58,7 @@ ListWriter::ListWriter(const std::string& path) : path_(path) {
 }
 
 void ListWriter::write(const std::string& user, const data::Batch& batch, std::size_t b,
-                       const std::vector<train::Recommendation>& list, const data::Store& store,
+                       const std::vector<eval::Recommendation>& list, const data::Store& store,
                        const data::ItemTitles& titles) {
   ++users_;
   if (form_ == Form::kParquet) {
@@ -94,7 +94,7 @@ void ListWriter::write(const std::string& user, const data::Batch& batch, std::s
 }
 
 // Ids as their own type: numbers where the store has numbers.
-void ListWriter::write_rows(const std::string& user, const std::vector<train::Recommendation>& list,
+void ListWriter::write_rows(const std::string& user, const std::vector<eval::Recommendation>& list,
                             const data::Store& store) {
   using Type = data::ArrowBatch::Type;
   const bool text_items = store.item_ids().kind() == data::IdKind::kString;

@@ -28,7 +28,7 @@ class ListWriter {
   bool to_file() const { return form_ != Form::kText; }
   // The list for sequence b of the batch, who goes by the name `user`.
   void write(const std::string& user, const data::Batch& batch, std::size_t b,
-             const std::vector<train::Recommendation>& list, const data::Store& store,
+             const std::vector<eval::Recommendation>& list, const data::Store& store,
              const data::ItemTitles& titles);
   std::int64_t users() const { return users_; }
   void finish();  // the file stands, whole
@@ -36,7 +36,7 @@ class ListWriter {
  private:
   enum class Form : std::uint8_t { kText, kCsv, kJsonLines, kParquet };
   void flush();
-  void write_rows(const std::string& user, const std::vector<train::Recommendation>& list,
+  void write_rows(const std::string& user, const std::vector<eval::Recommendation>& list,
                   const data::Store& store);
 
   std::string path_;

@@ -88,8 +88,8 @@ void print_simulation(const plan::Simulation& result, const plan::SimulationSetu
   }
 }
 
-std::unique_ptr<plan::Histories> histories_for(const Config& config, const PlanCommand& command,
-                                               int steps) {
+std::unique_ptr<plan::Histories> histories_for(const run::Config& config,
+                                               const PlanCommand& command, int steps) {
   const std::int64_t tokens = std::max(config.train.tokens, config.data.max_length);
   return plan::open_histories(
       command.data,
@@ -139,7 +139,7 @@ void print_choices(const std::vector<plan::Choice>& choices) {
 }
 
 // Where the time of the best setting goes, and what one change would make of it.
-void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const Config& config) {
+void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const run::Config& config) {
   const plan::Simulation& s = best.simulation;
   const double step = s.step_seconds;
   print_result(
@@ -149,7 +149,7 @@ void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const Co
       100 * s.share(train::StageKind::kSparse), 100 * s.share(train::StageKind::kDense));
   struct Change {
     std::string text;
-    std::vector<Override> overrides;
+    std::vector<run::Override> overrides;
     double network = 1;
   };
   std::vector<Change> changes = {
@@ -212,7 +212,7 @@ void print_checkpoints(const PlanCommand& command, const plan::SimulationSetup& 
       100 * (save / interval + interval / 2 / between));
 }
 
-void run_plan(const Config& config, const PlanCommand& command) {
+void run_plan(const run::Config& config, const PlanCommand& command) {
   const int ranks = command.cluster.ranks();
   const plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
   const Context ctx;
@@ -249,7 +249,7 @@ void run_plan(const Config& config, const PlanCommand& command) {
       best.memory.table / kGib);
   if (command.mtbf > 0) print_checkpoints(command, setup, best);
   std::string line;
-  for (const Override& each : best.settings.overrides()) {
+  for (const run::Override& each : best.settings.overrides()) {
     line += " --" + each.key + "=" + each.value;
   }
   print_result("take      {}\n", line);
@@ -288,7 +288,7 @@ void check_disturbances(const plan::Disturbances& d, int ranks) {
   TGR_CHECK(d.jitter >= 0 && d.jitter <= 1, "--jitter ", d.jitter, "; wanted: a share from 0 to 1");
 }
 
-void run_simulation(const Config& config, const PlanCommand& command) {
+void run_simulation(const run::Config& config, const PlanCommand& command) {
   check_disturbances(command.disturbances, command.cluster.ranks());
   plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
   setup.disturbances = command.disturbances;
@@ -400,8 +400,8 @@ Command* add_plan(Command& app) {
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([command, options, ranks] {
     const data::InterruptGuard guard;
-    const ConfigArguments arguments = split_config_arguments(command->remaining());
-    Config config = load_config(arguments.path, arguments.overrides);
+    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    run::Config config = run::load_config(arguments.path, arguments.overrides);
     // What is planned are devices, wherever the config trains today.
     config.train.device = "cuda";
     PlanCommand plan = *options;

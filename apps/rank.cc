@@ -55,20 +55,20 @@ void check_rank_options(const RankOptions& options) {
             "rank what? Give one of --items A,B,C and --items-file FILE");
 }
 
-std::vector<train::RankRequest> chosen_requests(const RankOptions& options,
-                                                const data::Store& store) {
-  const train::KnownIds known = {store, store.item_ids(), "item",
-                                 train::unknown_from_name(options.unknown)};
-  if (!options.requests.empty()) return train::read_rank_requests(options.requests, known);
-  train::RankRequest request =
-      train::rank_request(store, options.user,
-                          options.items.empty() ? train::indices_in_file(options.items_file, known)
-                                                : train::indices_in_text(options.items, known),
-                          options.at);
+std::vector<run::RankRequest> chosen_requests(const RankOptions& options,
+                                              const data::Store& store) {
+  const run::KnownIds known = {store, store.item_ids(), "item",
+                               run::unknown_from_name(options.unknown)};
+  if (!options.requests.empty()) return run::read_rank_requests(options.requests, known);
+  run::RankRequest request =
+      run::rank_request(store, options.user,
+                        options.items.empty() ? run::indices_in_file(options.items_file, known)
+                                              : run::indices_in_text(options.items, known),
+                        options.at);
   for (const std::string& each : options.context) {
     const std::size_t equals = each.find('=');
     TGR_CHECK(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");
-    train::add_context(store, each.substr(0, equals), each.substr(equals + 1), request);
+    run::add_context(store, each.substr(0, equals), each.substr(equals + 1), request);
   }
   return {std::move(request)};
 }
@@ -84,13 +84,14 @@ std::size_t task_to_sort_by(const std::string& by, const std::vector<std::string
 void run_rank(const RankOptions& options) {
   const data::InterruptGuard guard;
   check_rank_options(options);
-  const Checkpoint checkpoint = train::open_checkpoint(options.checkpoint);
-  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store = train::open_store(config, options.store);
+  const checkpoint::Checkpoint checkpoint = run::open_checkpoint(options.checkpoint);
+  const run::Config config =
+      run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store = run::open_store(config, options.store);
   const auto world = dist::make_self();
-  train::TrainedRanker ranker(checkpoint, store,
-                              train::threads_for_rank(options.threads, train::rank_cores(*world)),
-                              *world, train::TrainedRanker::Use::kScore);
+  run::TrainedRanker ranker(checkpoint, store,
+                            run::threads_for_rank(options.threads, run::rank_cores(*world)), *world,
+                            run::TrainedRanker::Use::kScore);
   std::vector<std::string> tasks;
   for (const data::SampleTask& task : ranker.setup().layout.tasks) tasks.push_back(task.name);
   const std::size_t by = task_to_sort_by(options.by, tasks);
@@ -98,7 +99,7 @@ void run_rank(const RankOptions& options) {
                                       ? data::ItemTitles::of(store)
                                       : data::ItemTitles::read(options.titles, store);
   ScoreWriter writer(options.out, options.json, tasks);
-  for (const train::RankRequest& request : chosen_requests(options, store)) {
+  for (const run::RankRequest& request : chosen_requests(options, store)) {
     data::check_interrupt();
     const std::vector<float> scores = ranker.score({&request.sample, 1});
     std::vector<ScoredItem> items;

@@ -69,8 +69,8 @@ void check_options(const RecommendOptions& options) {
             "targets; leave out --history and --at, or --split");
   TGR_CHECK(options.split.empty() || options.split == "validation" || options.split == "test",
             "unknown split '", options.split, "'; use validation or test");
-  train::unknown_from_name(options.unknown);  // throws on another word
-  if (!options.seen.empty()) train::seen_items_from_name(options.seen);
+  run::unknown_from_name(options.unknown);  // throws on another word
+  if (!options.seen.empty()) eval::seen_items_from_name(options.seen);
   TGR_CHECK(options.allow.empty() || options.allow_file.empty(),
             "two lists of items to choose from; give one of --allow and --allow-file");
   TGR_CHECK(options.block.empty() || options.block_file.empty(),
@@ -95,10 +95,10 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
     users.resize(static_cast<std::size_t>(store.num_users()));
     std::iota(users.begin(), users.end(), std::int64_t{0});
   } else {
-    const train::KnownIds known = {store, store.user_ids(), "user",
-                                   train::unknown_from_name(options.unknown)};
-    users = options.users.empty() ? train::index_of(options.user, known)
-                                  : train::indices_in_file(options.users, known);
+    const run::KnownIds known = {store, store.user_ids(), "user",
+                                 run::unknown_from_name(options.unknown)};
+    users = options.users.empty() ? run::index_of(options.user, known)
+                                  : run::indices_in_file(options.users, known);
     TGR_CHECK(!users.empty(), "'", options.users, "' names no user; give one id a line");
     drop_named_again(users, store.num_users());
   }
@@ -110,14 +110,14 @@ std::vector<std::int64_t> chosen_users(const RecommendOptions& options, const da
 }
 
 std::vector<std::int64_t> chosen_items(const RecommendOptions& options,
-                                       const Checkpoint& checkpoint, const Config& config,
-                                       const data::Store& store) {
-  const train::KnownIds known = {store, store.item_ids(), "item",
-                                 train::unknown_from_name(options.unknown)};
+                                       const checkpoint::Checkpoint& checkpoint,
+                                       const run::Config& config, const data::Store& store) {
+  const run::KnownIds known = {store, store.item_ids(), "item",
+                               run::unknown_from_name(options.unknown)};
   const auto listed = [&](const std::string& ids, const std::string& file) {
-    return file.empty() ? train::indices_in_text(ids, known) : train::indices_in_file(file, known);
+    return file.empty() ? run::indices_in_text(ids, known) : run::indices_in_file(file, known);
   };
-  train::CandidateRule rule;
+  run::CandidateRule rule;
   if (!options.allow.empty() || !options.allow_file.empty()) {
     rule.only = listed(options.allow, options.allow_file);
   }
@@ -125,19 +125,19 @@ std::vector<std::int64_t> chosen_items(const RecommendOptions& options,
     rule.without = listed(options.block, options.block_file);
   }
   rule.untrained = options.untrained_items;
-  return train::candidate_items(checkpoint, config, store, rule);
+  return run::candidate_items(checkpoint, config, store, rule);
 }
 
-std::unique_ptr<train::Sequences> sequences_of(const RecommendOptions& options,
-                                               const Config& config, const data::Store& store,
-                                               const train::HistoryOptions& history) {
+std::unique_ptr<run::Sequences> sequences_of(const RecommendOptions& options,
+                                             const run::Config& config, const data::Store& store,
+                                             const run::HistoryOptions& history) {
   std::vector<std::int64_t> users = chosen_users(options, store);
   if (options.split.empty()) {
-    return std::make_unique<train::WholeHistories>(store, std::move(users), history);
+    return std::make_unique<run::WholeHistories>(store, std::move(users), history);
   }
   const data::Split split = options.split == "test" ? data::Split::kTest : data::Split::kValidation;
-  return std::make_unique<train::EvaluationHistories>(
-      store, users, train::eval_loader_options(config, store, split, train::kTokensAtOnce));
+  return std::make_unique<run::EvaluationHistories>(
+      store, users, run::eval_loader_options(config, store, split, run::kTokensAtOnce));
 }
 
 void warn_of_empty_lists(std::int64_t users) {
@@ -155,24 +155,25 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   check_options(options);
   std::optional<ListWriter> writer;
   if (leads) writer.emplace(options.out);
-  const Checkpoint checkpoint = train::open_checkpoint(world, options.checkpoint);
-  const Config config = parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
-  const data::Store store = train::open_store(config, options.store);
-  const train::SeenItems seen = train::seen_for(checkpoint, config, options.seen);
-  const train::HistoryOptions history = {.max_length = config.data.max_length,
-                                         .milliseconds = config.model.time_unit == "milliseconds",
-                                         .query_time = options.at};
+  const checkpoint::Checkpoint checkpoint = run::open_checkpoint(world, options.checkpoint);
+  const run::Config config =
+      run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  const data::Store store = run::open_store(config, options.store);
+  const eval::SeenItems seen = run::seen_for(checkpoint, config, options.seen);
+  const run::HistoryOptions history = {.max_length = config.data.max_length,
+                                       .milliseconds = config.model.time_unit == "milliseconds",
+                                       .query_time = options.at};
   const data::ItemTitles titles = options.titles.empty()
                                       ? data::ItemTitles::of(store)
                                       : data::ItemTitles::read(options.titles, store);
-  std::unique_ptr<train::Sequences> sequences;
+  std::unique_ptr<run::Sequences> sequences;
   data::Batch batch;
   if (options.history.empty()) {
     sequences = sequences_of(options, config, store, history);
   } else {
-    const std::vector<train::HistoryEvent> events =
-        train::read_history(options.history, store, train::unknown_from_name(options.unknown));
-    train::history_batch(store, std::span(&events, 1), history, batch);
+    const std::vector<run::HistoryEvent> events =
+        run::read_history(options.history, store, run::unknown_from_name(options.unknown));
+    run::history_batch(store, std::span(&events, 1), history, batch);
   }
   std::vector<std::int64_t> candidates = chosen_items(options, checkpoint, config, store);
   const std::int64_t items = candidates.empty() ? store.num_items() : std::ssize(candidates);
@@ -181,16 +182,15 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
     log::warn("--k {} is more than the {} items there are to recommend: all of them are ranked",
               options.k, k);
   }
-  train::device_for_rank(config, world);
+  run::device_for_rank(config, world);
   // For one user or a few there is no need of room for thousands of tokens.
   std::int64_t tokens = batch.num_tokens();
-  for (std::int64_t i = 0; sequences && i < sequences->size() && tokens < train::kTokensAtOnce;
-       ++i) {
+  for (std::int64_t i = 0; sequences && i < sequences->size() && tokens < run::kTokensAtOnce; ++i) {
     tokens += sequences->tokens(i);
   }
-  train::TrainedModel model(
-      checkpoint, store, train::threads_for_rank(options.threads, train::rank_cores(world)), world,
-      train::TrainedModel::Weights::kTrained, std::min(tokens, train::kTokensAtOnce));
+  run::TrainedModel model(
+      checkpoint, store, run::threads_for_rank(options.threads, run::rank_cores(world)), world,
+      run::TrainedModel::Weights::kTrained, std::min(tokens, run::kTokensAtOnce));
   if (!candidates.empty()) model.set_candidates(std::move(candidates));
   const data::Batch nobody = {.offsets = {0}, .seen_offsets = {0}};
   if (!sequences) {
@@ -206,7 +206,7 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   UserProgress progress("recommend", sequences->size(), speaks);
   std::int64_t without_items = 0;
   for (std::int64_t first = 0; first < sequences->size();) {
-    const std::int64_t end = train::batch_end(*sequences, first, kListsAtOnce / k);
+    const std::int64_t end = run::batch_end(*sequences, first, kListsAtOnce / k);
     if (leads) sequences->fill(first, end, batch);
     const auto lists = model.recommend(leads ? batch : nobody, k, seen);
     for (std::size_t i = 0; i < lists.size(); ++i) {
@@ -226,7 +226,7 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
             grouped_text(writer->users()), progress.seconds(),
             grouped_text(static_cast<std::int64_t>(static_cast<double>(writer->users()) /
                                                    progress.seconds())),
-            seen == train::SeenItems::kDrop ? "dropped" : "kept");
+            seen == eval::SeenItems::kDrop ? "dropped" : "kept");
 }
 
 }  // namespace

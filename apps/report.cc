@@ -25,10 +25,10 @@ Command* add_report(Command& app) {
   command->add_option("--out", options->out, "Where to write it (default: RUN/report.html)");
   command->callback([options] {
     const data::InterruptGuard guard;
-    fmt::print("{}\n", write_report(options->run, options->out));
+    fmt::print("{}\n", run::write_report(options->run, options->out));
     const std::string trace = options->run + "/trace.json";
     if (std::filesystem::exists(trace)) {
-      fmt::print("{}", train::timeline_text(train::read_timeline(trace)));
+      fmt::print("{}", run::timeline_text(run::read_timeline(trace)));
     }
   });
   return command;

@@ -26,20 +26,21 @@ void add_train(Command& app) {
       "--task=ranking, or task in the file, trains a model that judges items for a user by the "
       "store's\nfeatures and signals, instead of one that finds them.");
   command->callback([command] {
-    const ConfigArguments arguments = split_config_arguments(command->remaining());
+    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
     std::string line = "turbogr train";
     if (!arguments.path.empty()) line += " " + arguments.path;
-    for (const Override& change : arguments.overrides) {
+    for (const run::Override& change : arguments.overrides) {
       line += " --" + change.key + "=" + change.value;
     }
-    const LoadedConfig loaded = load_config_for_store(arguments.path, arguments.overrides);
+    const run::LoadedConfig loaded =
+        run::load_config_for_store(arguments.path, arguments.overrides);
     dist::run_as_launched(
         [&](dist::Communicator& world) {
           check_same_command(world, "train", SameCommand::kName);
           if (world.rank() == 0 && !loaded.chosen.empty()) {
             log::info("chosen from the store's size: {}", fmt::join(loaded.chosen, ", "));
           }
-          train::run_training(loaded.config, line, world);
+          run::run_training(loaded.config, line, world);
         },
         {.timeout_seconds = loaded.config.dist.timeout});
   });

@@ -19,7 +19,7 @@ Command* add_tune(Command& app) {
       "Trials are drawn at random round the config (or, without one, round what is chosen for "
       "--data.store).\nAll are trained for a part of train.epochs, the better third for longer, "
       "the best to the end.\nThe same command goes on with a search that was stopped or killed.");
-  auto options = std::make_shared<train::TuneOptions>();
+  auto options = std::make_shared<run::TuneOptions>();
   command->add_option("--trials", options->trials, "Settings to try; the first is the config's own")
       ->capture_default_str();
   command
@@ -30,11 +30,11 @@ Command* add_tune(Command& app) {
   command->add_option("--seed", options->seed, "Seed of the draws")->capture_default_str();
   command->add_option("--out", options->folder, "Folder of the search; default: run.dir and -tune");
   command->callback([command, options] {
-    const ConfigArguments arguments = split_config_arguments(command->remaining());
-    const Config config = load_config(arguments.path, arguments.overrides);
+    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    const run::Config config = run::load_config(arguments.path, arguments.overrides);
     if (options->folder.empty()) options->folder = config.run.dir + "-tune";
     const auto world = dist::make_self();
-    train::tune(config, *options, *world);
+    run::tune(config, *options, *world);
   });
   return command;
 }

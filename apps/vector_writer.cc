@@ -63,7 +63,7 @@ void write_one_safetensors(const std::string& path, const std::vector<ExportedVe
     tensors.push_back(list_tensor(what + "_ids.ends", ends));
   }
   OutputTarget target(path);
-  write_safetensors(target.writing(), tensors, {});
+  checkpoint::write_safetensors(target.writing(), tensors, {});
   target.put_in_place();
 }
 

@@ -220,7 +220,7 @@ template <class T>
 void finish_figures(const Context& ctx, const RankingProblem& problem, RankingFigures& figures) {
   const DeviceMemory memory = device_memory();
   if (problem.device == Device::kCuda) figures.memory_bytes = memory.total - memory.free;
-  train::PeakRate peak = train::make_peak_rate<T>(ctx, problem.peak_tflops);
+  run::PeakRate peak = run::make_peak_rate<T>(ctx, problem.peak_tflops);
   peak.reached(figures.flops.causal / figures.ms * 1e-9);
   figures.peak_tflops = peak.tflops();
 }

@@ -75,13 +75,13 @@ Batch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t items, s
   return batch;
 }
 
-train::RetrievalOptions options_of(const Config& config, std::int64_t tokens) {
-  return train::retrieval_options(config, /*num_signals=*/0, /*total_steps=*/10'000, tokens);
+train::RetrievalOptions options_of(const run::Config& config, std::int64_t tokens) {
+  return run::retrieval_options(config, /*num_signals=*/0, /*total_steps=*/10'000, tokens);
 }
 
 // The second loss has seen one update, so backward and the optimisers count too.
 template <class T>
-double small_loss(Config config, Device device, const Batch& batch, std::int64_t items) {
+double small_loss(run::Config config, Device device, const Batch& batch, std::int64_t items) {
   config.model.dropout = 0;
   config.model.layers = std::min<std::int64_t>(config.model.layers, 2);  // the CPU takes its time
   config.negatives.count = std::min<std::int64_t>(config.negatives.count, 256);
@@ -109,10 +109,10 @@ void check_small(const StepProblem& problem, StepFigures& figures) {
 
 template <class T>
 StepFigures measure(const StepProblem& problem) {
-  const Config& config = problem.config;
+  const run::Config& config = problem.config;
   StepFigures figures;
   for (const std::int64_t length : problem.lengths) figures.tokens += length;
-  const Device device = train::device_of(config);
+  const Device device = run::device_of(config);
   if (device == Device::kCuda) check_small<T>(problem, figures);
 
   Context ctx({.device = device,
@@ -179,7 +179,7 @@ StepFigures measure(const StepProblem& problem) {
     figures.memory_bytes = trainer.planned_bytes(ctx).host;
   }
   const model::Flops flops = model::step_flops(trainer.model().options(), problem.lengths);
-  train::PeakRate peak_rate = train::make_peak_rate<T>(ctx, config.train.peak_tflops);
+  run::PeakRate peak_rate = run::make_peak_rate<T>(ctx, config.train.peak_tflops);
   peak_rate.reached(flops.causal / figures.ms * 1e-9);
   figures.peak_tflops = peak_rate.tflops();
   const double peak = figures.peak_tflops * 1e12 * figures.ms * 1e-3;

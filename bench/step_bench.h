@@ -14,7 +14,7 @@
 namespace turbogr::bench {
 
 struct StepProblem {
-  Config config;
+  run::Config config;
   std::vector<std::int64_t> lengths;
   std::int64_t items = 1'000'000;
   std::int64_t steps = 20;

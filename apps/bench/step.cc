@@ -35,7 +35,7 @@ std::string memory_text(std::size_t bytes) {
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
 }
 
-nlohmann::json row_of(const std::string& config, const Config& resolved,
+nlohmann::json row_of(const std::string& config, const run::Config& resolved,
                       const bench::StepFigures& f) {
   nlohmann::json sections;
   for (std::size_t s = 0; s < kSections; ++s) {
@@ -71,9 +71,9 @@ nlohmann::json row_of(const std::string& config, const Config& resolved,
 }
 
 void run_bench_step(const BenchStepOptions& options, const std::vector<std::string>& rest) {
-  const ConfigArguments arguments = split_config_arguments(rest);
+  const run::ConfigArguments arguments = run::split_config_arguments(rest);
   bench::StepProblem problem;
-  problem.config = load_config(arguments.path, arguments.overrides);
+  problem.config = run::load_config(arguments.path, arguments.overrides);
   if (!options.device.empty()) problem.config.train.device = options.device;
   problem.config.train.accumulate = 1;
   const std::int64_t tokens =

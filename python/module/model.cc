@@ -27,7 +27,7 @@
 namespace turbogr::python {
 namespace {
 
-using train::HistoryEvent;
+using run::HistoryEvent;
 using Indices = std::vector<std::int64_t>;
 using Texts = std::vector<std::string>;
 constexpr std::int64_t kListsAtOnce = 1 << 22;  // entries of all lists of a batch, at most
@@ -56,7 +56,7 @@ class Model : public Opened {
 
   Lists recommend(const std::optional<Texts>& users, const Choice& choice) {
     return in_turn([&] {
-      return lists_of(train::WholeHistories(store_, users_of(users, choice.unknown), history()),
+      return lists_of(run::WholeHistories(store_, users_of(users, choice.unknown), history()),
                       choice);
     });
   }
@@ -66,8 +66,8 @@ class Model : public Opened {
                       const Choice& choice) {
     return in_turn([&] {
       Indices places;
-      train::GivenHistories sequences(store_, events_of(histories, times, choice.unknown, places),
-                                      history());
+      run::GivenHistories sequences(store_, events_of(histories, times, choice.unknown, places),
+                                    history());
       Lists lists = lists_of(sequences, choice);
       for (std::int64_t& place : lists.place) place = places[static_cast<std::size_t>(place)];
       return lists;
@@ -84,15 +84,15 @@ class Model : public Opened {
     return in_turn([&] {
       const data::Split which =
           split == "validation" ? data::Split::kValidation : data::Split::kTest;
-      const train::EvaluateOptions options = {
+      const eval::EvaluateOptions options = {
           .cutoffs = at,
-          .seen = train::seen_for(checkpoint_, config_, seen),
+          .seen = run::seen_for(checkpoint_, config_, seen),
           .progress = [](std::int64_t) { data::check_interrupt(); }};
-      const train::RankingMetrics metrics = [&] {
+      const eval::RankingMetrics metrics = [&] {
         if (!popularity) return model_.evaluate(which, options);
-        data::Loader loader(
-            store_, train::eval_loader_options(config_, store_, which, train::kTokensAtOnce));
-        return train::evaluate_popularity(loader, train::item_popularity(config_, store_), options);
+        data::Loader loader(store_,
+                            run::eval_loader_options(config_, store_, which, run::kTokensAtOnce));
+        return eval::evaluate_popularity(loader, run::item_popularity(config_, store_), options);
       }();
       return Figures{metrics.figures(), metrics.users(), metrics.repeat_share()};
     });
@@ -101,14 +101,14 @@ class Model : public Opened {
   // [users, D], of length one.
   Tensor user_vectors(const std::optional<Texts>& users, const std::string& unknown) {
     return in_turn([&] {
-      return vectors_of(train::WholeHistories(store_, users_of(users, unknown), history()));
+      return vectors_of(run::WholeHistories(store_, users_of(users, unknown), history()));
     });
   }
   Tensor vectors_for(const std::vector<Texts>& histories, const std::vector<Indices>& times) {
     return in_turn([&] {
       Indices places;
       return vectors_of(
-          train::GivenHistories(store_, events_of(histories, times, "error", places), history()));
+          run::GivenHistories(store_, events_of(histories, times, "error", places), history()));
     });
   }
   Tensor item_vectors() {
@@ -123,7 +123,7 @@ class Model : public Opened {
   }
 
  private:
-  train::HistoryOptions history() const {
+  run::HistoryOptions history() const {
     return {.max_length = config_.data.max_length,
             .milliseconds = config_.model.time_unit == "milliseconds",
             .query_time = {}};
@@ -138,7 +138,7 @@ class Model : public Opened {
 
   Indices indices_of(const Texts& ids, const data::IdMap& known, const char* what,
                      const std::string& unknown) const {
-    return train::indices_of(ids, {store_, known, what, train::unknown_from_name(unknown)});
+    return run::indices_of(ids, {store_, known, what, run::unknown_from_name(unknown)});
   }
 
   // Histories that have an item the store knows; `places` says which they are.
@@ -146,7 +146,7 @@ class Model : public Opened {
                                                    const std::vector<Indices>& times,
                                                    const std::string& unknown,
                                                    Indices& places) const {
-    const bool stop = train::unknown_from_name(unknown) == train::Unknown::kError;
+    const bool stop = run::unknown_from_name(unknown) == run::Unknown::kError;
     std::vector<std::vector<HistoryEvent>> all;
     std::int64_t skipped = 0;
     for (std::size_t i = 0; i < histories.size(); ++i) {
@@ -174,23 +174,23 @@ class Model : public Opened {
     candidates_ = std::move(candidates);
   }
 
-  Lists lists_of(const train::Sequences& sequences, const Choice& choice) {
-    train::CandidateRule rule;
+  Lists lists_of(const run::Sequences& sequences, const Choice& choice) {
+    run::CandidateRule rule;
     if (choice.only)
       rule.only = indices_of(*choice.only, store_.item_ids(), "item", choice.unknown);
     if (!choice.exclude.empty()) {
       rule.without = indices_of(choice.exclude, store_.item_ids(), "item", choice.unknown);
     }
     rule.untrained = choice.untrained;
-    Indices candidates = train::candidate_items(checkpoint_, config_, store_, rule);
+    Indices candidates = run::candidate_items(checkpoint_, config_, store_, rule);
     const std::int64_t k =
         std::min(choice.k, candidates.empty() ? store_.num_items() : std::ssize(candidates));
     choose(std::move(candidates));
-    const train::SeenItems seen = train::seen_for(checkpoint_, config_, choice.seen);
+    const eval::SeenItems seen = run::seen_for(checkpoint_, config_, choice.seen);
     Lists lists;
     data::Batch batch;
     for (std::int64_t first = 0; first < sequences.size();) {
-      const std::int64_t end = train::batch_end(sequences, first, kListsAtOnce / k);
+      const std::int64_t end = run::batch_end(sequences, first, kListsAtOnce / k);
       sequences.fill(first, end, batch);
       const auto found = model_.recommend(batch, k, seen);
       for (std::size_t i = 0; i < found.size(); ++i) {
@@ -207,11 +207,11 @@ class Model : public Opened {
     return lists;
   }
 
-  Tensor vectors_of(const train::Sequences& sequences) {
+  Tensor vectors_of(const run::Sequences& sequences) {
     Tensor all(DType::kF32, {sequences.size(), config_.model.width});
     data::Batch batch;
     for (std::int64_t first = 0; first < sequences.size();) {
-      const std::int64_t end = train::batch_end(sequences, first, sequences.size());
+      const std::int64_t end = run::batch_end(sequences, first, sequences.size());
       sequences.fill(first, end, batch);
       const Tensor vectors = model_.user_vectors(batch);
       std::memcpy(&all.view<float, 2>()(first, 0), vectors.data(), vectors.bytes());
@@ -221,7 +221,7 @@ class Model : public Opened {
     return all;
   }
 
-  train::TrainedModel model_;
+  run::TrainedModel model_;
   Indices candidates_;
 };
 

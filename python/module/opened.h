@@ -23,15 +23,15 @@ class Opened {
  public:
   // `store`: empty, or where the one it was trained on is now.
   Opened(const std::string& path, const std::string& store)
-      : checkpoint_(train::open_checkpoint(path)),
-        config_(parse_config(checkpoint_.config(), checkpoint_.folder() + "/config.toml")),
-        store_(train::open_store(config_, store)),
+      : checkpoint_(run::open_checkpoint(path)),
+        config_(run::parse_config(checkpoint_.config(), checkpoint_.folder() + "/config.toml")),
+        store_(run::open_store(config_, store)),
         alone_(dist::make_self()) {}
 
   std::string folder() const { return checkpoint_.folder(); }
   std::int64_t step() const { return checkpoint_.step(); }
   std::string store_folder() const { return store_.folder().string(); }
-  std::string config() const { return config_text(config_); }
+  std::string config() const { return run::config_text(config_); }
 
  protected:
   template <class Work>
@@ -46,8 +46,8 @@ class Opened {
 
   const pid_t process_ = ::getpid();
   std::mutex mutex_;
-  Checkpoint checkpoint_;
-  Config config_;
+  checkpoint::Checkpoint checkpoint_;
+  run::Config config_;
   data::Store store_;
   std::unique_ptr<dist::Communicator> alone_;
 };

@@ -21,7 +21,7 @@
 namespace turbogr::python {
 namespace {
 
-using train::TrainedRanker;
+using run::TrainedRanker;
 using Texts = std::vector<std::string>;
 
 // One request: ids as text.
@@ -53,16 +53,16 @@ class Ranker : public Opened {
 
   Scores rank(const std::vector<Question>& questions, const std::string& unknown) {
     return in_turn([&] {
-      const train::KnownIds known = {store_, store_.item_ids(), "item",
-                                     train::unknown_from_name(unknown)};
+      const run::KnownIds known = {store_, store_.item_ids(), "item",
+                                   run::unknown_from_name(unknown)};
       Scores scores;
       for (std::size_t i = 0; i < questions.size(); ++i) {
         data::check_interrupt();
         const Question& question = questions[i];
-        train::RankRequest request = train::rank_request(
-            store_, question.user, train::indices_of(question.items, known), question.at);
+        run::RankRequest request = run::rank_request(
+            store_, question.user, run::indices_of(question.items, known), question.at);
         for (const auto& [feature, value] : question.context) {
-          train::add_context(store_, feature, value, request);
+          run::add_context(store_, feature, value, request);
         }
         const std::vector<float> found = judge_.score({&request.sample, 1});
         scores.place.insert(scores.place.end(), request.sample.items.size(),
@@ -75,7 +75,7 @@ class Ranker : public Opened {
     });
   }
 
-  train::Evaluation evaluate(const std::string& split) {
+  run::Evaluation evaluate(const std::string& split) {
     return in_turn([&] {
       TrainedRanker ranker(checkpoint_, store_, threads_, *alone_, TrainedRanker::Use::kEvaluate);
       return ranker.evaluate(split == "validation" ? data::Split::kValidation : data::Split::kTest);
@@ -90,8 +90,8 @@ class Ranker : public Opened {
 // "retrieval" or "ranking".
 std::string task_of(const std::string& path) {
   const nb::gil_scoped_release release;
-  const Checkpoint checkpoint = train::open_checkpoint(path);
-  return parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml").task;
+  const checkpoint::Checkpoint checkpoint = run::open_checkpoint(path);
+  return run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml").task;
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ void bind_ranker(nb::module_& module) {
       .def(
           "evaluate",
           [](Ranker& ranker, const std::string& split) {
-            const train::Evaluation found = ranker.evaluate(split);
+            const run::Evaluation found = ranker.evaluate(split);
             nb::dict values;
             for (const auto& [name, value] : found.figures) values[name.c_str()] = value;
             for (const auto& [name, value] : found.counts) values[name.c_str()] = value;

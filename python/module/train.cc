@@ -21,13 +21,13 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::vector<Override> overrides_of(const Pairs& pairs) {
-  std::vector<Override> overrides;
+std::vector<run::Override> overrides_of(const Pairs& pairs) {
+  std::vector<run::Override> overrides;
   for (const auto& [key, value] : pairs) overrides.push_back({key, value});
   return overrides;
 }
 
-nb::dict dictionary_of(const MetricRecord& record) {
+nb::dict dictionary_of(const run::MetricRecord& record) {
   nb::dict values;
   values["step"] = record.step;
   values["epoch"] = record.epoch;
@@ -41,7 +41,7 @@ class Listener {
  public:
   explicit Listener(nb::object callback) : callback_(std::move(callback)) {}
 
-  void hear(const MetricRecord& record) {
+  void hear(const run::MetricRecord& record) {
     const nb::gil_scoped_acquire gil;
     if (callback_.is_none() || error_) return;
     try {
@@ -70,20 +70,20 @@ std::pair<std::string, std::string> train(const std::string& path, const Pairs& 
   Interrupts interrupts;
   Listener listener(std::move(on_record));
   std::string folder;
-  train::RunEnd end = train::RunEnd::kFinished;
+  run::RunEnd end = run::RunEnd::kFinished;
   std::exception_ptr failure;
   {
     const nb::gil_scoped_release release;
     const data::InterruptQuestion question([&] { return listener.stopped() || interrupts.stop(); });
     try {
-      const LoadedConfig loaded = load_config_for_store(path, overrides_of(overrides));
+      const run::LoadedConfig loaded = run::load_config_for_store(path, overrides_of(overrides));
       for (const std::string& chosen : loaded.chosen)
         log::debug("chosen for the store: {}", chosen);
       folder = loaded.config.run.dir;
       const std::unique_ptr<dist::Communicator> alone = dist::make_self();
-      end = train::run_training(
+      end = run::run_training(
           loaded.config, command, *alone,
-          {.quiet = true, .progress = false, .on_record = [&](const MetricRecord& record) {
+          {.quiet = true, .progress = false, .on_record = [&](const run::MetricRecord& record) {
              listener.hear(record);
            }});
     } catch (...) {
@@ -92,11 +92,11 @@ std::pair<std::string, std::string> train(const std::string& path, const Pairs& 
   }
   if (listener.error()) throw nb::python_error(*listener.error());
   // A run that was saved has done what Ctrl-C asks for.
-  if (interrupts.error() && (failure || end != train::RunEnd::kInterrupted)) {
+  if (interrupts.error() && (failure || end != run::RunEnd::kInterrupted)) {
     throw nb::python_error(*interrupts.error());
   }
   if (failure) std::rethrow_exception(failure);
-  const char* how = end == train::RunEnd::kFinished                 ? "finished"
+  const char* how = end == run::RunEnd::kFinished                   ? "finished"
                     : listener.stopped() && !listener.interrupted() ? "stopped"
                                                                     : "interrupted";
   return {how, folder};
@@ -111,10 +111,10 @@ void bind_train(nb::module_& module) {
   module.def(
       "config_text",
       [](const std::string& path, const Pairs& overrides) {
-        return config_text(load_config_for_store(path, overrides_of(overrides)).config);
+        return run::config_text(run::load_config_for_store(path, overrides_of(overrides)).config);
       },
       nb::arg("path"), nb::arg("overrides"), "The resolved configuration as TOML.");
-  module.def("config_keys", &config_help, "Every key of a configuration, with its meaning.");
+  module.def("config_keys", &run::config_help, "Every key of a configuration, with its meaning.");
 }
 
 }  // namespace turbogr::python

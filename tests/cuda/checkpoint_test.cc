@@ -23,15 +23,17 @@ TEST(CudaCheckpoint, HoldsWhatTheTensorsWereWhenItWasSaved) {
   Tensor small = test::random_tensor<float>({7}, 2);
   const test::TemporaryFolder folder;
   const auto path = [&](std::int64_t step) {
-    return (folder / "saved").string() + "/" + checkpoint_name(step) + "/model.safetensors";
+    return (folder / "saved").string() + "/" + checkpoint::checkpoint_name(step) +
+           "/model.safetensors";
   };
   for (const bool background : {true, false}) {
     Tensor device(DType::kF32, host.shape(), Device::kCuda);
     copy_tensor(ctx, device, host);
-    CheckpointWriter writer(folder / "saved", {.background = background, .device = &ctx});
+    checkpoint::CheckpointWriter writer(folder / "saved",
+                                        {.background = background, .device = &ctx});
     const auto contents = [&](std::int64_t step, Tensor& tensor) {
-      return CheckpointContents{.step = step,
-                                .shards = {{"model", {named("w", tensor), named("s", small)}}}};
+      return checkpoint::CheckpointContents{
+          .step = step, .shards = {{"model", {named("w", tensor), named("s", small)}}}};
     };
     writer.save(contents(1, device));
     zero_bytes(ctx, device.data(), device.bytes());

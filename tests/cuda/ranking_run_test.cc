@@ -58,47 +58,47 @@ class CudaRankingRun : public ::testing::Test {
   std::string store() const { return folder_.path().string() + "/store"; }
   std::string dir(const std::string& run) const { return folder_.path().string() + "/" + run; }
 
-  Trained train(const std::string& run, const std::vector<Override>& more) const {
-    std::vector<Override> keys = {{"task", "ranking"},
-                                  {"data.store", store()},
-                                  {"data.max_length", "16"},
-                                  {"data.holdout", "test"},
-                                  {"samples.targets", "4"},
-                                  {"run.dir", dir(run)},
-                                  {"train.batch", "16"},
-                                  {"train.threads", "2"},
-                                  {"train.peak_tflops", "1"},
-                                  {"train.epochs", "6"},
-                                  {"optim.warmup", "5"},
-                                  {"optim.lr", "0.01"},
-                                  // The first steps divide a gradient by itself: see
-                                  // tests/support/ranking_training.h.
-                                  {"optim.eps", "1e-3"},
-                                  {"embedding.eps", "1e-3"},
-                                  {"model.layers", "2"},
-                                  {"model.width", "32"},
-                                  {"model.heads", "2"},
-                                  {"model.positions", "64"},
-                                  {"log.every", "1"},
-                                  {"log.tensorboard", "false"}};
+  Trained train(const std::string& run, const std::vector<run::Override>& more) const {
+    std::vector<run::Override> keys = {{"task", "ranking"},
+                                       {"data.store", store()},
+                                       {"data.max_length", "16"},
+                                       {"data.holdout", "test"},
+                                       {"samples.targets", "4"},
+                                       {"run.dir", dir(run)},
+                                       {"train.batch", "16"},
+                                       {"train.threads", "2"},
+                                       {"train.peak_tflops", "1"},
+                                       {"train.epochs", "6"},
+                                       {"optim.warmup", "5"},
+                                       {"optim.lr", "0.01"},
+                                       // The first steps divide a gradient by itself: see
+                                       // tests/support/ranking_training.h.
+                                       {"optim.eps", "1e-3"},
+                                       {"embedding.eps", "1e-3"},
+                                       {"model.layers", "2"},
+                                       {"model.width", "32"},
+                                       {"model.heads", "2"},
+                                       {"model.positions", "64"},
+                                       {"log.every", "1"},
+                                       {"log.tensorboard", "false"}};
     keys.insert(keys.end(), more.begin(), more.end());
     Trained made;
     const auto alone = dist::make_self();
-    const RunEnd end = run_training(
-        parse_config("", "test", keys), "test", *alone,
-        {.quiet = true, .progress = false, .on_record = [&](const MetricRecord& record) {
+    const run::RunEnd end = run::run_training(
+        run::parse_config("", "test", keys), "test", *alone,
+        {.quiet = true, .progress = false, .on_record = [&](const run::MetricRecord& record) {
            for (const auto& [name, value] : record.values) {
              if (name == "loss") made.losses.push_back(value);
              if (record.split == "test") made.figures[name] = value;
            }
          }});
-    EXPECT_EQ(end, RunEnd::kFinished);
+    EXPECT_EQ(end, run::RunEnd::kFinished);
     return made;
   }
 
   // Of the newest checkpoint, all tensors and their optimisers' state.
   std::string tensors(const std::string& run) const {
-    const std::string folder = open_checkpoint(dir(run), Pick::kNewest).folder();
+    const std::string folder = run::open_checkpoint(dir(run), run::Pick::kNewest).folder();
     std::string all;
     for (const char* file :
          {"model", "optimiser", "table_item-00001-of-00001", "table_user-00001-of-00001"}) {
@@ -133,10 +133,10 @@ TEST_F(CudaRankingRun, LearnsWhatTheHostDoes) {
 TEST_F(CudaRankingRun, ResumesBitEqualToNeverHavingStopped) {
   TGR_SKIP_WITHOUT_GPU();
   for (const std::string dtype : {"f32", "bf16"}) {
-    const std::vector<Override> exact = {
+    const std::vector<run::Override> exact = {
         {"train.device", "cuda"}, {"train.deterministic", "true"}, {"train.dtype", dtype}};
     const auto with = [&](const std::string& steps, bool resume) {
-      std::vector<Override> keys = exact;
+      std::vector<run::Override> keys = exact;
       keys.push_back({"train.steps", steps});
       keys.push_back({"run.resume", resume ? "true" : "false"});
       return keys;
@@ -151,16 +151,16 @@ TEST_F(CudaRankingRun, ResumesBitEqualToNeverHavingStopped) {
 TEST_F(CudaRankingRun, IsEvaluatedAndScoresAsItWasTrained) {
   TGR_SKIP_WITHOUT_GPU();
   const Trained run = train("gpu", {{"train.device", "cuda"}});
-  const Checkpoint saved = open_checkpoint(dir("gpu"));
+  const checkpoint::Checkpoint saved = run::open_checkpoint(dir("gpu"));
   const data::Store opened(store());
   const auto alone = dist::make_self();
-  TrainedRanker ranker(saved, opened, 2, *alone, TrainedRanker::Use::kEvaluate);
+  run::TrainedRanker ranker(saved, opened, 2, *alone, run::TrainedRanker::Use::kEvaluate);
   EXPECT_EQ(ranker.config().train.device, "cuda");
-  const Evaluation found = ranker.evaluate(data::Split::kTest);
+  const run::Evaluation found = ranker.evaluate(data::Split::kTest);
   for (const auto& [name, value] : found.figures) {
     EXPECT_NEAR(value, run.figures.at(name), 1e-4) << name;
   }
-  TrainedRanker scorer(saved, opened, 2, *alone, TrainedRanker::Use::kScore);
+  run::TrainedRanker scorer(saved, opened, 2, *alone, run::TrainedRanker::Use::kScore);
   data::SampleRequest request;
   request.user = 5;
   request.items = {1, 2, 3, 5};

@@ -60,8 +60,8 @@ struct Trained {
 };
 
 // Wide enough that bf16 takes the vector kernels and, on Hopper, its attention.
-RankingTrainOptions wide_training() {
-  RankingTrainOptions options = test::small_ranking_training();
+train::RankingTrainOptions wide_training() {
+  train::RankingTrainOptions options = test::small_ranking_training();
   options.model.embedding = 16;
   options.model.width = 64;
   options.model.layers = 3;  // the second reads the masks that the first has made
@@ -79,14 +79,14 @@ struct Way {
 };
 
 template <class T>
-Trained train_on(Device device, const RankingTrainOptions& options, const Way& way) {
+Trained train_on(Device device, const train::RankingTrainOptions& options, const Way& way) {
   const Context ctx({.device = device, .threads = 2, .deterministic = way.deterministic});
   const auto alone = dist::make_self();
   embedding::LocalRows<T> rows(test::tables_of(options), device);
-  RankingTrainStep<T> step(ctx, *alone, options, rows);
+  train::RankingTrainStep<T> step(ctx, *alone, options, rows);
   step.initialise(ctx);
   Trained trained;
-  const auto record = [&](const RankingResult& result) {
+  const auto record = [&](const train::RankingResult& result) {
     EXPECT_TRUE(result.finite);
     trained.losses.push_back(result.loss);
     trained.norms.push_back(result.gradient_norm);
@@ -117,7 +117,7 @@ double largest_gap(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 template <class T>
-void expect_the_hosts(const RankingTrainOptions& options, double loss, double weight) {
+void expect_the_hosts(const train::RankingTrainOptions& options, double loss, double weight) {
   const Trained cpu = train_on<T>(Device::kCpu, options, {.steps = 5});
   const Trained gpu = train_on<T>(Device::kCuda, options, {.steps = 5, .ahead = true});
   ASSERT_EQ(cpu.losses.size(), gpu.losses.size());
@@ -140,7 +140,7 @@ TEST(CudaRankingStep, TrainsAsTheHostDoes) {
 
 TEST(CudaRankingStep, PartsOfABatchAddUpToIt) {
   TGR_SKIP_WITHOUT_GPU();
-  RankingTrainOptions options = wide_training();
+  train::RankingTrainOptions options = wide_training();
   const Trained whole = train_on<float>(Device::kCuda, options, {});
   options.batch = model::size_of(options.memory);
   options.memory.layers.sequences = 2;
@@ -158,17 +158,17 @@ TEST(CudaRankingStep, PartsOfABatchAddUpToIt) {
 
 TEST(CudaRankingEvaluation, IsTheHosts) {
   TGR_SKIP_WITHOUT_GPU();
-  const RankingTrainOptions options = wide_training();
-  std::vector<ClickFigures> figures;
+  const train::RankingTrainOptions options = wide_training();
+  std::vector<eval::ClickFigures> figures;
   for (const Device device : {Device::kCpu, Device::kCuda}) {
     const Context ctx({.device = device, .threads = 2});
     embedding::LocalRows<float> rows(test::tables_of(options), device);
     rows.initialise(ctx);
-    RankingEvaluation evaluation = {.features = options.features, .memory = options.memory};
+    eval::RankingEvaluation evaluation = {.features = options.features, .memory = options.memory};
     evaluation.memory.layers.inference = true;
     model::RankingModel<float> model(ctx, options.model, evaluation.memory);
     model.initialise(ctx, 5);
-    RankingEvaluator<float> evaluator(ctx, model, rows, evaluation);
+    eval::RankingEvaluator<float> evaluator(ctx, model, rows, evaluation);
     for (int s = 0; s < 3; ++s) {
       OwnedRankingBatch batch = test::ranking_share(s, 0, 1);
       const model::RankingBatch view = batch.view();
@@ -187,7 +187,7 @@ TEST(CudaRankingEvaluation, IsTheHosts) {
 // Steps in a row without waiting are the steps one by one, to the bit.
 TEST(CudaRankingStep, RepeatsItsBits) {
   TGR_SKIP_WITHOUT_GPU();
-  const RankingTrainOptions options = wide_training();
+  const train::RankingTrainOptions options = wide_training();
   const Trained one = train_on<float>(Device::kCuda, options, {.deterministic = true});
   const Trained other =
       train_on<float>(Device::kCuda, options, {.ahead = true, .deterministic = true});

@@ -93,8 +93,8 @@ TEST(CudaRanks, TheGpuIsKnownByItsId) {
   });
 }
 
-RetrievalOptions options_of(model::ModelKind kind) {
-  RetrievalOptions options;
+train::RetrievalOptions options_of(model::ModelKind kind) {
+  train::RetrievalOptions options;
   options.model.kind = kind;
   options.model.layers = 2;
   options.model.heads = 2;
@@ -128,7 +128,7 @@ struct Trained {
 };
 
 template <class T>
-std::vector<float> weights_of(const Context& ctx, RetrievalTrainer<T>& trainer) {
+std::vector<float> weights_of(const Context& ctx, train::RetrievalTrainer<T>& trainer) {
   trainer.rows().settle(ctx);
   std::vector<float> all = test::whole_of(ctx, trainer.rows(), trainer.table().weight_tensor());
   for (const NamedTensor& tensor : trainer.model_tensors()) {
@@ -141,13 +141,13 @@ std::vector<float> weights_of(const Context& ctx, RetrievalTrainer<T>& trainer) 
 }
 
 template <class T>
-Trained train_alone(const RetrievalOptions& options) {
+Trained train_alone(const train::RetrievalOptions& options) {
   const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
-  RetrievalTrainer<T> trainer(ctx, options, kShape.items);
+  train::RetrievalTrainer<T> trainer(ctx, options, kShape.items);
   trainer.initialise(ctx);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
-    const StepResult result = trainer.step(ctx, batches_of(step, 0, 1));
+    const train::StepResult result = trainer.step(ctx, batches_of(step, 0, 1));
     trained.losses.push_back(result.loss);
     trained.norms.push_back(result.gradient_norm);
   }
@@ -156,18 +156,19 @@ Trained train_alone(const RetrievalOptions& options) {
 }
 
 template <class T>
-Trained train_on_ranks(const RetrievalOptions& given, int ranks, int group, RankOptions options) {
+Trained train_on_ranks(const train::RetrievalOptions& given, int ranks, int group,
+                       train::RankOptions options) {
   Trained trained;
   std::mutex mutex;
   dist::run_threads(ranks, [&](dist::Communicator& world) {
     const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
-    RetrievalOptions own = given;
+    train::RetrievalOptions own = given;
     own.ranks = options;
     own.ranks.topology = dist::make_topology(world.nodes(), group);
-    RetrievalTrainer<T> trainer(ctx, world, own, kShape.items);
+    train::RetrievalTrainer<T> trainer(ctx, world, own, kShape.items);
     trainer.initialise(ctx);
     Trained here;
-    const auto keep = [&](const StepResult& result) {
+    const auto keep = [&](const train::StepResult& result) {
       here.losses.push_back(result.loss);
       here.norms.push_back(result.gradient_norm);
     };
@@ -218,18 +219,19 @@ TEST(CudaRanks, AnyLayoutIsOneRankUpToRounding) {
     }
   }
   // More ranks than sequences: some have nothing to do.
-  const RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  const train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   expect_near(train_alone<float>(options), train_on_ranks<float>(options, 10, 10, {}), 2e-5,
               "10 ranks");
 }
 
 TEST(CudaRanks, SchedulesThatPromiseItGiveTheSameBits) {
   TGR_SKIP_WITHOUT_GPU();
-  const RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  const train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   for (const auto& [ranks, group] : {std::pair(2, 2), {4, 2}}) {
     const Trained serial = train_on_ranks<float>(options, ranks, group, {});
     expect_equal(serial, train_on_ranks<float>(options, ranks, group, {}), "again");
-    for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+    for (const train::StepSchedule schedule :
+         {train::StepSchedule::kOverlap, train::StepSchedule::kExactPrefetch}) {
       expect_equal(serial,
                    train_on_ranks<float>(options, ranks, group,
                                          {.schedule = schedule, .bucket_bytes = 4096}),
@@ -237,17 +239,17 @@ TEST(CudaRanks, SchedulesThatPromiseItGiveTheSameBits) {
     }
     expect_equal(serial,
                  train_on_ranks<float>(options, ranks, group,
-                                       {.schedule = StepSchedule::kSemiAsync, .delay = 0}),
+                                       {.schedule = train::StepSchedule::kSemiAsync, .delay = 0}),
                  "semi_async without delay");
   }
-  const RankOptions late = {.schedule = StepSchedule::kSemiAsync};
+  const train::RankOptions late = {.schedule = train::StepSchedule::kSemiAsync};
   expect_near(train_on_ranks<float>(options, 1, 1, late),
               train_on_ranks<float>(options, 2, 2, late), 2e-5, "semi_async");
 }
 
 TEST(CudaRanks, TrainsInBf16WithRowsInBf16OnTheWire) {
   TGR_SKIP_WITHOUT_GPU();
-  const RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  const train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   const Trained wide = train_on_ranks<bf16>(options, 2, 2, {});
   // The model rounds rows to bf16 anyway: rounding them before they travel changes nothing.
   expect_equal(wide, train_on_ranks<bf16>(options, 2, 2, {.row_wire = DType::kBf16}), "rows");
@@ -262,7 +264,7 @@ TEST(CudaRanks, TrainsInBf16WithRowsInBf16OnTheWire) {
 
 TEST(CudaRanks, AveragedReplicasTrain) {
   TGR_SKIP_WITHOUT_GPU();
-  RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   options.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
   const Trained exact = train_on_ranks<float>(options, 4, 2, {});
   const Trained averaged = train_on_ranks<float>(
@@ -273,9 +275,10 @@ TEST(CudaRanks, AveragedReplicasTrain) {
 TEST(CudaRanks, NcclTrainsLikeStagedCopies) {
   TGR_SKIP_WITHOUT_GPU();
   TGR_SKIP_WITHOUT_NCCL();
-  const RetrievalOptions options = options_of(model::ModelKind::kHstu);
-  for (const StepSchedule schedule :
-       {StepSchedule::kSerial, StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
+  const train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  for (const train::StepSchedule schedule :
+       {train::StepSchedule::kSerial, train::StepSchedule::kExactPrefetch,
+        train::StepSchedule::kSemiAsync}) {
     expect_equal(train_on_ranks<float>(options, 1, 1, {.schedule = schedule}),
                  train_on_ranks<float>(options, 1, 1,
                                        {.schedule = schedule, .link = dist::DeviceLink::kNccl}),
@@ -286,10 +289,11 @@ TEST(CudaRanks, NcclTrainsLikeStagedCopies) {
 // Where rows lie changes no bit of them, nor what ranks make of them.
 TEST(CudaRanks, TablesInHostMemoryAndF16NegativesWorkOverRanks) {
   TGR_SKIP_WITHOUT_GPU();
-  RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   const Trained here = train_on_ranks<float>(options, 2, 2, {});
   options.table_in_host_memory = true;
-  for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kExactPrefetch}) {
+  for (const train::StepSchedule schedule :
+       {train::StepSchedule::kSerial, train::StepSchedule::kExactPrefetch}) {
     expect_equal(here, train_on_ranks<float>(options, 2, 2, {.schedule = schedule}), "host memory");
   }
   options.table_in_host_memory = false;
@@ -299,9 +303,10 @@ TEST(CudaRanks, TablesInHostMemoryAndF16NegativesWorkOverRanks) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     options.table_dtype = dtype;
     const Trained rounded = train_on_ranks<float>(options, 2, 2, {});
-    expect_equal(rounded,
-                 train_on_ranks<float>(options, 2, 2, {.schedule = StepSchedule::kExactPrefetch}),
-                 "half a table");
+    expect_equal(
+        rounded,
+        train_on_ranks<float>(options, 2, 2, {.schedule = train::StepSchedule::kExactPrefetch}),
+        "half a table");
     EXPECT_NEAR(rounded.losses.back(), here.losses.back(), 0.02);
   }
 }
@@ -309,12 +314,12 @@ TEST(CudaRanks, TablesInHostMemoryAndF16NegativesWorkOverRanks) {
 // Outside of steps, as evaluation reads them: every row is the one of the table in one piece.
 TEST(CudaRanks, RowsAreGatheredFromWhereTheyAre) {
   TGR_SKIP_WITHOUT_GPU();
-  const RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  const train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   dist::run_threads(3, [&](dist::Communicator& world) {
     const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
-    RetrievalOptions spread = options;
+    train::RetrievalOptions spread = options;
     spread.ranks.topology = dist::make_topology(world.nodes(), 3);
-    RetrievalTrainer<float> trainer(ctx, world, spread, kShape.items);
+    train::RetrievalTrainer<float> trainer(ctx, world, spread, kShape.items);
     trainer.initialise(ctx);
     trainer.step(ctx, batches_of(0, world.rank(), world.size()));
     const std::vector<float> whole =

@@ -38,8 +38,8 @@ data::Batch make_batch(std::uint64_t seed, std::int64_t items = kItems) {
   return batch;
 }
 
-RetrievalOptions small_options(model::ModelKind kind, std::int64_t head_width) {
-  RetrievalOptions options;
+train::RetrievalOptions small_options(model::ModelKind kind, std::int64_t head_width) {
+  train::RetrievalOptions options;
   options.model.kind = kind;
   options.model.layers = 2;
   options.model.heads = 2;
@@ -64,17 +64,17 @@ struct Trained {
 
 // With `refreshes` the model rounds its weights anew after every step.
 template <class T>
-Trained train(Device device, const RetrievalOptions& options, std::int64_t items = kItems,
+Trained train(Device device, const train::RetrievalOptions& options, std::int64_t items = kItems,
               bool refreshes = false) {
   Context ctx({.device = device, .threads = 2, .deterministic = options.memory.deterministic});
   // Every third item is popular.
   std::vector<std::int64_t> counts(static_cast<std::size_t>(items), 1);
   for (std::size_t item = 0; item < counts.size(); item += 3) counts[item] = 5;
-  RetrievalTrainer<T> trainer(ctx, options, items, counts);
+  train::RetrievalTrainer<T> trainer(ctx, options, items, counts);
   trainer.initialise(ctx);
   const std::vector<data::Batch> batches = {make_batch(1, items), make_batch(2, items)};
   Trained trained;
-  const auto keep = [&](const StepResult& result) {
+  const auto keep = [&](const train::StepResult& result) {
     EXPECT_TRUE(result.finite);
     trained.losses.push_back(result.loss);
     trained.norms.push_back(result.gradient_norm);
@@ -104,7 +104,7 @@ TEST_P(CudaTrainer, FollowsTheCpuInF32) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();
   for (const bool shared : {false, true}) {
-    RetrievalOptions options = small_options(kind, head_width);
+    train::RetrievalOptions options = small_options(kind, head_width);
     options.negatives.shared = shared;
     const Trained cpu = train<float>(Device::kCpu, options);
     const Trained gpu = train<float>(Device::kCuda, options);
@@ -121,14 +121,14 @@ TEST_P(CudaTrainer, FollowsTheCpuInF32) {
 TEST_P(CudaTrainer, FollowsTheCpuInBf16) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();
-  const RetrievalOptions options = small_options(kind, head_width);
+  const train::RetrievalOptions options = small_options(kind, head_width);
   expect_close(train<bf16>(Device::kCuda, options), train<float>(Device::kCpu, options), 0.02);
 }
 
 TEST_P(CudaTrainer, AnUpdateRoundsTheWeightsAsARefreshDoes) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();
-  RetrievalOptions options = small_options(kind, head_width);
+  train::RetrievalOptions options = small_options(kind, head_width);
   options.memory.deterministic = true;
   const Trained updated = train<bf16>(Device::kCuda, options);
   const Trained refreshed = train<bf16>(Device::kCuda, options, kItems, /*refreshes=*/true);
@@ -139,7 +139,7 @@ TEST_P(CudaTrainer, AnUpdateRoundsTheWeightsAsARefreshDoes) {
 TEST_P(CudaTrainer, ATableInHostMemoryChangesNoBit) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();
-  RetrievalOptions options = small_options(kind, head_width);
+  train::RetrievalOptions options = small_options(kind, head_width);
   options.memory.deterministic = true;
   for (const auto optimiser :
        {embedding::SparseOptimiser::kAdamW, embedding::SparseOptimiser::kAdaGrad}) {
@@ -162,7 +162,7 @@ TEST_P(CudaTrainer, RowsBroughtAheadChangeNoBit) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();
   constexpr std::int64_t kMany = 3000;
-  RetrievalOptions options = small_options(kind, head_width);
+  train::RetrievalOptions options = small_options(kind, head_width);
   options.memory.deterministic = true;
   for (const bool shared : {false, true}) {
     options.negatives.shared = shared;
@@ -188,7 +188,7 @@ TEST_P(CudaTrainer, FollowsTheCpuWithHalfNegatives) {
   const auto [kind, head_width] = GetParam();
   for (const bool shared : {false, true}) {
     for (const bool whole : {false, true}) {
-      RetrievalOptions options = small_options(kind, head_width);
+      train::RetrievalOptions options = small_options(kind, head_width);
       options.negatives.shared = shared;
       options.negatives.half = true;
       options.negatives.half_table = whole;
@@ -202,7 +202,7 @@ TEST_P(CudaTrainer, FollowsTheCpuWithHalfNegatives) {
 TEST_P(CudaTrainer, RecomputingChangesNoBit) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();
-  RetrievalOptions options = small_options(kind, head_width);
+  train::RetrievalOptions options = small_options(kind, head_width);
   options.memory.deterministic = true;
   const Trained kept = train<bf16>(Device::kCuda, options);
   options.memory.recompute = true;

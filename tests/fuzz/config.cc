@@ -5,16 +5,16 @@
 #include "turbogr/run/ranking_setup.h"
 
 // Looks into a store, of which texts have none; without it the model need not be linked.
-void turbogr::train::name_features(Config&, const data::Store&) {}
+void turbogr::run::name_features(Config&, const data::Store&) {}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turbogr;
   fuzz::errors_are_fine([&] {
-    const Config config = parse_config(fuzz::text_of(data, size), "fuzz.toml");
-    const std::string text = config_text(config);
-    Config again;
+    const run::Config config = run::parse_config(fuzz::text_of(data, size), "fuzz.toml");
+    const std::string text = run::config_text(config);
+    run::Config again;
     try {
-      again = parse_config(text, "again.toml");
+      again = run::parse_config(text, "again.toml");
     } catch (const Error& error) {
       std::fprintf(stderr, "%s\n", error.what());
       fuzz::expect(false, "a config that was taken is taken again");

@@ -19,15 +19,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string text = parts[0];
   if (manifest.is_object()) {
     if (manifest.contains("files") && manifest["files"].is_object()) {
-      manifest["files"]["state.json"] = sum_text(parts[1]);
-      manifest["files"]["config.toml"] = sum_text(parts[2]);
+      manifest["files"]["state.json"] = checkpoint::sum_text(parts[1]);
+      manifest["files"]["config.toml"] = checkpoint::sum_text(parts[2]);
     }
-    manifest["crc32c"] = manifest_sum(manifest);
+    manifest["crc32c"] = checkpoint::manifest_sum(manifest);
     text = manifest.dump();
   }
   folder.write("manifest.json", text);
   fuzz::errors_are_fine([&] {
-    Checkpoint checkpoint(folder.path().string());
+    checkpoint::Checkpoint checkpoint(folder.path().string());
     checkpoint.verify();
     const json& state = checkpoint.state();
     if (!state.is_object() || !state.contains("loader") || !state["loader"].is_string()) return;

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   write_all(memory.get(), std::as_bytes(std::span(data, size)), "fuzz");
   const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
   fuzz::errors_are_fine([&] {
-    const SafetensorsFile file(path);
+    const checkpoint::SafetensorsFile file(path);
     file.header_sum();
     for (const TensorEntry& entry : file.entries()) {
       fuzz::expect(file.find(entry.name) != nullptr, "an entry is found by its name");

@@ -22,9 +22,10 @@ namespace {
 [[noreturn]] void save_forever(const std::string& folder) {
   Tensor w(DType::kF32, {256, 64});
   Tensor m(DType::kF32, {256, 64});
-  std::int64_t step =
-      list_checkpoints(folder).empty() ? 0 : open_newest_checkpoint(folder, false).step();
-  CheckpointWriter writer(folder, {.keep_last = 2, .keep_best = 1});
+  std::int64_t step = checkpoint::list_checkpoints(folder).empty()
+                          ? 0
+                          : checkpoint::open_newest_checkpoint(folder, false).step();
+  checkpoint::CheckpointWriter writer(folder, {.keep_last = 2, .keep_best = 1});
   while (true) {
     ++step;
     for (std::int64_t i = 0; i < w.size(); ++i) {
@@ -40,9 +41,9 @@ namespace {
 }
 
 std::int64_t newest_step(const std::string& folder) {
-  const std::vector<std::string> paths = list_checkpoints(folder);
+  const std::vector<std::string> paths = checkpoint::list_checkpoints(folder);
   if (paths.empty()) return 0;
-  return *checkpoint_step(std::filesystem::path(paths[0]).filename().string());
+  return *checkpoint::checkpoint_step(std::filesystem::path(paths[0]).filename().string());
 }
 
 TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
@@ -72,8 +73,9 @@ TEST(CheckpointKill, AWholeCheckpointSurvivesThirtyKills) {
     waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself";
 
-    const Checkpoint saved = open_newest_checkpoint(folder.path(), false);
-    for (const std::string& path : list_checkpoints(folder.path())) Checkpoint(path).verify();
+    const checkpoint::Checkpoint saved = checkpoint::open_newest_checkpoint(folder.path(), false);
+    for (const std::string& path : checkpoint::list_checkpoints(folder.path()))
+      checkpoint::Checkpoint(path).verify();
     EXPECT_GE(saved.step(), seen);
     seen = saved.step();
     EXPECT_EQ(saved.state().at("step"), seen);

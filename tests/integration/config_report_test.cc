@@ -37,10 +37,10 @@ TEST(ConfigCommand, PrintsTheResolvedConfigThatParsesToTheSame) {
   const Outcome printed =
       run("config --train.steps 7 " + kDemo + " --model.kind=fuxi --run.dir data");
   ASSERT_EQ(printed.status, 0) << printed.text;
-  const Config config = parse_config(printed.text, "printed");
+  const run::Config config = run::parse_config(printed.text, "printed");
   EXPECT_EQ(
       config,
-      load_config(kDemo, {{"train.steps", "7"}, {"model.kind", "fuxi"}, {"run.dir", "data"}}));
+      run::load_config(kDemo, {{"train.steps", "7"}, {"model.kind", "fuxi"}, {"run.dir", "data"}}));
   EXPECT_EQ(config.train.steps, 7);
 }
 

@@ -193,10 +193,10 @@ TEST_F(Songs, ItemsNeverTrainedAreLeftOutUnlessAskedFor) {
   EXPECT_TRUE(has(said, "1 items left out: they do not occur in training")) << said.output;
   EXPECT_TRUE(has(run_program("eval" + from_),
                   "1 of the items do not occur in training: ranked here, left out by recommend"));
-  const SafetensorsFile vectors = [&] {
+  const checkpoint::SafetensorsFile vectors = [&] {
     const Outcome exported = run_program("export --out " + root_ + "/v.safetensors" + from_);
     EXPECT_EQ(exported.status, 0) << exported.output;
-    return SafetensorsFile(root_ + "/v.safetensors");
+    return checkpoint::SafetensorsFile(root_ + "/v.safetensors");
   }();
   const auto trained = vectors.view<std::uint8_t, 1>("items_trained");
   const auto ids = vectors.view<std::int64_t, 1>("item_ids");
@@ -298,7 +298,7 @@ TEST(StrangeIds, StayOneLineAndDoNotReachTheTerminal) {
   const std::string from = " --checkpoint " + root + "/run";
   const Outcome exported = run_program("export --out " + root + "/v.safetensors" + from);
   ASSERT_EQ(exported.status, 0) << exported.output;
-  const SafetensorsFile vectors(root + "/v.safetensors");
+  const checkpoint::SafetensorsFile vectors(root + "/v.safetensors");
   const auto ends = vectors.view<std::int64_t, 1>("item_ids.ends");
   const auto text = vectors.view<std::uint8_t, 1>("item_ids.text");
   ASSERT_EQ(ends.shape[0], 7);

@@ -60,7 +60,8 @@ TEST_F(OwnData, TrainsEvaluatesAndRecommendsWithoutAConfig) {
       << trained.output;
   EXPECT_TRUE(has(trained, "test by popularity alone:")) << trained.output;
   // The run folder holds the numbers, not the rules they came from.
-  const Config config = parse_config(contents_of(root_ + "/runs/mine/config.toml"), "config.toml");
+  const run::Config config =
+      run::parse_config(contents_of(root_ + "/runs/mine/config.toml"), "config.toml");
   EXPECT_EQ(config.train.patience, 5);
   EXPECT_EQ(config.train.batch, 16);
   const Outcome evaluated = program("eval --checkpoint runs/mine");
@@ -172,7 +173,7 @@ TEST_F(OwnData, TheEndOfARunShowsTheBestCheckpointsFigures) {
 TEST_F(OwnData, ConfigShowsWhatIsChosenForAStore) {
   const Outcome shown = program("config --data.store=mine");
   ASSERT_EQ(shown.status, 0) << shown.output;
-  EXPECT_EQ(parse_config(shown.output, "shown").train.batch, 16);
+  EXPECT_EQ(run::parse_config(shown.output, "shown").train.batch, 16);
   const Outcome unread = program("config --data.store=other");
   EXPECT_EQ(unread.status, 0);
   EXPECT_TRUE(has(unread, "shown as they are without one")) << unread.output;

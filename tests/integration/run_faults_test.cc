@@ -25,13 +25,14 @@ class RunFaults : public test::Training {
   // Changes a field of a checkpoint's state and makes every checksum right again.
   void forge_state(const std::string& run, std::int64_t step, const char* field,
                    const nlohmann::json& value) const {
-    const std::string folder = root_ + "/" + run + "/checkpoints/" + checkpoint_name(step);
+    const std::string folder =
+        root_ + "/" + run + "/checkpoints/" + checkpoint::checkpoint_name(step);
     nlohmann::json state = nlohmann::json::parse(contents_of(folder + "/state.json"));
     state[field] = value;
     test::write_file(folder + "/state.json", state.dump());
     nlohmann::json manifest = nlohmann::json::parse(contents_of(folder + "/manifest.json"));
-    manifest["files"]["state.json"] = sum_text(state.dump());
-    manifest["crc32c"] = manifest_sum(manifest);
+    manifest["files"]["state.json"] = checkpoint::sum_text(state.dump());
+    manifest["crc32c"] = checkpoint::manifest_sum(manifest);
     test::write_file(folder + "/manifest.json", manifest.dump());
   }
 

@@ -69,7 +69,7 @@ TEST_F(Tune, FindsTheBestAndGoesOnAfterAKill) {
   }
   EXPECT_EQ(checkpoints, 2);
   // The best is a config to train, and a run to use.
-  const Config best = load_config(root_ + "/search/best.toml");
+  const run::Config best = run::load_config(root_ + "/search/best.toml");
   EXPECT_EQ(best.run.dir, "runs/mine");
   EXPECT_EQ(best.checkpoint.keep_best, 0);  // as the config had it
   const std::size_t eval = whole.output.find("turbogr eval --checkpoint ");

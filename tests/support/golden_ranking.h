@@ -56,9 +56,9 @@ class Golden {
  public:
   explicit Golden(const Shape& shape) : file_(fixture_path(shape.name)) {}
 
-  const SafetensorsFile& file() const { return file_; }
+  const checkpoint::SafetensorsFile& file() const { return file_; }
   Tensor tensor(const std::string& name) const {
-    const TensorEntry& entry = file_.at(name);
+    const checkpoint::TensorEntry& entry = file_.at(name);
     Tensor tensor(entry.dtype, entry.shape);
     std::copy_n(file_.data(entry), tensor.bytes(), tensor.data());
     return tensor;
@@ -71,7 +71,7 @@ class Golden {
   double number(const std::string& name) const { return element(tensor(name), 0); }
 
  private:
-  SafetensorsFile file_;
+  checkpoint::SafetensorsFile file_;
 };
 
 inline model::RankingOptions options_of(const Shape& shape) {

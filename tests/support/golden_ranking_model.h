@@ -224,7 +224,7 @@ void check_golden_model(const Context& ctx, const Shape& shape, double tolerance
   }
   // Nothing of the other implementation is left out.
   int gradients = 0;
-  for (const TensorEntry& entry : golden.file().entries()) {
+  for (const checkpoint::TensorEntry& entry : golden.file().entries()) {
     gradients += entry.name.starts_with("g.") ? 1 : 0;
   }
   EXPECT_EQ(gradients, parameters.size() + static_cast<int>(tables.size()));
@@ -243,7 +243,7 @@ inline void check_golden_optimisers(const Context& ctx, const Shape& shape) {
   };
   std::vector<Dense> dense;
   std::vector<std::string> tables;
-  for (const TensorEntry& entry : golden.file().entries()) {
+  for (const checkpoint::TensorEntry& entry : golden.file().entries()) {
     if (!entry.name.starts_with("p.")) continue;
     const std::string name = entry.name.substr(2);
     if (name.starts_with("tables.")) {

@@ -21,8 +21,8 @@ namespace turbogr::train {
 inline constexpr test::StepShape kShape;
 inline constexpr int kSteps = 6;
 
-inline RetrievalOptions options_of(model::ModelKind kind = model::ModelKind::kHstu) {
-  RetrievalOptions options;
+inline train::RetrievalOptions options_of(model::ModelKind kind = model::ModelKind::kHstu) {
+  train::RetrievalOptions options;
   options.model.kind = kind;
   options.model.layers = 2;
   options.model.width = 8;
@@ -50,12 +50,12 @@ inline std::vector<data::Batch> batches_of(int step, int rank, int ranks) {
 }
 
 struct Outcome {
-  std::vector<StepResult> results;
+  std::vector<train::StepResult> results;
   std::vector<float> weights;  // the table, then the dense parameters
 };
 
 template <class T>
-std::vector<float> weights_of(const Context& ctx, RetrievalTrainer<T>& trainer) {
+std::vector<float> weights_of(const Context& ctx, train::RetrievalTrainer<T>& trainer) {
   trainer.rows().settle(ctx);
   std::vector<float> all = test::whole_of(ctx, trainer.rows(), trainer.table().weight_tensor());
   for (const NamedTensor& tensor : trainer.model_tensors()) {
@@ -66,18 +66,18 @@ std::vector<float> weights_of(const Context& ctx, RetrievalTrainer<T>& trainer) 
 }
 
 // Of targets in an imagined epoch.
-inline std::vector<std::int64_t> counts_of(const RetrievalOptions& options,
+inline std::vector<std::int64_t> counts_of(const train::RetrievalOptions& options,
                                            std::int64_t items = kShape.items) {
   std::vector<std::int64_t> counts;
-  if (options.negatives.kind == NegativeKind::kUniform) return counts;
+  if (options.negatives.kind == train::NegativeKind::kUniform) return counts;
   for (std::int64_t item = 0; item < items; ++item) counts.push_back(item % 7);
   return counts;
 }
 
 template <class T>
-Outcome train_alone(const RetrievalOptions& options) {
+Outcome train_alone(const train::RetrievalOptions& options) {
   const Context ctx({.threads = 1});
-  RetrievalTrainer<T> trainer(ctx, options, kShape.items, counts_of(options));
+  train::RetrievalTrainer<T> trainer(ctx, options, kShape.items, counts_of(options));
   trainer.initialise(ctx);
   Outcome outcome;
   for (int step = 0; step < kSteps; ++step) {
@@ -95,18 +95,19 @@ struct Layout {
 // drain_at: a step after which everything is ended, as a checkpoint does. items: of the table; more
 // than the batches' are negatives alone.
 template <class T>
-Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, RankOptions options,
-                       int drain_at = -1, std::int64_t items = kShape.items) {
+Outcome train_on_ranks(const train::RetrievalOptions& given, const Layout& layout,
+                       train::RankOptions options, int drain_at = -1,
+                       std::int64_t items = kShape.items) {
   Outcome outcome;
   std::mutex mutex;
   dist::run_threads(layout.ranks, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
-    RetrievalOptions own = given;
+    train::RetrievalOptions own = given;
     own.ranks = options;
     own.ranks.topology = dist::make_topology(world.nodes(), layout.group);
-    RetrievalTrainer<T> trainer(ctx, world, own, items, counts_of(own, items));
+    train::RetrievalTrainer<T> trainer(ctx, world, own, items, counts_of(own, items));
     trainer.initialise(ctx);
-    std::vector<StepResult> results;
+    std::vector<train::StepResult> results;
     for (int step = 0; step < kSteps; ++step) {
       const auto batches = batches_of(step, world.rank(), world.size());
       trainer.submit(ctx, batches);
@@ -125,7 +126,7 @@ Outcome train_on_ranks(const RetrievalOptions& given, const Layout& layout, Rank
       TGR_CHECK(outcome.weights == weights, "ranks differ in their weights");
       for (int step = 0; step < kSteps; ++step) {
         const auto at = static_cast<std::size_t>(step);
-        const StepResult &first = outcome.results[at], &other = results[at];
+        const train::StepResult &first = outcome.results[at], &other = results[at];
         TGR_CHECK(first.loss == other.loss || !(first.finite || other.finite),
                   "ranks differ in step ", step);
       }
@@ -166,8 +167,8 @@ inline void expect_equal(const Outcome& a, const Outcome& b, const std::string& 
 
 // SGD for the comparison with one rank: AdamW's first steps divide a gradient by itself, so that a
 // rounding error where a gradient is nearly zero becomes a step of full size.
-inline RetrievalOptions smooth_options() {
-  RetrievalOptions options = options_of();
+inline train::RetrievalOptions smooth_options() {
+  train::RetrievalOptions options = options_of();
   options.table_optimiser = embedding::SparseOptimiser::kSgd;
   options.dense.epsilon = 1e-2;
   return options;

@@ -46,7 +46,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointContents contents(std::int64_t step, std::optional<double> score = std::nullopt) {
+  checkpoint::CheckpointContents contents(std::int64_t step,
+                                          std::optional<double> score = std::nullopt) {
     return {.step = step,
             .shards = {{"model", {named("w", w_), named("b", b_)}}, {"optim", {named("w.m", m_)}}},
             .state = {{"epoch", 3}, {"loader", {{"position", 17}}}},
@@ -55,18 +56,20 @@ class CheckpointTest : public testing::Test {
             .score = score};
   }
   void save(std::int64_t step, std::optional<double> score = std::nullopt,
-            CheckpointWriterOptions options = {}) {
+            checkpoint::CheckpointWriterOptions options = {}) {
     w_.view<float, 2>()(0, 0) = static_cast<float>(step);
-    CheckpointWriter writer(folder(), options);
+    checkpoint::CheckpointWriter writer(folder(), options);
     writer.save(contents(step, score));
     writer.wait();
   }
   std::string folder() const { return temp_ / "checkpoints"; }
-  std::string path(std::int64_t step) const { return folder() + "/" + checkpoint_name(step); }
+  std::string path(std::int64_t step) const {
+    return folder() + "/" + checkpoint::checkpoint_name(step);
+  }
   std::vector<std::int64_t> steps() const {
     std::vector<std::int64_t> found;
-    for (const std::string& name : list_checkpoints(folder())) {
-      found.push_back(*checkpoint_step(fs::path(name).filename().string()));
+    for (const std::string& name : checkpoint::list_checkpoints(folder())) {
+      found.push_back(*checkpoint::checkpoint_step(fs::path(name).filename().string()));
     }
     return found;
   }
@@ -79,7 +82,7 @@ class CheckpointTest : public testing::Test {
 
 TEST_F(CheckpointTest, EverythingComesBack) {
   save(300, 0.25);
-  Checkpoint saved = open_newest_checkpoint(folder(), false);
+  checkpoint::Checkpoint saved = checkpoint::open_newest_checkpoint(folder(), false);
   EXPECT_EQ(saved.folder(), path(300));
   EXPECT_EQ(saved.step(), 300);
   EXPECT_EQ(saved.score(), 0.25);
@@ -101,21 +104,22 @@ TEST_F(CheckpointTest, OneShardMayBeReadAlone) {
   save(1);
   Tensor w(DType::kF32, {4, 3});
   Tensor b(DType::kBf16, {5});
-  const Checkpoint saved(path(1));
+  const checkpoint::Checkpoint saved(path(1));
   saved.read_all({named("w", w), named("b", b)}, {"model"});
   EXPECT_EQ(std::memcmp(w.data(), w_.data(), w.bytes()), 0);
 }
 
 TEST_F(CheckpointTest, TheTensorsMayChangeAsSoonAsSaveReturns) {
   const Tensor before = test::converted<float, float>(w_);
-  CheckpointWriter writer(folder());
+  checkpoint::CheckpointWriter writer(folder());
   writer.save(contents(1));
   std::memset(w_.data(), 0, w_.bytes());
   writer.save(contents(2));  // the copy's memory is used again
   std::memset(w_.data(), 0xff, w_.bytes());
   writer.wait();
-  EXPECT_EQ(std::memcmp(Checkpoint(path(1)).view<float, 2>("w").data, before.data(), 48), 0);
-  EXPECT_EQ((Checkpoint(path(2)).view<float, 2>("w")(0, 0)), 0.0f);
+  EXPECT_EQ(
+      std::memcmp(checkpoint::Checkpoint(path(1)).view<float, 2>("w").data, before.data(), 48), 0);
+  EXPECT_EQ((checkpoint::Checkpoint(path(2)).view<float, 2>("w")(0, 0)), 0.0f);
 }
 
 TEST_F(CheckpointTest, TheForegroundWritesTheSameFiles) {
@@ -123,9 +127,9 @@ TEST_F(CheckpointTest, TheForegroundWritesTheSameFiles) {
   const std::string background = read_file(path(1) + "/model.safetensors");
   save(1, std::nullopt, {.background = false});
   EXPECT_EQ(read_file(path(1) + "/model.safetensors"), background);
-  CheckpointContents on_device = contents(1);
+  checkpoint::CheckpointContents on_device = contents(1);
   for (NamedTensor& tensor : on_device.shards[0].tensors) tensor.device = Device::kCuda;
-  EXPECT_TRUE(contains(message_of([&] { CheckpointWriter(folder()).save(on_device); }),
+  EXPECT_TRUE(contains(message_of([&] { checkpoint::CheckpointWriter(folder()).save(on_device); }),
                        "'w' is on cuda; give the checkpoint writer"));
 }
 
@@ -133,13 +137,13 @@ TEST_F(CheckpointTest, AStepSavedAgainReplacesTheOldOne) {
   save(5);
   w_.view<float, 2>()(1, 1) = 42.0f;
   save(5);
-  EXPECT_EQ((Checkpoint(path(5)).view<float, 2>("w")(1, 1)), 42.0f);
+  EXPECT_EQ((checkpoint::Checkpoint(path(5)).view<float, 2>("w")(1, 1)), 42.0f);
   EXPECT_EQ(steps(), std::vector<std::int64_t>{5});
   EXPECT_FALSE(fs::exists(path(5) + ".partial"));
 }
 
 TEST_F(CheckpointTest, KeepsTheNewestAndTheBest) {
-  const CheckpointWriterOptions options = {.keep_last = 2, .keep_best = 1};
+  const checkpoint::CheckpointWriterOptions options = {.keep_last = 2, .keep_best = 1};
   save(1, 0.3, options);
   save(2, 0.9, options);
   save(3, 0.5, options);
@@ -153,7 +157,7 @@ TEST_F(CheckpointTest, KeepsTheNewestAndTheBest) {
 }
 
 TEST_F(CheckpointTest, LatestRulesOverTheStepNumber) {
-  const CheckpointWriterOptions all = {.keep_last = 9};
+  const checkpoint::CheckpointWriterOptions all = {.keep_last = 9};
   save(1, std::nullopt, all);
   save(2, std::nullopt, all);
   save(3, std::nullopt, all);
@@ -162,9 +166,9 @@ TEST_F(CheckpointTest, LatestRulesOverTheStepNumber) {
   fs::remove(folder() + "/latest");
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{3, 2, 1}));
   replace_file(folder() + "/latest", "step-000000099\n");
-  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), false); }),
+  EXPECT_TRUE(contains(message_of([&] { checkpoint::open_newest_checkpoint(folder(), false); }),
                        "names 'step-000000099', and there is no such checkpoint"));
-  EXPECT_EQ(open_newest_checkpoint(folder(), true).step(), 3);
+  EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), true).step(), 3);
 }
 
 TEST_F(CheckpointTest, StepsOfAnAbandonedPastGoWithTheNextSave) {
@@ -179,12 +183,12 @@ TEST_F(CheckpointTest, HalfWrittenFoldersAreNeverTakenAndGoAway) {
   fs::create_directories(path(2) + ".partial");
   std::ofstream(path(2) + ".partial/manifest.json") << "{}";
   EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
-  const CheckpointWriter writer(folder());
+  const checkpoint::CheckpointWriter writer(folder());
   EXPECT_FALSE(fs::exists(path(2) + ".partial"));
-  EXPECT_EQ(checkpoint_step("step-000000002"), 2);
-  EXPECT_FALSE(checkpoint_step("step-2").has_value());
-  EXPECT_FALSE(checkpoint_step("step-000000002.partial").has_value());
-  EXPECT_FALSE(checkpoint_step("other").has_value());
+  EXPECT_EQ(checkpoint::checkpoint_step("step-000000002"), 2);
+  EXPECT_FALSE(checkpoint::checkpoint_step("step-2").has_value());
+  EXPECT_FALSE(checkpoint::checkpoint_step("step-000000002.partial").has_value());
+  EXPECT_FALSE(checkpoint::checkpoint_step("other").has_value());
 }
 
 TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
@@ -234,40 +238,41 @@ TEST_F(CheckpointTest, AnyDamageIsNamedAndTheOlderGoodOneOffered) {
     save(1);
     save(2);
     c.damage();
-    const std::string message = message_of([&] { open_newest_checkpoint(folder(), false); });
+    const std::string message =
+        message_of([&] { checkpoint::open_newest_checkpoint(folder(), false); });
     EXPECT_TRUE(contains(message, c.words)) << c.what << ": " << message;
-    const std::string named = message_of([&] { open_named_checkpoint(path(2)); });
+    const std::string named = message_of([&] { checkpoint::open_named_checkpoint(path(2)); });
     EXPECT_TRUE(contains(named, c.words)) << c.what << ": " << named;
     EXPECT_TRUE(contains(named, "The newest good one beside it is '" + path(1) + "'")) << named;
-    EXPECT_EQ(open_named_checkpoint(path(1)).step(), 1);
+    EXPECT_EQ(checkpoint::open_named_checkpoint(path(1)).step(), 1);
     EXPECT_TRUE(message.starts_with("checkpoint '" + path(2) + "'")) << c.what << ": " << message;
     EXPECT_TRUE(contains(
         message, "The newest good one is '" + path(1) + "': set checkpoint.fall_back = true"))
         << c.what << ": " << message;
-    EXPECT_EQ(open_newest_checkpoint(folder(), true).step(), 1) << c.what;
+    EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), true).step(), 1) << c.what;
   }
 }
 
 TEST_F(CheckpointTest, ReadingADamagedTensorFailsEvenWithoutVerify) {
   save(1);
   flip_byte(path(1) + "/optim.safetensors", 1);
-  const Checkpoint saved(path(1));
+  const checkpoint::Checkpoint saved(path(1));
   EXPECT_TRUE(contains(message_of([&] { saved.read(named("w.m", m_)); }), "'w.m' in"));
   saved.read(named("w", w_));  // its neighbour is whole
 }
 
 TEST_F(CheckpointTest, NoCheckpointAndNoGoodOneAreSaid) {
-  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), true); }),
+  EXPECT_TRUE(contains(message_of([&] { checkpoint::open_newest_checkpoint(folder(), true); }),
                        "there is no checkpoint in"));
   save(1);
   flip_byte(path(1) + "/model.safetensors", 1);
-  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), true); }),
+  EXPECT_TRUE(contains(message_of([&] { checkpoint::open_newest_checkpoint(folder(), true); }),
                        "None of the 1 checkpoints"));
 }
 
 TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedWithWhatDiffers) {
   save(1);
-  const Checkpoint saved(path(1));
+  const checkpoint::Checkpoint saved(path(1));
   Tensor wide(DType::kF32, {4, 7});
   Tensor more(DType::kF32, {1});
   const std::string message = message_of([&] {
@@ -282,8 +287,8 @@ TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedWithWhatDiffers) {
 }
 
 TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
-  CheckpointWriter writer(folder());
-  CheckpointContents twice = contents(1);
+  checkpoint::CheckpointWriter writer(folder());
+  checkpoint::CheckpointContents twice = contents(1);
   twice.shards[1].tensors.push_back(named("w", w_));
   EXPECT_TRUE(contains(message_of([&] { writer.save(twice); }), "two tensors named 'w'"));
   twice = contents(1);
@@ -293,8 +298,9 @@ TEST_F(CheckpointTest, ContentsThatCannotBeToldApartAreRefused) {
   EXPECT_TRUE(contains(message_of([&] { writer.save(twice); }), "shard name 'a/b'"));
   EXPECT_TRUE(contains(message_of([&] { writer.save(contents(-1)); }), "step -1"));
   EXPECT_TRUE(
-      contains(message_of([&] { CheckpointWriter(folder(), {.keep_last = 0}); }), "keep_last = 0"));
-  EXPECT_TRUE(contains(message_of([&] { CheckpointWriter("/dev/null/x"); }),
+      contains(message_of([&] { checkpoint::CheckpointWriter(folder(), {.keep_last = 0}); }),
+               "keep_last = 0"));
+  EXPECT_TRUE(contains(message_of([&] { checkpoint::CheckpointWriter("/dev/null/x"); }),
                        "cannot make the checkpoint folder '/dev/null/x'"));
 }
 
@@ -304,16 +310,17 @@ TEST_F(CheckpointTest, ReadersGetAWholeOneWhileAnotherIsSaved) {
   save(1, 1.0, {.keep_best = 1});
   std::atomic<bool> done = false;
   std::thread writer([&] {
-    CheckpointWriter out(folder(), {.keep_last = 1, .keep_best = 1, .background = false});
+    checkpoint::CheckpointWriter out(folder(),
+                                     {.keep_last = 1, .keep_best = 1, .background = false});
     for (std::int64_t step = 2; !done; ++step) {
       out.save(contents(step));
       out.save(contents(step, static_cast<double>(step)));
     }
   });
   for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(message_of([&] { open_newest_checkpoint(folder(), false); }), "");
-    EXPECT_EQ(message_of([&] { open_pointed_checkpoint(folder() + "/latest"); }), "");
-    EXPECT_EQ(message_of([&] { open_pointed_checkpoint(folder() + "/best"); }), "");
+    EXPECT_EQ(message_of([&] { checkpoint::open_newest_checkpoint(folder(), false); }), "");
+    EXPECT_EQ(message_of([&] { checkpoint::open_pointed_checkpoint(folder() + "/latest"); }), "");
+    EXPECT_EQ(message_of([&] { checkpoint::open_pointed_checkpoint(folder() + "/best"); }), "");
   }
   done = true;
   writer.join();
@@ -322,10 +329,10 @@ TEST_F(CheckpointTest, ReadersGetAWholeOneWhileAnotherIsSaved) {
 TEST_F(CheckpointTest, NothingIsTouchedInAFolderThatIsNoLongerTheWriters) {
   bool ours = true;
   int asked = 0;
-  CheckpointWriter writer(folder(), {.check_folder = [&] {
-                            ++asked;
-                            TGR_CHECK(ours, "the folder is another's");
-                          }});
+  checkpoint::CheckpointWriter writer(folder(), {.check_folder = [&] {
+                                        ++asked;
+                                        TGR_CHECK(ours, "the folder is another's");
+                                      }});
   writer.save(contents(1));
   writer.wait();
   EXPECT_GE(asked, 2) << "before the tensors are written and before the folder is renamed";
@@ -344,9 +351,9 @@ TEST_F(CheckpointTest, AForgedManifestIsRefusedInWords) {
   const auto message = [&](const char* field, const nlohmann::json& value) {
     nlohmann::json forged = good;
     forged[field] = value;
-    forged["crc32c"] = manifest_sum(forged);
+    forged["crc32c"] = checkpoint::manifest_sum(forged);
     replace_file(path(1) + "/manifest.json", forged.dump());
-    return message_of([&] { Checkpoint(path(1)); });
+    return message_of([&] { checkpoint::Checkpoint(path(1)); });
   };
   for (const char* field : {"step", "score", "command", "files", "shards"}) {
     const std::string words = message(field, {{"model", "x"}});
@@ -355,7 +362,7 @@ TEST_F(CheckpointTest, AForgedManifestIsRefusedInWords) {
   }
   replace_file(path(1) + "/state.json", "[]");
   nlohmann::json files = good["files"];
-  files["state.json"] = sum_text(std::string("[]"));
+  files["state.json"] = checkpoint::sum_text(std::string("[]"));
   EXPECT_TRUE(contains(message("files", files), "state.json is not a JSON object"));
 }
 
@@ -364,9 +371,9 @@ TEST_F(CheckpointTest, AForgedManifestLeadsToNoOtherStepAndNoOtherFolder) {
   save(2);
   const nlohmann::json good = nlohmann::json::parse(read_file(path(2) + "/manifest.json"));
   const auto message = [&](nlohmann::json forged) {
-    forged["crc32c"] = manifest_sum(forged);
+    forged["crc32c"] = checkpoint::manifest_sum(forged);
     replace_file(path(2) + "/manifest.json", forged.dump());
-    return message_of([&] { Checkpoint(path(2)); });
+    return message_of([&] { checkpoint::Checkpoint(path(2)); });
   };
   for (const int step : {1, 3, -2}) {
     nlohmann::json forged = good;
@@ -374,7 +381,7 @@ TEST_F(CheckpointTest, AForgedManifestLeadsToNoOtherStepAndNoOtherFolder) {
     EXPECT_TRUE(contains(message(forged), "is of step " + std::to_string(step))) << step;
   }
   for (const std::string& name :
-       {"../" + checkpoint_name(1) + "/model", path(1) + "/model", std::string()}) {
+       {"../" + checkpoint::checkpoint_name(1) + "/model", path(1) + "/model", std::string()}) {
     nlohmann::json forged = good;
     forged["shards"] = {{name, good["shards"]["model"]}};
     EXPECT_TRUE(contains(message(forged), "which is no plain name")) << name;
@@ -390,49 +397,49 @@ TEST_F(CheckpointTest, AForgedManifestLeadsToNoOtherStepAndNoOtherFolder) {
 // `latest` and `best` are read whole; what is no file is a fault of theirs, not a reason to wait.
 TEST_F(CheckpointTest, PointersThatAreNoFilesAreSaid) {
   save(1, 0.5, {.keep_best = 1});
-  ASSERT_EQ(best_checkpoint(folder()), path(1));
+  ASSERT_EQ(checkpoint::best_checkpoint(folder()), path(1));
   make_pipe(folder() + "/best");
-  EXPECT_EQ(best_checkpoint(folder()), "");
+  EXPECT_EQ(checkpoint::best_checkpoint(folder()), "");
   make_pipe(folder() + "/latest");
-  EXPECT_TRUE(contains(lost_latest(folder()), "is not a plain file"));
-  EXPECT_TRUE(contains(message_of([&] { open_newest_checkpoint(folder(), false); }),
+  EXPECT_TRUE(contains(checkpoint::lost_latest(folder()), "is not a plain file"));
+  EXPECT_TRUE(contains(message_of([&] { checkpoint::open_newest_checkpoint(folder(), false); }),
                        "is not a plain file"));
-  EXPECT_EQ(open_newest_checkpoint(folder(), true).step(), 1);
+  EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), true).step(), 1);
   fs::remove(folder() + "/latest");
   fs::create_symlink("/dev/zero", folder() + "/latest");
-  EXPECT_TRUE(contains(lost_latest(folder()), "is not a plain file"));
+  EXPECT_TRUE(contains(checkpoint::lost_latest(folder()), "is not a plain file"));
 }
 
 // Its name is taken by something else when the old one is moved out of the way.
 TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedIsNoFailureToWrite) {
   save(1);
-  CheckpointWriter writer(folder(), {.keep_last = 1, .background = false});
+  checkpoint::CheckpointWriter writer(folder(), {.keep_last = 1, .background = false});
   fs::create_directories(path(1) + ".partial/x");
   EXPECT_EQ(message_of([&] { writer.save(contents(2)); }), "");
-  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+  EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), false).step(), 2);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 1}));
 }
 
 TEST_F(CheckpointTest, ABestThatCannotBeNamedIsNoFailureToWriteTheCheckpoint) {
-  CheckpointWriter writer(folder(), {.keep_best = 1, .background = false});
+  checkpoint::CheckpointWriter writer(folder(), {.keep_best = 1, .background = false});
   fs::create_directories(folder() + "/best/x");
   const std::string message = message_of([&] { writer.save(contents(2, 0.5)); });
   EXPECT_TRUE(contains(message, "'" + path(2) + "' was written, but `best`")) << message;
-  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+  EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), false).step(), 2);
 }
 
 // A file-size limit stands for a full disk: writes past it fail with an errno of their own.
 TEST_F(CheckpointTest, AFullDiskIsReportedAtTheNextCallAndTheOldOneStays) {
   save(1);
   Tensor large(DType::kF32, {1 << 18});
-  CheckpointContents big = contents(2);
+  checkpoint::CheckpointContents big = contents(2);
   big.shards[0].tensors.push_back(named("large", large));
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   getrlimit(RLIMIT_FSIZE, &old);
   const rlimit small{1 << 16, old.rlim_max};
 
-  CheckpointWriter writer(folder());
+  checkpoint::CheckpointWriter writer(folder());
   setrlimit(RLIMIT_FSIZE, &small);
   writer.save(big);
   const std::string message = message_of([&] { writer.wait(); });
@@ -443,10 +450,10 @@ TEST_F(CheckpointTest, AFullDiskIsReportedAtTheNextCallAndTheOldOneStays) {
   EXPECT_TRUE(contains(message, "File too large; free some room")) << message;
   EXPECT_TRUE(contains(message, "The newest whole one is '" + path(1) + "'")) << message;
   EXPECT_FALSE(fs::exists(path(2) + ".partial"));
-  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 1);
+  EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), false).step(), 1);
   writer.save(big);  // there is room again
   writer.wait();
-  EXPECT_EQ(open_newest_checkpoint(folder(), false).step(), 2);
+  EXPECT_EQ(checkpoint::open_newest_checkpoint(folder(), false).step(), 2);
 }
 
 // Written by three ranks at the same time, read by any number: each row is the one of its id.
@@ -468,10 +475,10 @@ TEST(ShardedCheckpoint, PartsOfRanksMakeATableForAnyNumberOfThem) {
         part.second_moment().view<float, 1>()(row) = -id;
       }
       const auto ranks = world.split(0, world.rank(), "checkpoints");
-      CheckpointWriter writer(path, {.ranks = ranks.get()});
-      CheckpointContents contents = {
+      checkpoint::CheckpointWriter writer(path, {.ranks = ranks.get()});
+      checkpoint::CheckpointContents contents = {
           .step = 7,
-          .tables = {train::table_contents("items", part, sharding, world.rank())},
+          .tables = {checkpoint::table_contents("items", part, sharding, world.rank())},
           .state = nlohmann::json::object()};
       writer.save(contents);
       part.weight_tensor().view<float, 2>()(0, 0) = -1;  // after the copy was taken
@@ -480,12 +487,12 @@ TEST(ShardedCheckpoint, PartsOfRanksMakeATableForAnyNumberOfThem) {
     for (const int readers : {1, 2, 3, 7}) {
       dist::run_threads(readers, [&](dist::Communicator& world) {
         const Context ctx({.threads = 1});
-        const Checkpoint saved = train::open_newest_checkpoint(world, path, false);
+        const checkpoint::Checkpoint saved = checkpoint::open_newest_checkpoint(world, path, false);
         const embedding::Sharding sharding(kRows, world.size(), embedding::Placement::kRoundRobin);
         embedding::ItemTable part(sharding.rows_of(world.rank()), kWidth,
                                   embedding::SparseOptimiser::kAdaGrad);
-        train::read_table(ctx, saved, "items", train::TableParts::kAll, sharding, world.rank(),
-                          part);
+        checkpoint::read_table(ctx, saved, "items", checkpoint::TableParts::kAll, sharding,
+                               world.rank(), part);
         for (std::int64_t row = 0; row < part.rows(); ++row) {
           const auto id = static_cast<float>(sharding.id_of(world.rank(), row));
           EXPECT_EQ(part.weights()(row, 2), 10 * id + 2);
@@ -493,8 +500,9 @@ TEST(ShardedCheckpoint, PartsOfRanksMakeATableForAnyNumberOfThem) {
         }
         embedding::ItemTable adam(part.rows(), kWidth, embedding::SparseOptimiser::kAdamW);
         EXPECT_TRUE(contains(message_of([&] {
-                               train::read_table(ctx, saved, "items", train::TableParts::kAll,
-                                                 sharding, world.rank(), adam);
+                               checkpoint::read_table(ctx, saved, "items",
+                                                      checkpoint::TableParts::kAll, sharding,
+                                                      world.rank(), adam);
                              }),
                              "it lacks items.first_moment"));
       });
@@ -510,15 +518,16 @@ TEST(ShardedCheckpoint, AFaultOfOneRankIsEverybodys) {
     const embedding::Sharding sharding(6, world.size(), embedding::Placement::kRoundRobin);
     embedding::ItemTable part(2, 1, embedding::SparseOptimiser::kSgd);
     const auto ranks = world.split(0, world.rank(), "checkpoints");
-    CheckpointWriter writer(path, {.ranks = ranks.get()});
-    CheckpointTable table = train::table_contents("items", part, sharding, world.rank());
+    checkpoint::CheckpointWriter writer(path, {.ranks = ranks.get()});
+    checkpoint::CheckpointTable table =
+        checkpoint::table_contents("items", part, sharding, world.rank());
     if (world.rank() == 1) table.tensors.push_back(table.tensors[0]);  // twice the same name
     writer.save({.step = 1, .tables = {table}, .state = nlohmann::json::object()});
     const std::string message = message_of([&] { writer.wait(); });
     EXPECT_TRUE(contains(message, "rank 1: ")) << message;
     EXPECT_TRUE(contains(message, "the tensor name 'items' is taken")) << message;
   });
-  EXPECT_TRUE(list_checkpoints(path).empty());
+  EXPECT_TRUE(checkpoint::list_checkpoints(path).empty());
   EXPECT_FALSE(std::filesystem::exists(path + "/step-000000001.partial"));
 }
 
@@ -529,10 +538,10 @@ TEST(ShardedCheckpoint, RanksFallBackTogether) {
     const embedding::Sharding sharding(6, world.size(), embedding::Placement::kRoundRobin);
     embedding::ItemTable part(3, 1, embedding::SparseOptimiser::kSgd);
     const auto ranks = world.split(0, world.rank(), "checkpoints");
-    CheckpointWriter writer(path, {.ranks = ranks.get()});
+    checkpoint::CheckpointWriter writer(path, {.ranks = ranks.get()});
     for (const std::int64_t step : {1, 2}) {
       writer.save({.step = step,
-                   .tables = {train::table_contents("items", part, sharding, world.rank())},
+                   .tables = {checkpoint::table_contents("items", part, sharding, world.rank())},
                    .state = nlohmann::json::object()});
     }
     writer.wait();
@@ -542,9 +551,9 @@ TEST(ShardedCheckpoint, RanksFallBackTogether) {
       flip_byte(file, 1);
     }
     world.barrier();
-    EXPECT_EQ(train::open_newest_checkpoint(world, path, true).step(), 1);
+    EXPECT_EQ(checkpoint::open_newest_checkpoint(world, path, true).step(), 1);
     const std::string message =
-        message_of([&] { train::open_newest_checkpoint(world, path, false); });
+        message_of([&] { checkpoint::open_newest_checkpoint(world, path, false); });
     EXPECT_TRUE(contains(message, "set checkpoint.fall_back = true")) << message;
   });
 }

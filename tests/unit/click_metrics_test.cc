@@ -9,7 +9,7 @@
 #include "tests/support/messages.h"
 #include "turbogr/core/philox.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 using test::message_of;
@@ -201,4 +201,4 @@ TEST(ErrorMetrics, MeansAreWeightedAndAddUpOverRanks) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -14,12 +14,12 @@ namespace {
 
 using test::message_of;
 
-std::string parse_message(std::string_view text, const std::vector<Override>& overrides = {}) {
-  return message_of([&] { parse_config(text, "run.toml", overrides); });
+std::string parse_message(std::string_view text, const std::vector<run::Override>& overrides = {}) {
+  return message_of([&] { run::parse_config(text, "run.toml", overrides); });
 }
 
 TEST(Config, AnEmptyFileGivesTheDefaultsWithImpliedValuesFilledIn) {
-  const Config config = parse_config("", "run.toml");
+  const run::Config config = run::parse_config("", "run.toml");
   EXPECT_EQ(config.model.kind, "hstu");
   EXPECT_EQ(config.model.dq, 32);
   EXPECT_EQ(config.model.dv, 32);
@@ -28,7 +28,7 @@ TEST(Config, AnEmptyFileGivesTheDefaultsWithImpliedValuesFilledIn) {
 }
 
 TEST(Config, ReadsEveryTypeOfValue) {
-  const Config config = parse_config(
+  const run::Config config = run::parse_config(
       "[model]\nkind = \"fuxi\"\ndropout = 0\nalpha = 0.5\n[run]\ntrace = true\nseed = 1_000\n"
       "[eval]\nat = [1, 5]\n",
       "run.toml");
@@ -41,7 +41,8 @@ TEST(Config, ReadsEveryTypeOfValue) {
 }
 
 TEST(Config, DottedKeysAndInlineTablesAreTheSameAsSections) {
-  const Config config = parse_config("train.steps = 7\nmodel = {layers = 3}\n", "run.toml");
+  const run::Config config =
+      run::parse_config("train.steps = 7\nmodel = {layers = 3}\n", "run.toml");
   EXPECT_EQ(config.train.steps, 7);
   EXPECT_EQ(config.model.layers, 3);
 }
@@ -58,9 +59,9 @@ TEST(Config, UnknownKeyNamesFileLineAndNearestKey) {
 }
 
 TEST(Config, ARightNameInTheWrongSectionFindsItsHome) {
-  EXPECT_EQ(nearest_config_key("train.heads").name, "model.heads");
-  EXPECT_EQ(nearest_config_key("embedding.optimizer").name, "embedding.optimiser");
-  EXPECT_EQ(nearest_config_key("data.max_len").name, "data.max_length");
+  EXPECT_EQ(run::nearest_config_key("train.heads").name, "model.heads");
+  EXPECT_EQ(run::nearest_config_key("embedding.optimizer").name, "embedding.optimiser");
+  EXPECT_EQ(run::nearest_config_key("data.max_len").name, "data.max_length");
 }
 
 TEST(Config, IllTypedValuesNameWhatWasFoundAndWhatIsWanted) {
@@ -177,19 +178,19 @@ TEST(Config, BrokenTomlNamesTheLine) {
 }
 
 TEST(Config, AMissingFileIsNamed) {
-  EXPECT_NE(message_of([] { load_config("/nowhere/x.toml"); }).find("'/nowhere/x.toml'"),
+  EXPECT_NE(message_of([] { run::load_config("/nowhere/x.toml"); }).find("'/nowhere/x.toml'"),
             std::string::npos);
-  EXPECT_NE(message_of([] { load_config("/tmp"); }).find("'/tmp'"), std::string::npos);
+  EXPECT_NE(message_of([] { run::load_config("/tmp"); }).find("'/tmp'"), std::string::npos);
 }
 
 TEST(ConfigOverrides, BeatTheFileAndAreCheckedTheSame) {
-  const Config config = parse_config("[train]\nsteps = 5\n", "run.toml",
-                                     {{"train.steps", "100"},
-                                      {"run.dir", "a b/true"},
-                                      {"run.trace", "true"},
-                                      {"optim.lr", "1"},
-                                      {"eval.at", "[3]"},
-                                      {"data.store", "\"quo\\\"ted\""}});
+  const run::Config config = run::parse_config("[train]\nsteps = 5\n", "run.toml",
+                                               {{"train.steps", "100"},
+                                                {"run.dir", "a b/true"},
+                                                {"run.trace", "true"},
+                                                {"optim.lr", "1"},
+                                                {"eval.at", "[3]"},
+                                                {"data.store", "\"quo\\\"ted\""}});
   EXPECT_EQ(config.train.steps, 100);
   EXPECT_EQ(config.run.dir, "a b/true");
   EXPECT_TRUE(config.run.trace);
@@ -207,7 +208,7 @@ TEST(ConfigOverrides, BeatTheFileAndAreCheckedTheSame) {
 }
 
 TEST(ConfigOverrides, AreReadFromBothSpellingsWhereverTheFileStands) {
-  const ConfigArguments split = split_config_arguments(
+  const run::ConfigArguments split = run::split_config_arguments(
       {"--train.steps", "100", "x.toml", "--run.dir=a=b", "--optim.lr", "-1"});
   EXPECT_EQ(split.path, "x.toml");
   ASSERT_EQ(split.overrides.size(), 3u);
@@ -215,40 +216,40 @@ TEST(ConfigOverrides, AreReadFromBothSpellingsWhereverTheFileStands) {
   EXPECT_EQ(split.overrides[1].key + " " + split.overrides[1].value, "run.dir a=b");
   EXPECT_EQ(split.overrides[2].key + " " + split.overrides[2].value, "optim.lr -1");
   const auto message = [](const std::vector<std::string>& arguments) {
-    return message_of([&] { split_config_arguments(arguments); });
+    return message_of([&] { run::split_config_arguments(arguments); });
   };
   EXPECT_NE(message({"a", "--run.trace"}).find("--run.trace=VALUE"), std::string::npos);
   EXPECT_NE(message({"a", "--run.trace", "--run.dir=x"}).find("needs a value"), std::string::npos);
   EXPECT_NE(message({"a", "b"}).find("two config files"), std::string::npos);
-  EXPECT_TRUE(split_config_arguments({"--a.b=c"}).path.empty());
+  EXPECT_TRUE(run::split_config_arguments({"--a.b=c"}).path.empty());
 }
 
 TEST(ConfigText, RoundTripsDefaultsAndAwkwardValues) {
-  Config config = parse_config("", "run.toml");
-  EXPECT_EQ(parse_config(config_text(config), "printed"), config);
+  run::Config config = run::parse_config("", "run.toml");
+  EXPECT_EQ(run::parse_config(run::config_text(config), "printed"), config);
   config.run.dir = "quote\" slash\\ tab\t bell\a utf \xc3\xa9";
   config.optim.lr = 0.1 + 0.2;
   config.optim.eps = 1e-300;
   config.train.peak_tflops = 1e17;
   config.eval.at = {7};
-  EXPECT_EQ(parse_config(config_text(config), "printed"), config);
+  EXPECT_EQ(run::parse_config(run::config_text(config), "printed"), config);
 }
 
 TEST(ConfigText, HoldsEveryKeyOnce) {
   std::set<std::string_view> names;
-  for (const ConfigKey& key : config_keys()) {
+  for (const run::ConfigKey& key : run::config_keys()) {
     EXPECT_TRUE(names.insert(key.name).second) << key.name;
     EXPECT_FALSE(key.help.empty()) << key.name;
-    EXPECT_NE(config_help().find(key.name), std::string::npos);
+    EXPECT_NE(run::config_help().find(key.name), std::string::npos);
     // The defaults pass their own checks.
-    EXPECT_TRUE(key.rule.allows(key.get(Config{}))) << key.name;
+    EXPECT_TRUE(key.rule.allows(key.get(run::Config{}))) << key.name;
   }
 }
 
 TEST(ConfigKeys, SettingOneKeyChangesThatKeyOnly) {
-  for (const ConfigKey& key : config_keys()) {
-    Config config;
-    ConfigValue value = key.get(config);
+  for (const run::ConfigKey& key : run::config_keys()) {
+    run::Config config;
+    run::ConfigValue value = key.get(config);
     std::visit(
         [](auto& field) {
           using Field = std::decay_t<decltype(field)>;
@@ -264,19 +265,19 @@ TEST(ConfigKeys, SettingOneKeyChangesThatKeyOnly) {
         },
         value);
     key.set(config, value);
-    EXPECT_EQ(config_differences(Config{}, config, "").size(), 1u) << key.name;
-    EXPECT_FALSE(config == Config{}) << key.name;
+    EXPECT_EQ(run::config_differences(run::Config{}, config, "").size(), 1u) << key.name;
+    EXPECT_FALSE(config == run::Config{}) << key.name;
   }
 }
 
 TEST(ConfigDifferences, NameKeyNewAndOldValueUnderThePrefix) {
-  Config was;
-  Config is;
+  run::Config was;
+  run::Config is;
   is.model.layers = 4;
   is.train.steps = 9;
-  EXPECT_EQ(config_differences(was, is, "model."),
+  EXPECT_EQ(run::config_differences(was, is, "model."),
             std::vector<std::string>{"model.layers is 4, was 2"});
-  EXPECT_EQ(config_differences(was, is, "").size(), 2u);
+  EXPECT_EQ(run::config_differences(was, is, "").size(), 2u);
 }
 
 TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
@@ -285,7 +286,7 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     names.insert(name);
-    const Config config = load_config(entry.path().string());
+    const run::Config config = run::load_config(entry.path().string());
     EXPECT_EQ(config.model.kind, name.find("fuxi") != std::string::npos ? "fuxi" : "hstu") << name;
     EXPECT_EQ(config.run.dir, "runs/" + name);
     if (name.ends_with("27k-hstu-large") || name.ends_with("-long") ||

@@ -10,7 +10,7 @@
 #include "tests/support/temporary_folder.h"
 #include "turbogr/data/store_writer.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 struct Event {
@@ -96,4 +96,4 @@ TEST_F(CountedRatesTest, AreFiniteWhereNothingWasTrainedOn) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

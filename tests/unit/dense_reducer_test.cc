@@ -17,11 +17,11 @@ TEST(DenseReducer, SumsBucketsAsTheyFill) {
       const Context ctx({.threads = 1});
       std::vector<std::vector<float>> gradients = {std::vector<float>(7), std::vector<float>(1),
                                                    std::vector<float>(20), std::vector<float>(3)};
-      std::vector<GradientBlock> blocks;
+      std::vector<train::GradientBlock> blocks;
       for (auto& each : gradients) {
         blocks.push_back({each.data(), static_cast<std::int64_t>(each.size())});
       }
-      DenseReducer reducer(ctx, world, blocks, bucket_bytes);
+      train::DenseReducer reducer(ctx, world, blocks, bucket_bytes);
       EXPECT_EQ(reducer.num_buckets(), bucket_bytes == 1 ? 4u : bucket_bytes == 40 ? 2u : 1u);
       for (int round = 0; round < 2; ++round) {
         for (auto& each : gradients) {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 TEST(EarlyStopping, StopsAfterSoManyEvaluationsWithoutABetterOne) {
@@ -48,4 +48,4 @@ TEST(EarlyStopping, AStateOfARunWithoutPatienceIsTheBeginning) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -13,7 +13,7 @@
 #include "turbogr/embedding/local_rows.h"
 #include "turbogr/embedding/sharded_rows.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 using test::message_of;
@@ -23,13 +23,13 @@ using test::tables_of;
 
 constexpr int kBatches = 2;
 
-RankingTrainOptions options_without_dropout() {
-  RankingTrainOptions options = test::small_ranking_training();
+train::RankingTrainOptions options_without_dropout() {
+  train::RankingTrainOptions options = test::small_ranking_training();
   options.model.input_dropout = options.model.dropout = 0;
   return options;
 }
 
-RankingEvaluation evaluation_of(const RankingTrainOptions& options) {
+RankingEvaluation evaluation_of(const train::RankingTrainOptions& options) {
   RankingEvaluation evaluation = {.features = options.features, .memory = options.memory};
   evaluation.memory.layers.inference = true;
   return evaluation;
@@ -51,8 +51,8 @@ std::vector<std::int64_t> groups_of(const OwnedRankingBatch& batch, int step) {
 template <class T>
 std::vector<ClickFigures> figures_of(const Context& ctx, dist::Communicator& world,
                                      embedding::RowSource<T>& rows, int steps) {
-  const RankingTrainOptions options = options_without_dropout();
-  RankingTrainStep<T> step(ctx, world, options, rows);
+  const train::RankingTrainOptions options = options_without_dropout();
+  train::RankingTrainStep<T> step(ctx, world, options, rows);
   step.initialise(ctx);
   for (int s = 0; s < steps; ++s) {
     OwnedRankingBatch batch = ranking_share(s % kBatches, world.rank(), world.size());
@@ -103,11 +103,11 @@ TEST(EvaluateRanking, AModelThatHasLearntOrdersTargets) {
 
 // What the step saw before its update, scored by hand.
 TEST(EvaluateRanking, ScoresAreTheLogitsOfTraining) {
-  const RankingTrainOptions options = options_without_dropout();
+  const train::RankingTrainOptions options = options_without_dropout();
   const Context ctx({.threads = 1});
   const auto alone = dist::make_self();
   embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
-  RankingTrainStep<float> step(ctx, *alone, options, rows);
+  train::RankingTrainStep<float> step(ctx, *alone, options, rows);
   step.initialise(ctx);
   OwnedRankingBatch batch = ranking_share(0, 0, 1);
   const std::vector<std::int64_t> groups = groups_of(batch, 0);
@@ -158,7 +158,7 @@ TEST(EvaluateRanking, AnyNumberOfRanksFindsTheSame) {
 }
 
 TEST(EvaluateRanking, SaysWhatIsWrong) {
-  const RankingTrainOptions options = options_without_dropout();
+  const train::RankingTrainOptions options = options_without_dropout();
   const Context ctx({.threads = 1});
   embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
   RankingEvaluation evaluation = evaluation_of(options);
@@ -176,4 +176,4 @@ TEST(EvaluateRanking, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -61,13 +61,13 @@ TEST(GoldenRanking, HashesAndFiguresMatch) {
     const Tensor scores = golden.tensor("metric.score");
     const std::vector<std::int64_t> labels = golden.integers("metric.label");
     const std::vector<std::int64_t> groups = golden.integers("metric.group");
-    train::ClickMetrics metrics;
+    eval::ClickMetrics metrics;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       metrics.add({.probability = test::element(scores, static_cast<std::int64_t>(i)),
                    .positive = labels[i] > 0,
                    .group = groups[i]});
     }
-    const train::ClickFigures figures = metrics.figures();
+    const eval::ClickFigures figures = metrics.figures();
     EXPECT_NEAR(figures.auc.value(), golden.number("metric.AUC"), 1e-14);
     EXPECT_NEAR(figures.gauc.value(), golden.number("metric.GAUC"), 1e-14);
     EXPECT_NEAR(figures.gauc_by_targets.value(), golden.number("metric.GAUC_weighted"), 1e-14);

@@ -8,7 +8,7 @@
 #include "tests/support/messages.h"
 #include "turbogr/run/config_keys.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using test::message_of;
@@ -110,4 +110,4 @@ TEST(IdleKeys, AConstantRateHasNoEnd) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

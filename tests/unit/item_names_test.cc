@@ -12,7 +12,7 @@
 #include "turbogr/checkpoint/checkpoint_writer.h"
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using test::message_of;
@@ -24,7 +24,7 @@ class ItemNamesTest : public testing::Test {
   void SetUp() override { test::write_numbered_store(folder_ / "store", {2, 3}); }
 
   // With the names' offsets as given, or as they are.
-  Checkpoint saved(const std::vector<std::int64_t>& forged = {}) {
+  checkpoint::Checkpoint saved(const std::vector<std::int64_t>& forged = {}) {
     ItemNames names;
     const data::Store store(folder_ / "store");
     std::vector<NamedTensor> tensors = names.tensors(parse_config("", "test.toml"), store);
@@ -33,7 +33,7 @@ class ItemNamesTest : public testing::Test {
       std::copy(forged.begin(), forged.end(), offsets.view<std::int64_t, 1>().data);
       tensors[0] = named(tensors[0].name, offsets);
     }
-    CheckpointWriter writer(folder_ / "checkpoints");
+    checkpoint::CheckpointWriter writer(folder_ / "checkpoints");
     Tensor rows(DType::kF32, {5, 2});
     tensors.push_back(named("items", rows));
     writer.save({.step = 1,
@@ -41,7 +41,7 @@ class ItemNamesTest : public testing::Test {
                  .state = nlohmann::json::object(),
                  .config = ""});
     writer.wait();
-    return open_newest_checkpoint(folder_ / "checkpoints", false);
+    return checkpoint::open_newest_checkpoint(folder_ / "checkpoints", false);
   }
 
   test::TemporaryFolder folder_;
@@ -64,7 +64,7 @@ TEST_F(ItemNamesTest, OffsetsThatLeaveTheTextAreRefused) {
                                               {0, 4, 2, 3, 4, 5},
                                               {0, 1, 99, 3, 4, 5},
                                               {0, 1, 2, 3, 4, 4}}) {
-    const Checkpoint checkpoint = saved(forged);
+    const checkpoint::Checkpoint checkpoint = saved(forged);
     for (const std::string& message :
          {message_of([&] { check_item_names(checkpoint, store); }), message_of([&] {
             read_known_rows(Context({.threads = 1}), checkpoint, store, kWhole, 0, rows);
@@ -75,4 +75,4 @@ TEST_F(ItemNamesTest, OffsetsThatLeaveTheTextAreRefused) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

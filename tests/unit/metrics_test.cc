@@ -21,14 +21,14 @@ namespace {
 using test::message_of;
 using test::TemporaryFolder;
 
-MetricRecord step_record(std::int64_t step) {
+run::MetricRecord step_record(std::int64_t step) {
   return {.step = step, .epoch = 0.5, .values = {{"loss", 2.25}, {"lr", 1e-3}}};
 }
 
 TEST(JsonLines, WritesOneObjectALineInOrder) {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
-  JsonLines lines(path, std::nullopt);
+  run::JsonLines lines(path, std::nullopt);
   lines.write(step_record(20));
   lines.write({.step = 20, .epoch = 1.0, .split = "test", .values = {{"hr@10", 0.25}}});
   lines.write({.step = 40, .values = {{"loss", std::nan("")}}});
@@ -37,7 +37,7 @@ TEST(JsonLines, WritesOneObjectALineInOrder) {
             "{\"step\":20,\"epoch\":0.5,\"loss\":2.25,\"lr\":0.001}\n"
             "{\"step\":20,\"epoch\":1.0,\"split\":\"test\",\"hr@10\":0.25}\n"
             "{\"step\":40,\"epoch\":0.0,\"loss\":null}\n");
-  const std::vector<MetricRecord> records = read_json_lines(path);
+  const std::vector<run::MetricRecord> records = run::read_json_lines(path);
   ASSERT_EQ(records.size(), 3u);
   EXPECT_EQ(records[0].values, step_record(20).values);
   EXPECT_EQ(records[1].split, "test");
@@ -47,10 +47,10 @@ TEST(JsonLines, WritesOneObjectALineInOrder) {
 TEST(JsonLines, ANewRunRefusesAnOldFile) {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
-  JsonLines(path, std::nullopt).write(step_record(1));
-  EXPECT_NE(message_of([&] { JsonLines(path, std::nullopt); }).find("is there already"),
+  run::JsonLines(path, std::nullopt).write(step_record(1));
+  EXPECT_NE(message_of([&] { run::JsonLines(path, std::nullopt); }).find("is there already"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { JsonLines("/nowhere/x", std::nullopt); }).find("cannot create"),
+  EXPECT_NE(message_of([&] { run::JsonLines("/nowhere/x", std::nullopt); }).find("cannot create"),
             std::string::npos);
 }
 
@@ -61,31 +61,32 @@ TEST(JsonLines, ResumeCutsATornLineAndWhatWillComeAgain) {
   for (const std::string tail :
        {"", "{\"step\":3", "{\"step\":30}\n{\"step\":40}\n", "{\"st\n", "{\"step\":30,\"loss\":"}) {
     std::ofstream(path, std::ios::trunc) << kept << tail;
-    JsonLines(path, 20).write({.step = 21});
+    run::JsonLines(path, 20).write({.step = 21});
     EXPECT_EQ(read_file(path), kept + "{\"step\":21,\"epoch\":0.0}\n") << tail;
   }
   // A resumed run without a file starts one.
-  JsonLines(folder / "other", 20).write({.step = 21});
-  EXPECT_EQ(read_json_lines(folder / "other").size(), 1u);
+  run::JsonLines(folder / "other", 20).write({.step = 21});
+  EXPECT_EQ(run::read_json_lines(folder / "other").size(), 1u);
 }
 
 TEST(JsonLines, AnEvaluationThatComesAgainAfterAResumeIsWrittenOnce) {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
-  const MetricRecord test = {.step = 20, .epoch = 1, .split = "test", .values = {{"mrr", 0.5}}};
-  JsonLines(path, std::nullopt).write(test);
-  JsonLines resumed(path, 20);
+  const run::MetricRecord test = {
+      .step = 20, .epoch = 1, .split = "test", .values = {{"mrr", 0.5}}};
+  run::JsonLines(path, std::nullopt).write(test);
+  run::JsonLines resumed(path, 20);
   resumed.write(test);
-  EXPECT_EQ(read_json_lines(path).size(), 1u);
-  MetricRecord other = test;
+  EXPECT_EQ(run::read_json_lines(path).size(), 1u);
+  run::MetricRecord other = test;
   other.values[0].second = 0.25;
   resumed.write(other);
-  EXPECT_EQ(read_json_lines(path).size(), 2u);
+  EXPECT_EQ(run::read_json_lines(path).size(), 2u);
 }
 
 // Of the lines before it, nothing else.
-std::string note_of(const std::vector<MetricRecord>& records) {
-  for (const MetricRecord& record : records) {
+std::string note_of(const std::vector<run::MetricRecord>& records) {
+  for (const run::MetricRecord& record : records) {
     if (!record.note.empty()) return record.note;
   }
   return "";
@@ -94,19 +95,19 @@ std::string note_of(const std::vector<MetricRecord>& records) {
 TEST(JsonLines, AFileRemovedOrCutWhileItIsWrittenSaysSo) {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
-  JsonLines lines(path, std::nullopt);
+  run::JsonLines lines(path, std::nullopt);
   lines.write(step_record(10));
   std::filesystem::remove(path);
   lines.write(step_record(20));
-  std::vector<MetricRecord> records = read_json_lines(path);
+  std::vector<run::MetricRecord> records = run::read_json_lines(path);
   ASSERT_EQ(records.size(), 2u);
   EXPECT_NE(note_of(records).find("figures up to step 20 are missing"), std::string::npos);
   EXPECT_EQ(records[1].step, 20);
   lines.write(step_record(30));
-  EXPECT_EQ(read_json_lines(path).size(), 3u);  // said once
+  EXPECT_EQ(run::read_json_lines(path).size(), 3u);  // said once
   std::filesystem::resize_file(path, 0);
   lines.write(step_record(40));
-  records = read_json_lines(path);
+  records = run::read_json_lines(path);
   ASSERT_EQ(records.size(), 2u);
   EXPECT_NE(note_of(records).find("figures up to step 40 are missing"), std::string::npos);
   EXPECT_TRUE(lines.logged().are_in(read_file(path)));
@@ -115,9 +116,9 @@ TEST(JsonLines, AFileRemovedOrCutWhileItIsWrittenSaysSo) {
 TEST(JsonLines, AFileThatLostLinesBetweenTwoRunsSaysSo) {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
-  LoggedBytes logged;
+  run::LoggedBytes logged;
   {
-    JsonLines lines(path, std::nullopt);
+    run::JsonLines lines(path, std::nullopt);
     for (const std::int64_t step : {10, 20}) lines.write(step_record(step));
     logged = lines.logged();
     lines.write(step_record(30));  // of steps that will be done again
@@ -125,9 +126,9 @@ TEST(JsonLines, AFileThatLostLinesBetweenTwoRunsSaysSo) {
   const std::string whole = read_file(path);
   const auto resumed = [&](const std::string& found) {
     std::ofstream(path, std::ios::trunc) << found;
-    JsonLines lines(path, 20, logged);
+    run::JsonLines lines(path, 20, logged);
     EXPECT_TRUE(lines.logged().are_in(read_file(path)));
-    return note_of(read_json_lines(path));
+    return note_of(run::read_json_lines(path));
   };
   EXPECT_EQ(resumed(whole), "");
   EXPECT_EQ(resumed(whole.substr(0, logged.bytes)), "");
@@ -136,10 +137,10 @@ TEST(JsonLines, AFileThatLostLinesBetweenTwoRunsSaysSo) {
   EXPECT_NE(resumed(whole.substr(0, logged.bytes - 1)).find(missing), std::string::npos);
   EXPECT_NE(resumed(whole.substr(whole.find('\n') + 1)).find(missing), std::string::npos);
   std::filesystem::remove(path);
-  JsonLines lines(path, 20, logged);
-  EXPECT_NE(note_of(read_json_lines(path)).find(missing), std::string::npos);
-  EXPECT_EQ(LoggedBytes::of({{"metrics", logged.to_json()}})->bytes, logged.bytes);
-  EXPECT_FALSE(LoggedBytes::of(nlohmann::json::object()));
+  run::JsonLines lines(path, 20, logged);
+  EXPECT_NE(note_of(run::read_json_lines(path)).find(missing), std::string::npos);
+  EXPECT_EQ(run::LoggedBytes::of({{"metrics", logged.to_json()}})->bytes, logged.bytes);
+  EXPECT_FALSE(run::LoggedBytes::of(nlohmann::json::object()));
 }
 
 TEST(JsonLines, ReadingSkipsAndCountsWhatIsNoRecord) {
@@ -147,12 +148,12 @@ TEST(JsonLines, ReadingSkipsAndCountsWhatIsNoRecord) {
   std::ofstream(folder / "m") << "{\"step\":1,\"note\":\"x\",\"loss\":1}\n\nnonsense\n[1]\n"
                                  "{\"loss\":1}\n{\"step\":2,\"epoch\":\"x\"}\n{\"step\":3";
   std::int64_t skipped = 0;
-  EXPECT_EQ(read_json_lines(folder / "m", &skipped).size(), 2u);
+  EXPECT_EQ(run::read_json_lines(folder / "m", &skipped).size(), 2u);
   EXPECT_EQ(skipped, 4);
 }
 
 TEST(JsonLines, AFullDiskIsAnError) {
-  JsonLines full("/dev/full", std::nullopt);
+  run::JsonLines full("/dev/full", std::nullopt);
   EXPECT_NE(message_of([&] { full.write(step_record(1)); }).find("No space left"),
             std::string::npos);
 }
@@ -180,7 +181,7 @@ std::vector<std::string> frames_of(const std::string& file) {
 
 TEST(TensorBoardEvents, FramesHoldTheEncodedScalars) {
   const TemporaryFolder folder;
-  TensorBoardEvents events(folder.path(), std::nullopt);
+  run::TensorBoardEvents events(folder.path(), std::nullopt);
   events.write({.step = 300, .values = {{"loss", 1.5}}});
   const std::vector<std::string> messages = frames_of(read_file(events.path()));
   ASSERT_EQ(messages.size(), 2u);
@@ -192,14 +193,15 @@ TEST(TensorBoardEvents, FramesHoldTheEncodedScalars) {
 
 TEST(TensorBoardEvents, AResumedRunTellsWhereItStartsInAFileOfItsOwn) {
   const TemporaryFolder folder;
-  const TensorBoardEvents before(folder.path(), std::nullopt);
-  const TensorBoardEvents after(folder.path(), 9);
+  const run::TensorBoardEvents before(folder.path(), std::nullopt);
+  const run::TensorBoardEvents after(folder.path(), 9);
   EXPECT_NE(before.path(), after.path());
   const std::vector<std::string> messages = frames_of(read_file(after.path()));
   ASSERT_EQ(messages.size(), 2u);
   EXPECT_EQ(messages[1].substr(9), std::string("\x10\x0a\x3a\x02\x08\x01", 6));
-  EXPECT_NE(message_of([] { TensorBoardEvents("/dev/null/x", std::nullopt); }).find("cannot make"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([] { run::TensorBoardEvents("/dev/null/x", std::nullopt); }).find("cannot make"),
+      std::string::npos);
 }
 
 TEST(TensorBoardEvents, TensorBoardItselfReadsThem) {
@@ -207,10 +209,10 @@ TEST(TensorBoardEvents, TensorBoardItselfReadsThem) {
     GTEST_SKIP() << "python3 has no tensorboard package";
   }
   const TemporaryFolder folder;
-  TensorBoardEvents events(folder.path(), std::nullopt);
+  run::TensorBoardEvents events(folder.path(), std::nullopt);
   events.write({.step = 300, .values = {{"loss", 1.5}, {"lr", 0.25}}});
   events.write({.step = 400, .split = "test", .values = {{"hr@10", 0.5}}});
-  TensorBoardEvents resumed(folder.path(), 350);
+  run::TensorBoardEvents resumed(folder.path(), 350);
   resumed.write({.step = 351, .values = {{"loss", 0.75}}});
   std::ofstream(folder / "read.py")
       << "import sys\n"

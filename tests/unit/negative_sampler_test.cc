@@ -28,7 +28,7 @@ std::vector<std::uint64_t> keys_of(std::size_t tokens) {
   return keys;
 }
 
-Ids draw_own(const NegativeSampler& sampler, const std::vector<std::uint64_t>& keys,
+Ids draw_own(const train::NegativeSampler& sampler, const std::vector<std::uint64_t>& keys,
              int threads = 2) {
   const Context ctx({.threads = threads});
   const auto tokens = static_cast<std::int64_t>(keys.size());
@@ -118,7 +118,7 @@ TEST(AliasTable, SaysWhatIsWrong) {
 }
 
 TEST(NegativeSampler, DrawsUniformly) {
-  NegativeSampler sampler({.count = 7}, 50);
+  train::NegativeSampler sampler({.count = 7}, 50);
   sampler.begin_step({.seed = 5, .step = 3});
   expect_distribution(draw_own(sampler, keys_of(4000)), std::vector<double>(50, 1.0 / 50));
   EXPECT_FALSE(sampler.corrects());
@@ -127,8 +127,8 @@ TEST(NegativeSampler, DrawsUniformly) {
 TEST(NegativeSampler, DrawsByPopularityToThePowerOfAlpha) {
   const Ids counts = {0, 1, 4, 9, 100, 0, 2500, 16, 16};
   for (const double alpha : {0.5, 0.75, 1.0}) {
-    NegativeSampler sampler({.kind = NegativeKind::kPopularity, .count = 25, .alpha = alpha}, 9,
-                            counts);
+    train::NegativeSampler sampler(
+        {.kind = train::NegativeKind::kPopularity, .count = 25, .alpha = alpha}, 9, counts);
     sampler.begin_step({.seed = 6, .step = 1});
     std::vector<double> weights;
     for (const std::int64_t count : counts) {
@@ -146,8 +146,9 @@ TEST(NegativeSampler, DrawsByPopularityToThePowerOfAlpha) {
 
 TEST(NegativeSampler, AlphaZeroIsUniformToTheBit) {
   const Ids counts = {5, 0, 17, 1, 900};
-  NegativeSampler popular({.kind = NegativeKind::kPopularity, .count = 9, .alpha = 0}, 5, counts);
-  NegativeSampler uniform({.count = 9}, 5);
+  train::NegativeSampler popular({.kind = train::NegativeKind::kPopularity, .count = 9, .alpha = 0},
+                                 5, counts);
+  train::NegativeSampler uniform({.count = 9}, 5);
   popular.begin_step({.seed = 1, .step = 2});
   uniform.begin_step({.seed = 1, .step = 2});
   EXPECT_EQ(draw_own(popular, keys_of(300)), draw_own(uniform, keys_of(300)));
@@ -156,7 +157,7 @@ TEST(NegativeSampler, AlphaZeroIsUniformToTheBit) {
 
 TEST(NegativeSampler, DrawsInBatchFromTheDistinctPositives) {
   const Ids counts(20, 3);
-  NegativeSampler sampler({.kind = NegativeKind::kInBatch, .count = 30}, 20, counts);
+  train::NegativeSampler sampler({.kind = train::NegativeKind::kInBatch, .count = 30}, 20, counts);
   EXPECT_TRUE(sampler.needs_positives());
   sampler.begin_step({.seed = 2, .step = 9});
   sampler.add_positives(view({4, 4, 4, 4, 11}));
@@ -174,7 +175,7 @@ TEST(NegativeSampler, DrawsInBatchFromTheDistinctPositives) {
 
 TEST(NegativeSampler, CorrectsInBatchByTheChanceOfBeingThere) {
   const Ids counts = {0, 1, 9, 90, 900};
-  NegativeSampler sampler({.kind = NegativeKind::kInBatch, .count = 4}, 5, counts);
+  train::NegativeSampler sampler({.kind = train::NegativeKind::kInBatch, .count = 4}, 5, counts);
   const Ids targets = {1, 4, 4, 3, 4, 4, 2};
   sampler.begin_step({});
   sampler.add_positives(view(targets));
@@ -188,7 +189,7 @@ TEST(NegativeSampler, CorrectsInBatchByTheChanceOfBeingThere) {
     EXPECT_NEAR(sampler.correction(i), std::log(5 * q[static_cast<std::size_t>(i)]), 1e-13) << i;
   }
   // Items alike in popularity are alike everywhere: nothing to correct.
-  NegativeSampler even({.kind = NegativeKind::kInBatch, .count = 4}, 5, Ids(5, 8));
+  train::NegativeSampler even({.kind = train::NegativeKind::kInBatch, .count = 4}, 5, Ids(5, 8));
   even.begin_step({});
   even.add_positives(view(targets));
   even.finish_positives();
@@ -200,7 +201,8 @@ TEST(NegativeSampler, CorrectsInBatchByTheChanceOfBeingThere) {
 TEST(NegativeSampler, IsInTheBatchAsOftenAsItsCorrectionSays) {
   const Context ctx({.threads = 1});
   const Ids counts = {1, 2, 4, 8, 16, 32, 64, 128};
-  NegativeSampler sampler({.kind = NegativeKind::kInBatch, .count = 16, .shared = true}, 8, counts);
+  train::NegativeSampler sampler(
+      {.kind = train::NegativeKind::kInBatch, .count = 16, .shared = true}, 8, counts);
   PhiloxStream random(12);
   std::vector<double> seen(8);
   double drawn = 0;
@@ -231,8 +233,8 @@ TEST(NegativeSampler, IsInTheBatchAsOftenAsItsCorrectionSays) {
 
 TEST(NegativeSampler, MixesFixedPartsAndCorrectsForTheWhole) {
   const Ids counts = {10, 20, 30, 40, 0, 0};
-  NegativeSampler sampler({.kind = NegativeKind::kMixed, .count = 8, .alpha = 1, .mix = {2, 1, 1}},
-                          6, counts);
+  train::NegativeSampler sampler(
+      {.kind = train::NegativeKind::kMixed, .count = 8, .alpha = 1, .mix = {2, 1, 1}}, 6, counts);
   sampler.begin_step({.seed = 3, .step = 3});
   sampler.add_positives(view({1, 1, 3}));
   sampler.finish_positives();
@@ -261,10 +263,11 @@ TEST(NegativeSampler, MixesFixedPartsAndCorrectsForTheWhole) {
 
 TEST(NegativeSampler, DependsOnSeedStepAndKeyAlone) {
   const Ids counts = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  const NegativeOptions options = {.kind = NegativeKind::kMixed, .count = 7, .mix = {1, 1, 1}};
+  const train::NegativeOptions options = {
+      .kind = train::NegativeKind::kMixed, .count = 7, .mix = {1, 1, 1}};
   const auto drawn = [&](ops::NegativeKey key, const std::vector<std::uint64_t>& keys, int threads,
                          bool reversed = false) {
-    NegativeSampler sampler(options, 10, counts);
+    train::NegativeSampler sampler(options, 10, counts);
     sampler.begin_step(key);
     Ids targets = {3, 1, 4, 1, 5, 9, 2, 6};
     if (reversed) std::reverse(targets.begin(), targets.end());
@@ -285,7 +288,7 @@ TEST(NegativeSampler, DependsOnSeedStepAndKeyAlone) {
 
 TEST(NegativeSampler, SharedSetsDifferByStepAndPart) {
   const Context ctx({.threads = 2});
-  NegativeSampler sampler({.count = 9, .shared = true}, 1000);
+  train::NegativeSampler sampler({.count = 9, .shared = true}, 1000);
   const auto drawn = [&](std::uint64_t step, std::int64_t part) {
     Ids ids(9, -1);
     sampler.begin_step({.seed = 1, .step = step});
@@ -299,8 +302,8 @@ TEST(NegativeSampler, SharedSetsDifferByStepAndPart) {
 
 TEST(NegativeSampler, ASharedInBatchSetRepeatsNothing) {
   const Context ctx({.threads = 2});
-  NegativeSampler sampler({.kind = NegativeKind::kInBatch, .count = 6, .shared = true}, 40,
-                          Ids(40, 2));
+  train::NegativeSampler sampler(
+      {.kind = train::NegativeKind::kInBatch, .count = 6, .shared = true}, 40, Ids(40, 2));
   Ids ids(6, -1);
   std::vector<double> seen(40);
   for (std::uint64_t step = 0; step < 400; ++step) {
@@ -324,13 +327,14 @@ TEST(NegativeSampler, ASharedInBatchSetRepeatsNothing) {
 
 TEST(NegativeSampler, CutsACountByTheMix) {
   const auto parts = [](std::int64_t count, std::array<std::int64_t, 3> mix) {
-    return negative_parts({.kind = NegativeKind::kMixed, .count = count, .mix = mix});
+    return train::negative_parts({.kind = train::NegativeKind::kMixed, .count = count, .mix = mix});
   };
   using Parts = std::array<std::int64_t, 3>;
   EXPECT_EQ(parts(8, {2, 1, 1}), (Parts{4, 2, 2}));
   EXPECT_EQ(parts(10, {1, 1, 1}), (Parts{4, 3, 3}));
   EXPECT_EQ(parts(11, {0, 2, 1}), (Parts{0, 7, 4}));
-  EXPECT_EQ(negative_parts({.kind = NegativeKind::kInBatch, .count = 5}), (Parts{0, 0, 5}));
+  EXPECT_EQ(train::negative_parts({.kind = train::NegativeKind::kInBatch, .count = 5}),
+            (Parts{0, 0, 5}));
   EXPECT_EQ(message_of([&] {
               parts(4, {100, 1, 1});
             }),
@@ -348,24 +352,25 @@ TEST(NegativeSampler, CutsACountByTheMix) {
 }
 
 TEST(NegativeSampler, SaysWhatIsWrong) {
-  const auto made = [](const NegativeOptions& options, std::int64_t items, const Ids& counts) {
-    return message_of([&] { NegativeSampler(options, items, counts); });
+  const auto made = [](const train::NegativeOptions& options, std::int64_t items,
+                       const Ids& counts) {
+    return message_of([&] { train::NegativeSampler(options, items, counts); });
   };
   EXPECT_EQ(made({}, 0, {}), "negatives from a catalogue of 0 items; it needs 1 or more");
-  const NegativeOptions popular = {.kind = NegativeKind::kPopularity};
+  const train::NegativeOptions popular = {.kind = train::NegativeKind::kPopularity};
   EXPECT_EQ(made(popular, 3, {1, 2}),
             "popularity of 2 items for a catalogue of 3; give each item's count");
   EXPECT_EQ(made(popular, 2, {0, 0}),
             "no item of the catalogue was ever a target; popularity means nothing here");
   EXPECT_EQ(made(popular, 2, {4, -1}), "an item was counted -1 times; counts start at 0");
-  EXPECT_EQ(made({.kind = NegativeKind::kPopularity, .alpha = 1e6}, 2, {4, 2}),
+  EXPECT_EQ(made({.kind = train::NegativeKind::kPopularity, .alpha = 1e6}, 2, {4, 2}),
             "popularity to the power of alpha = 1e+06 does not fit a number; use a smaller alpha");
-  EXPECT_EQ(message_of([] { negative_kind_from_name("zipf"); }),
+  EXPECT_EQ(message_of([] { train::negative_kind_from_name("zipf"); }),
             "unknown sampler of negatives 'zipf'; use uniform, popularity, in_batch or mixed");
-  EXPECT_EQ(negative_kind_from_name("mixed"), NegativeKind::kMixed);
+  EXPECT_EQ(train::negative_kind_from_name("mixed"), train::NegativeKind::kMixed);
   const Context ctx({.threads = 1});
   Ids ids(3);
-  NegativeSampler own({.count = 3}, 5);
+  train::NegativeSampler own({.count = 3}, 5);
   EXPECT_EQ(message_of([&] {
               own.draw_shared(ctx, 0, {ids.data(), {3}});
             }),
@@ -377,7 +382,7 @@ TEST(NegativeSampler, SaysWhatIsWrong) {
 }
 
 TEST(TokenOrder, IsAPermutationThatFollowsTheKeys) {
-  TokenOrder order;
+  train::TokenOrder order;
   const auto shuffled = [&](ops::NegativeKey key, const std::vector<std::uint64_t>& keys) {
     const auto tokens = static_cast<std::int64_t>(keys.size());
     std::vector<std::int32_t> places(keys.size(), -1);

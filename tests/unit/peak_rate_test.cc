@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 TEST(PeakRate, IsMeasuredAgainWhenStepsGetAboveIt) {
@@ -38,4 +38,4 @@ TEST(PeakRate, OfACpuIsThatOfAProduct) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

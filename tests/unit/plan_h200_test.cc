@@ -34,7 +34,7 @@ struct Measured {
 constexpr double kRows = 60'000;  // distinct rows of such a batch and its 8,192 negatives, about
 
 double predicted_ms(const Measured& each, double& mfu) {
-  std::vector<Override> overrides;
+  std::vector<run::Override> overrides;
   if (!each.overrides.empty()) {
     std::string left = each.overrides;
     while (!left.empty()) {
@@ -43,8 +43,8 @@ double predicted_ms(const Measured& each, double& mfu) {
       overrides.push_back({one.substr(0, one.find('=')), one.substr(one.find('=') + 1)});
     }
   }
-  const Config config =
-      load_config(std::string(TGR_SOURCE_DIR) + "/configs/" + each.config, overrides);
+  const run::Config config =
+      run::load_config(std::string(TGR_SOURCE_DIR) + "/configs/" + each.config, overrides);
   const SimulationSetup setup = setup_of(config, {.nodes = 1, .gpus = 1});
   const std::vector<std::int64_t> lengths = measured_lengths(config.data.max_length);
   const double seconds = ComputeCost(setup.gpu, setup.work)
@@ -84,8 +84,8 @@ TEST(PlanH200, PredictsMeasuredStepsWithinFivePercent) {
 
 // 16,384 tokens a step: 519,995 tokens/s (engine_h200_2026-11-16.md, ranks that share the GPU).
 TEST(PlanH200, PredictsASmallBatchWithinFivePercent) {
-  const Config config =
-      load_config(std::string(TGR_SOURCE_DIR) + "/configs/kuairand27k-hstu-large.toml", {});
+  const run::Config config =
+      run::load_config(std::string(TGR_SOURCE_DIR) + "/configs/kuairand27k-hstu-large.toml", {});
   const SimulationSetup setup = setup_of(config, {.nodes = 1, .gpus = 1});
   std::vector<std::int64_t> lengths(7, 2048);
   lengths.insert(lengths.end(), 2, 1024);

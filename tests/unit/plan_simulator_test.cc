@@ -30,8 +30,8 @@ using embedding::Part;
 using test::has;
 using test::message_of;
 
-Config small_config() {
-  return parse_config(R"(
+run::Config small_config() {
+  return run::parse_config(R"(
 [data]
 store = "none"
 max_length = 64
@@ -50,7 +50,7 @@ set = "batch"
 [embedding]
 optimiser = "adagrad"
 )",
-                      "small.toml");
+                           "small.toml");
 }
 
 NetworkDescription plain_network(double nics) {
@@ -239,7 +239,7 @@ struct Simulated {
   Simulation result;
 };
 
-Simulated simulated(Config config, const ClusterOptions& cluster,
+Simulated simulated(run::Config config, const ClusterOptions& cluster,
                     const Disturbances& disturbances = {}) {
   SimulationSetup setup = setup_of(config, cluster);
   setup.disturbances = disturbances;
@@ -282,7 +282,7 @@ TEST(PlanSimulator, RepeatsItselfAndSaysWhoIsSlow) {
 }
 
 TEST(PlanSimulator, SchedulesHideWhatTheyPromise) {
-  Config config = small_config();
+  run::Config config = small_config();
   const ClusterOptions cluster = {.nodes = 2, .gpus = 2, .gpu = "h200", .network = "eth25"};
   double before = 1e9;
   for (const char* schedule : {"serial", "overlap", "semi_async"}) {
@@ -304,7 +304,7 @@ TEST(PlanSimulator, WritesATraceOfChosenRanks) {
 }
 
 TEST(PlanCluster, RefusesWhatItCannotPlan) {
-  Config config = small_config();
+  run::Config config = small_config();
   EXPECT_TRUE(has(message_of([&] { setup_of(config, {.nodes = 0}); }), "at least one"));
   config.task = "ranking";
   EXPECT_TRUE(has(message_of([&] { setup_of(config, {.nodes = 1}); }), "retrieval task"));

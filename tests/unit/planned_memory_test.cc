@@ -31,7 +31,7 @@ constexpr double kMadeBefore = 1.5e6;
 
 struct Case {
   std::string name;
-  NegativeOptions negatives;
+  train::NegativeOptions negatives;
   std::int64_t width = 32;
   std::int64_t layers = 1;
   std::int64_t items = 20'000;
@@ -44,7 +44,7 @@ void expect_planned(const Case& each) {
   const test::StepShape shape = {.sequences = 40, .longest = 32, .items = each.items};
   const std::vector<data::Batch> batches(static_cast<std::size_t>(each.accumulate),
                                          test::share_of(shape, 0, 0, 1));
-  RetrievalOptions options;
+  train::RetrievalOptions options;
   options.model.kind = each.kind;
   options.model.layers = each.layers;
   options.model.width = each.width;
@@ -59,7 +59,7 @@ void expect_planned(const Case& each) {
 
   const double before = bytes_in_use();
   const Context ctx({.threads = 2});
-  RetrievalTrainer<T> trainer(ctx, options, each.items, counts);
+  train::RetrievalTrainer<T> trainer(ctx, options, each.items, counts);
   const auto planned = static_cast<double>(trainer.planned_bytes(ctx).host);
   trainer.initialise(ctx);
   for (int step = 0; step < 2; ++step) trainer.step(ctx, batches);
@@ -76,8 +76,8 @@ TEST(PlannedMemory, BoundsWhatATrainerTakes) {
     cases.push_back({"own " + std::to_string(count), {.count = count}});
   }
   cases.push_back({"shared", {.count = 4096, .shared = true}});
-  cases.push_back({"in_batch", {.kind = NegativeKind::kInBatch, .count = 64}});
-  cases.push_back({"popularity", {.kind = NegativeKind::kPopularity, .count = 64}});
+  cases.push_back({"in_batch", {.kind = train::NegativeKind::kInBatch, .count = 64}});
+  cases.push_back({"popularity", {.kind = train::NegativeKind::kPopularity, .count = 64}});
   cases.push_back({"half", {.count = 64, .half = true}});
   cases.push_back({"half table", {.count = 64, .half = true, .half_table = true}});
   cases.push_back(

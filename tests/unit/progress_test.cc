@@ -55,31 +55,32 @@ TEST(Progress, TextsOfTimesAndCounts) {
 }
 
 TEST(TrainingProgress, LinesKeepTheirColumns) {
-  const TrainingFigures early = {.step = 20,
-                                 .epoch = 0.1,
-                                 .loss = 6.9315,
-                                 .grad_norm = 0.871,
-                                 .lr = 1e-5,
-                                 .tokens_per_s = 9876.0,
-                                 .mfu_causal = 0.042};
-  const TrainingFigures late = {.step = 12000,
-                                .epoch = 101,
-                                .loss = 12.5,
-                                .grad_norm = 123.4,
-                                .lr = 3e-4,
-                                .tokens_per_s = 1234567.0,
-                                .mfu_causal = 0.512};
-  EXPECT_EQ(training_line(early, 12000, 75.0),
+  const run::TrainingFigures early = {.step = 20,
+                                      .epoch = 0.1,
+                                      .loss = 6.9315,
+                                      .grad_norm = 0.871,
+                                      .lr = 1e-5,
+                                      .tokens_per_s = 9876.0,
+                                      .mfu_causal = 0.042};
+  const run::TrainingFigures late = {.step = 12000,
+                                     .epoch = 101,
+                                     .loss = 12.5,
+                                     .grad_norm = 123.4,
+                                     .lr = 3e-4,
+                                     .tokens_per_s = 1234567.0,
+                                     .mfu_causal = 0.512};
+  EXPECT_EQ(run::training_line(early, 12000, 75.0),
             "step      20/12000   epoch    0.10   loss   6.9315   norm    0.871   lr 1.00e-05   "
             "      9,876 tok/s   mfu   4.2%   left     1:15");
-  EXPECT_EQ(training_line(late, 12000, 0.0).size(), training_line(early, 12000, 75.0).size());
-  EXPECT_EQ(training_line(early, 0, -1.0).find("left"), std::string::npos);
+  EXPECT_EQ(run::training_line(late, 12000, 0.0).size(),
+            run::training_line(early, 12000, 75.0).size());
+  EXPECT_EQ(run::training_line(early, 0, -1.0).find("left"), std::string::npos);
 }
 
 TEST(TrainingProgress, TheBarFitsItsTerminal) {
-  const TrainingFigures half = {
+  const run::TrainingFigures half = {
       .step = 500, .loss = 2.3148, .tokens_per_s = 98304.0, .mfu_causal = 0.381};
-  const std::string figures = bar_figures(half, 1000);
+  const std::string figures = run::bar_figures(half, 1000);
   const auto bar = [&](int columns) {
     return Progress::text_of({"training", figures, .5, 36.0}, columns);
   };
@@ -90,15 +91,15 @@ TEST(TrainingProgress, TheBarFitsItsTerminal) {
   for (const int columns : {1, 10, 40, 65, 70, 80, 200}) {
     EXPECT_LE(bar(columns).size(), static_cast<std::size_t>(std::max(columns - 1, 1)));
   }
-  EXPECT_EQ(bar_figures(half, 0), "500  loss 2.3148  98,304 tok/s  mfu 38.1%");
+  EXPECT_EQ(run::bar_figures(half, 0), "500  loss 2.3148  98,304 tok/s  mfu 38.1%");
 }
 
-std::string printed(TrainingProgress::Style style,
-                    const std::function<void(TrainingProgress&)>& body) {
+std::string printed(run::TrainingProgress::Style style,
+                    const std::function<void(run::TrainingProgress&)>& body) {
   const TemporaryFolder folder;
   std::FILE* out = std::fopen((folder / "out").c_str(), "w");
   {
-    TrainingProgress progress(out, style, 100);
+    run::TrainingProgress progress(out, style, 100);
     body(progress);
   }
   std::fclose(out);
@@ -106,30 +107,32 @@ std::string printed(TrainingProgress::Style style,
 }
 
 TEST(TrainingProgress, LinesAreWholeLinesAndNothingElse) {
-  const std::string text = printed(TrainingProgress::Style::kLines, [](TrainingProgress& progress) {
-    progress.update({.step = 10});
-    progress.clear();
-    progress.update({.step = 20});
-  });
+  const std::string text =
+      printed(run::TrainingProgress::Style::kLines, [](run::TrainingProgress& progress) {
+        progress.update({.step = 10});
+        progress.clear();
+        progress.update({.step = 20});
+      });
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
   EXPECT_EQ(text.find('\r'), std::string::npos);
-  EXPECT_EQ(
-      printed(TrainingProgress::Style::kNone, [](TrainingProgress& p) { p.update({.step = 1}); }),
-      "");
+  EXPECT_EQ(printed(run::TrainingProgress::Style::kNone,
+                    [](run::TrainingProgress& p) { p.update({.step = 1}); }),
+            "");
 }
 
 TEST(TrainingProgress, TheBarRedrawsInPlaceSparinglyAndAlwaysShowsTheEnd) {
-  const std::string text = printed(TrainingProgress::Style::kBar, [](TrainingProgress& progress) {
-    for (std::int64_t step = 1; step <= 100; ++step) progress.update({.step = step});
-    progress.pause();
-    progress.resume();
-  });
+  const std::string text =
+      printed(run::TrainingProgress::Style::kBar, [](run::TrainingProgress& progress) {
+        for (std::int64_t step = 1; step <= 100; ++step) progress.update({.step = step});
+        progress.pause();
+        progress.resume();
+      });
   EXPECT_LE(std::count(text.begin(), text.end(), '\r'), 5);
   EXPECT_NE(text.find("100/100"), std::string::npos);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
   EXPECT_EQ(text.back(), '\n');
   const std::string cleared =
-      printed(TrainingProgress::Style::kBar, [](TrainingProgress& progress) {
+      printed(run::TrainingProgress::Style::kBar, [](run::TrainingProgress& progress) {
         progress.update({.step = 100});
         progress.clear();
       });
@@ -138,17 +141,17 @@ TEST(TrainingProgress, TheBarRedrawsInPlaceSparinglyAndAlwaysShowsTheEnd) {
 
 TEST(TrainingProgress, TheStyleFollowsTheWordAndTheTerminal) {
   std::FILE* file = std::fopen("/dev/null", "w");
-  EXPECT_EQ(TrainingProgress::choose("auto", file), TrainingProgress::Style::kLines);
-  EXPECT_EQ(TrainingProgress::choose("bar", file), TrainingProgress::Style::kBar);
-  EXPECT_EQ(TrainingProgress::choose("lines", file), TrainingProgress::Style::kLines);
-  EXPECT_EQ(TrainingProgress::choose("none", file), TrainingProgress::Style::kNone);
-  EXPECT_NE(message_of([&] { TrainingProgress::choose("loud", file); }).find("'loud'"),
+  EXPECT_EQ(run::TrainingProgress::choose("auto", file), run::TrainingProgress::Style::kLines);
+  EXPECT_EQ(run::TrainingProgress::choose("bar", file), run::TrainingProgress::Style::kBar);
+  EXPECT_EQ(run::TrainingProgress::choose("lines", file), run::TrainingProgress::Style::kLines);
+  EXPECT_EQ(run::TrainingProgress::choose("none", file), run::TrainingProgress::Style::kNone);
+  EXPECT_NE(message_of([&] { run::TrainingProgress::choose("loud", file); }).find("'loud'"),
             std::string::npos);
   std::fclose(file);
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal >= 0 && isatty(terminal) != 0) {
     std::FILE* tty = fdopen(terminal, "w");
-    EXPECT_EQ(TrainingProgress::choose("auto", tty), TrainingProgress::Style::kBar);
+    EXPECT_EQ(run::TrainingProgress::choose("auto", tty), run::TrainingProgress::Style::kBar);
     std::fclose(tty);
   }
 }

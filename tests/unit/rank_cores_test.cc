@@ -4,7 +4,7 @@
 
 #include <memory>
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 TEST(RankCores, AreSharedByTheRanksOfAMachine) {
@@ -34,4 +34,4 @@ TEST(RankCores, OfAWorldOfOneAreItsOwn) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

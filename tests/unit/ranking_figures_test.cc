@@ -10,7 +10,7 @@
 #include "tests/support/ranking_training.h"
 #include "turbogr/embedding/local_rows.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using test::OwnedRankingBatch;
@@ -22,7 +22,7 @@ std::vector<std::string> names_of(const std::vector<std::pair<std::string, doubl
 }
 
 TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
-  const RankingTrainOptions options = test::small_ranking_training();
+  const train::RankingTrainOptions options = test::small_ranking_training();
   const Context ctx({.threads = 1});
   embedding::LocalRows<float> rows(test::tables_of(options), Device::kCpu);
   rows.initialise(ctx);
@@ -32,7 +32,7 @@ TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
   setup.layout.tasks = {{.name = "like"}, {.name = "stay", .number = "stay"}};
   setup.regression = {0, 1};
   const auto evaluate = [&] {
-    RankingEvaluator<float> evaluator(
+    eval::RankingEvaluator<float> evaluator(
         ctx, model, rows,
         {.features = options.features, .memory = options.memory, .regression = setup.regression});
     OwnedRankingBatch batch = test::ranking_share(0, 0, 1);
@@ -57,7 +57,7 @@ TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
   // Of one class alone there is nothing to order, and nothing to compare the entropy with.
   setup.layout.tasks = {{.name = "a"}, {.name = "b"}};
   setup.regression = {0, 0};
-  RankingEvaluator<float> evaluator(
+  eval::RankingEvaluator<float> evaluator(
       ctx, model, rows,
       {.features = options.features, .memory = options.memory, .regression = setup.regression});
   OwnedRankingBatch batch = test::ranking_share(0, 0, 1);
@@ -69,4 +69,4 @@ TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

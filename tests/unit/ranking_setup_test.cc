@@ -15,7 +15,7 @@
 #include "turbogr/data/prepare.h"
 #include "turbogr/run/config_keys.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using test::message_of;
@@ -223,4 +223,4 @@ TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

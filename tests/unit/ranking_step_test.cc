@@ -48,13 +48,13 @@ TEST(RankingStep, OfManyPrefixesMatchesAnotherImplementation) {
 constexpr int kSteps = 6;
 
 struct Outcome {
-  std::vector<RankingResult> results;
+  std::vector<train::RankingResult> results;
   std::vector<std::vector<float>> tables, accumulators;
   std::vector<float> dense;
 };
 
 template <class T>
-std::vector<float> dense_of(RankingTrainStep<T>& step) {
+std::vector<float> dense_of(train::RankingTrainStep<T>& step) {
   std::vector<float> all;
   for (int i = 0; i < step.model().parameters().size(); ++i) {
     const Tensor& value = step.model().parameters().value(i);
@@ -66,8 +66,9 @@ std::vector<float> dense_of(RankingTrainStep<T>& step) {
 
 template <class T>
 Outcome train(const Context& ctx, dist::Communicator& world, embedding::RowSource<T>& rows,
-              const RankingTrainOptions& options, int steps = kSteps, int different = kSteps) {
-  RankingTrainStep<T> step(ctx, world, options, rows);
+              const train::RankingTrainOptions& options, int steps = kSteps,
+              int different = kSteps) {
+  train::RankingTrainStep<T> step(ctx, world, options, rows);
   step.initialise(ctx);
   Outcome outcome;
   for (int s = 0; s < steps; ++s) {
@@ -83,7 +84,7 @@ Outcome train(const Context& ctx, dist::Communicator& world, embedding::RowSourc
 }
 
 template <class T>
-Outcome train_alone(const RankingTrainOptions& options, int threads = 1, int steps = kSteps,
+Outcome train_alone(const train::RankingTrainOptions& options, int threads = 1, int steps = kSteps,
                     int different = kSteps) {
   const Context ctx({.threads = threads});
   const auto alone = dist::make_self();
@@ -92,7 +93,7 @@ Outcome train_alone(const RankingTrainOptions& options, int threads = 1, int ste
 }
 
 // Every rank must tell the same.
-Outcome train_on_ranks(const RankingTrainOptions& options, int ranks, int group) {
+Outcome train_on_ranks(const train::RankingTrainOptions& options, int ranks, int group) {
   Outcome outcome;
   std::mutex mutex;
   dist::run_threads(ranks, [&](dist::Communicator& world) {
@@ -138,7 +139,7 @@ TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
       EXPECT_TRUE(many.dense == alone.dense && many.tables == alone.tables);
     }
     for (std::size_t s = 0; s < alone.results.size(); ++s) {
-      const RankingResult &a = alone.results[s], &b = many.results[s];
+      const train::RankingResult &a = alone.results[s], &b = many.results[s];
       EXPECT_NEAR(a.loss, b.loss, 5e-7) << what << ", step " << s;
       EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-5) << what << ", step " << s;
       EXPECT_EQ(a.tokens, b.tokens);
@@ -156,7 +157,7 @@ TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
 
 // A batch larger than the model's memory goes through it part by part.
 TEST(RankingStep, PartsOfABatchAddUpToIt) {
-  RankingTrainOptions options = small_ranking_training();
+  train::RankingTrainOptions options = small_ranking_training();
   const Outcome whole = train_alone<float>(options);
   options.batch = model::size_of(options.memory);
   options.memory.layers.sequences = 2;
@@ -179,16 +180,16 @@ TEST(RankingStep, PartsOfABatchAddUpToIt) {
 }
 
 TEST(RankingStep, StepsMayBeSubmittedAheadOfTheirResults) {
-  const RankingTrainOptions options = small_ranking_training();
+  const train::RankingTrainOptions options = small_ranking_training();
   const Outcome wanted = train_alone<float>(options);
   const Context ctx({.threads = 1});
   const auto alone = dist::make_self();
   embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
-  RankingTrainStep<float> step(ctx, *alone, options, rows);
+  train::RankingTrainStep<float> step(ctx, *alone, options, rows);
   step.initialise(ctx);
   EXPECT_EQ(message_of([&] { step.finish(); }),
             "no step is pending; submit one before it is finished");
-  std::vector<RankingResult> results;
+  std::vector<train::RankingResult> results;
   for (int s = 0; s < kSteps; ++s) {
     OwnedRankingBatch batch = ranking_share(s, 0, 1);
     step.submit(ctx, batch.view());
@@ -222,7 +223,8 @@ TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {
 }
 
 TEST(RankingStep, TaskWeightsAreFactorsOnTheirLosses) {
-  RankingTrainOptions doubled = small_ranking_training(), weighted = doubled, other = doubled;
+  train::RankingTrainOptions doubled = small_ranking_training(), weighted = doubled,
+                             other = doubled;
   doubled.loss_scale *= 2;
   weighted.task_weights = {2, 2};
   other.task_weights = {2, 1};
@@ -237,7 +239,7 @@ TEST(RankingStep, TaskWeightsAreFactorsOnTheirLosses) {
 
 template <class T>
 void expect_learns() {
-  RankingTrainOptions options = small_ranking_training();
+  train::RankingTrainOptions options = small_ranking_training();
   options.dense.epsilon = options.table.epsilon = 1e-8;
   options.model.input_dropout = options.model.dropout = 0;
   const Outcome outcome = train_alone<T>(options, 2, 20, 2);
@@ -251,16 +253,16 @@ TEST(RankingStep, LearnsInBf16) { expect_learns<bf16>(); }
 
 // Labels, actions of targets, and other targets of the same sequence.
 TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
-  const RankingTrainOptions options = small_ranking_training();
+  const train::RankingTrainOptions options = small_ranking_training();
   const Context ctx({.threads = 1});
   const auto logits_of = [&](auto change, double* loss = nullptr) {
     const auto alone = dist::make_self();
     embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
-    RankingTrainStep<float> step(ctx, *alone, options, rows);
+    train::RankingTrainStep<float> step(ctx, *alone, options, rows);
     step.initialise(ctx);
     OwnedRankingBatch batch = ranking_share(0, 0, 1);
     change(batch);
-    const RankingResult result = step.run(ctx, batch.view());
+    const train::RankingResult result = step.run(ctx, batch.view());
     if (loss != nullptr) *loss = result.loss;
     const Rows<const float> logits = step.logits();
     return std::vector<float>(logits.data, logits.data + logits.rows * logits.cols);
@@ -293,19 +295,19 @@ TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
 }
 
 TEST(RankingStep, ABadNumberChangesNothing) {
-  const RankingTrainOptions options = small_ranking_training();
+  const train::RankingTrainOptions options = small_ranking_training();
   dist::run_threads(2, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
     embedding::ShardedRows<float> rows(ctx, ctx, world, tables_of(options), Device::kCpu,
                                        {.topology = dist::make_topology(world.nodes(), 2)});
-    RankingTrainStep<float> step(ctx, world, options, rows);
+    train::RankingTrainStep<float> step(ctx, world, options, rows);
     step.initialise(ctx);
     step.set_steps_done(10);
     OwnedRankingBatch batch = ranking_share(0, world.rank(), 2);
     if (world.rank() == 1) batch.labels[0] = std::numeric_limits<float>::quiet_NaN();
     const auto table = [&] { return test::whole_of(ctx, rows, rows.shard(0).weight_tensor()); };
     const std::vector<float> dense = dense_of(step), items = table();
-    const RankingResult bad = step.run(ctx, batch.view());
+    const train::RankingResult bad = step.run(ctx, batch.view());
     EXPECT_FALSE(bad.finite);
     EXPECT_EQ(bad.rate, 0);
     EXPECT_EQ(dense_of(step), dense);
@@ -321,26 +323,26 @@ TEST(RankingStep, SaysWhatIsWrong) {
   const Context ctx({.threads = 1});
   const auto alone = dist::make_self();
   const auto refusal = [&](auto change) {
-    RankingTrainOptions options = small_ranking_training();
+    train::RankingTrainOptions options = small_ranking_training();
     embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
     change(options);
-    return message_of([&] { RankingTrainStep<float>(ctx, *alone, options, rows); });
+    return message_of([&] { train::RankingTrainStep<float>(ctx, *alone, options, rows); });
   };
-  EXPECT_EQ(refusal([](RankingTrainOptions&) {}), "");
-  EXPECT_EQ(refusal([](RankingTrainOptions& o) { o.features.table_rows[1] = 99; }),
+  EXPECT_EQ(refusal([](train::RankingTrainOptions&) {}), "");
+  EXPECT_EQ(refusal([](train::RankingTrainOptions& o) { o.features.table_rows[1] = 99; }),
             "table 1 is [12, 6]; its features want [99, 6]");
-  EXPECT_EQ(refusal([](RankingTrainOptions& o) { o.features.items.pop_back(); }),
+  EXPECT_EQ(refusal([](train::RankingTrainOptions& o) { o.features.items.pop_back(); }),
             "2 prefix and 1 item features for a model of 2 and 2");
   EXPECT_NE(message_of([&] {
               dist::run_threads(2, [&](dist::Communicator& world) {
                 const Context own({.threads = 1});
                 embedding::LocalRows<float> rows(tables_of(small_ranking_training()), Device::kCpu);
-                RankingTrainStep<float>(own, world, small_ranking_training(), rows);
+                train::RankingTrainStep<float>(own, world, small_ranking_training(), rows);
               });
             }).find("tables that one rank holds for 2 ranks"),
             std::string::npos);
   embedding::LocalRows<float> rows(tables_of(small_ranking_training()), Device::kCpu);
-  RankingTrainStep<float> step(ctx, *alone, small_ranking_training(), rows);
+  train::RankingTrainStep<float> step(ctx, *alone, small_ranking_training(), rows);
   OwnedRankingBatch none = ranking_share(0, static_cast<int>(kSequences), 1);
   EXPECT_EQ(message_of([&] { step.run(ctx, none.view()); }),
             "a step without targets on any rank; the batches are empty");

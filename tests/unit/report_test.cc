@@ -38,7 +38,7 @@ const json* chart_named(const json& data, const std::string& title) {
 }
 
 void write_run(const std::string& folder, int lines) {
-  JsonLines log(folder + "/metrics.jsonl", std::nullopt);
+  run::JsonLines log(folder + "/metrics.jsonl", std::nullopt);
   for (int i = 1; i <= lines; ++i) {
     log.write({.step = 10 * i,
                .epoch = 0.1 * i,
@@ -61,9 +61,9 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
   const TemporaryFolder folder;
   write_run(folder.path(), 5);
   replace_file(folder / "config.toml",
-               config_text(parse_config("[model]\nlayers = 7\n", "run.toml")));
-  write_lengths(folder / "lengths.json", length_histogram({3, 4, 4, 9}));
-  const std::string path = write_report(folder.path());
+               run::config_text(run::parse_config("[model]\nlayers = 7\n", "run.toml")));
+  run::write_lengths(folder / "lengths.json", run::length_histogram({3, 4, 4, 9}));
+  const std::string path = run::write_report(folder.path());
   EXPECT_EQ(path, folder / "report.html");
   const json data = data_of(read_file(path));
   for (const char* title : {"Loss", "Hit rate", "NDCG", "MRR", "Throughput, tokens/s",
@@ -101,12 +101,12 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
 TEST(Report, SaysByWhichRuleSeenItemsWereCounted) {
   const auto evaluations = [](const std::string& config) {
     const TemporaryFolder folder;
-    JsonLines log(folder / "metrics.jsonl", std::nullopt);
+    run::JsonLines log(folder / "metrics.jsonl", std::nullopt);
     log.write({.step = 1,
                .split = "test",
                .values = {{"hr@10", 0.5}, {"users", 500}, {"repeats", 0.762}}});
     replace_file(folder / "config.toml", config);
-    return data_of(report_page(folder.path()))["evaluations"];
+    return data_of(run::report_page(folder.path()))["evaluations"];
   };
   EXPECT_EQ(
       evaluations("[eval]\nseen = \"keep\"\n")["note"],
@@ -123,8 +123,8 @@ TEST(Report, SaysByWhichRuleSeenItemsWereCounted) {
 TEST(Report, SaysWhatMfuIsAShareOf) {
   const auto peak = [](const std::string& config, double logged, double later = 0) {
     const TemporaryFolder folder;
-    JsonLines log(folder / "metrics.jsonl", std::nullopt);
-    MetricRecord record{.step = 1, .values = {{"loss", 2.0}, {"mfu_causal", 0.3}}};
+    run::JsonLines log(folder / "metrics.jsonl", std::nullopt);
+    run::MetricRecord record{.step = 1, .values = {{"loss", 2.0}, {"mfu_causal", 0.3}}};
     if (logged > 0) record.values.emplace_back("peak_tflops", logged);
     record.values.emplace_back("skipped_steps", 2.0);
     log.write(record);
@@ -135,7 +135,7 @@ TEST(Report, SaysWhatMfuIsAShareOf) {
     }
     replace_file(folder / "config.toml", config);
     std::string text;
-    const json data = data_of(report_page(folder.path()));
+    const json data = data_of(run::report_page(folder.path()));
     for (const json& tile : data["tiles"]) {
       if (tile["label"] == "MFU peak") {
         text = tile["value"].get<std::string>() + ", " + tile["note"].get<std::string>();
@@ -156,7 +156,7 @@ TEST(Report, SaysWhatMfuIsAShareOf) {
 TEST(Report, NeedsNoNetwork) {
   const TemporaryFolder folder;
   write_run(folder.path(), 2);
-  std::string page = report_page(folder.path());
+  std::string page = run::report_page(folder.path());
   // The name of SVG looks like an address but is never fetched.
   constexpr std::string_view kSvg = "http://www.w3.org/2000/svg";
   for (std::size_t at = 0; (at = page.find(kSvg)) != std::string::npos;)
@@ -169,7 +169,7 @@ TEST(Report, NeedsNoNetwork) {
 TEST(Report, LongRunsAreThinnedToMeans) {
   const TemporaryFolder folder;
   write_run(folder.path(), 2500);
-  const json data = data_of(report_page(folder.path()));
+  const json data = data_of(run::report_page(folder.path()));
   const json& points = (*chart_named(data, "Loss"))["lines"][0]["points"];
   EXPECT_EQ(points.size(), 1000u);
   EXPECT_NEAR(points[0][0].get<double>(), 15.0, 1e-9);  // the mean of steps 10 and 20
@@ -180,7 +180,7 @@ TEST(Report, HostileTextCannotEndTheScript) {
   const TemporaryFolder folder;
   write_run(folder.path(), 1);
   replace_file(folder / "config.toml", "[old]\nkey = \"</script><b>\xff\"\n");
-  const std::string page = report_page(folder.path());
+  const std::string page = run::report_page(folder.path());
   const json data = data_of(page);
   EXPECT_NE(data["config"]["text"].get<std::string>().find("</script><b>"), std::string::npos);
   EXPECT_TRUE(data["lengths"].is_null());
@@ -192,25 +192,25 @@ TEST(Report, ANameLikeACommentLeavesThePageWhole) {
   const std::string run = folder / "<!--<script>";
   std::filesystem::create_directory(run);
   write_run(run, 1);
-  const std::string page = report_page(run);
+  const std::string page = run::report_page(run);
   EXPECT_EQ(page.find("<!--"), std::string::npos);
   EXPECT_EQ(data_of(page)["name"], "<!--<script>");
 }
 
 TEST(Report, SaysWhatIsMissing) {
   const TemporaryFolder folder;
-  EXPECT_NE(message_of([&] { report_page(folder / "none"); }).find("there is no run folder"),
+  EXPECT_NE(message_of([&] { run::report_page(folder / "none"); }).find("there is no run folder"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("has no metrics.jsonl"),
+  EXPECT_NE(message_of([&] { run::report_page(folder.path()); }).find("has no metrics.jsonl"),
             std::string::npos);
   std::ofstream(folder / "metrics.jsonl") << "torn";
-  EXPECT_NE(message_of([&] { report_page(folder.path()); }).find("holds no figures"),
+  EXPECT_NE(message_of([&] { run::report_page(folder.path()); }).find("holds no figures"),
             std::string::npos);
-  write_lengths(folder / "lengths.json", length_histogram({}));
+  run::write_lengths(folder / "lengths.json", run::length_histogram({}));
   std::ofstream(folder / "metrics.jsonl") << "{\"step\":1}\ntorn";
-  EXPECT_EQ(data_of(report_page(folder.path()))["skipped"], 1);
+  EXPECT_EQ(data_of(run::report_page(folder.path()))["skipped"], 1);
   std::ofstream(folder / "lengths.json") << "{}";
-  const std::string message = message_of([&] { report_page(folder.path()); });
+  const std::string message = message_of([&] { run::report_page(folder.path()); });
   EXPECT_NE(message.find("is not a length histogram"), std::string::npos);
   EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
 }
@@ -224,10 +224,10 @@ TEST(Lengths, BinsCoverEveryLengthOnce) {
                                                    {100, 228000, 8594, 8594},
                                                    {0, 50},
                                                    {199, 200, 200}}) {
-    const LengthHistogram histogram = length_histogram(lengths, 12);
+    const run::LengthHistogram histogram = run::length_histogram(lengths, 12);
     std::int64_t total = 0;
     std::int64_t next = *std::min_element(lengths.begin(), lengths.end());
-    for (const LengthHistogram::Bin& bin : histogram.bins) {
+    for (const run::LengthHistogram::Bin& bin : histogram.bins) {
       EXPECT_EQ(bin.from, next);
       EXPECT_GE(bin.to, bin.from);
       const auto inside = std::count_if(lengths.begin(), lengths.end(), [&](std::int64_t length) {
@@ -247,17 +247,17 @@ TEST(Lengths, QuantilesAndTheFileRoundTrip) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 100; i >= 0; --i) lengths.push_back(i);
   const TemporaryFolder folder;
-  write_lengths(folder / "lengths.json", length_histogram(lengths));
-  const LengthHistogram back = read_lengths(folder / "lengths.json");
+  run::write_lengths(folder / "lengths.json", run::length_histogram(lengths));
+  const run::LengthHistogram back = run::read_lengths(folder / "lengths.json");
   EXPECT_EQ(back.count, 101);
   EXPECT_EQ(back.mean, 50.0);
   EXPECT_EQ(back.p50, 50);
   EXPECT_EQ(back.p90, 90);
   EXPECT_EQ(back.p99, 99);
   EXPECT_EQ(back.max, 100);
-  EXPECT_EQ(back.bins.size(), length_histogram(lengths).bins.size());
-  EXPECT_NE(message_of([] { length_histogram({-1}); }).find("length -1"), std::string::npos);
-  EXPECT_NE(message_of([] { length_histogram({1}, 0); }).find("0 bins"), std::string::npos);
+  EXPECT_EQ(back.bins.size(), run::length_histogram(lengths).bins.size());
+  EXPECT_NE(message_of([] { run::length_histogram({-1}); }).find("length -1"), std::string::npos);
+  EXPECT_NE(message_of([] { run::length_histogram({1}, 0); }).find("0 bins"), std::string::npos);
 }
 
 // Two ranks, two whole steps after the first; a save between them counts for nothing.
@@ -280,7 +280,7 @@ constexpr std::string_view kTrace = R"({"traceEvents":[
 TEST(Timeline, SharesOutTheTimeOfEveryRank) {
   const TemporaryFolder folder;
   replace_file(folder / "trace.json", std::string(kTrace));
-  const train::Timeline timeline = train::read_timeline(folder / "trace.json");
+  const run::Timeline timeline = run::read_timeline(folder / "trace.json");
   EXPECT_EQ(timeline.ranks, 2);
   EXPECT_EQ(timeline.steps, 2);
   EXPECT_NEAR(timeline.seconds, 197.5e-6, 1e-12);  // 195 and 200 microseconds
@@ -292,22 +292,22 @@ TEST(Timeline, SharesOutTheTimeOfEveryRank) {
   ASSERT_EQ(timeline.stages.size(), 4u);
   EXPECT_EQ(timeline.stages[1].name, "fetch rows");
   EXPECT_NEAR(timeline.stages[1].hidden, 50 / 395.0, 1e-12);  // from the first step's end on
-  const std::string text = train::timeline_text(timeline);
+  const std::string text = run::timeline_text(timeline);
   EXPECT_NE(text.find("2 steps of 2 ranks: compute 69.6%"), std::string::npos) << text;
   EXPECT_NE(text.find("sparse communication"), std::string::npos) << text;
 
   write_run(folder.path(), 1);
-  const json data = data_of(report_page(folder.path()));
+  const json data = data_of(run::report_page(folder.path()));
   EXPECT_EQ(data["timeline"]["rows"].size(), 4u);
   EXPECT_NEAR(data["timeline"]["shares"]["exposed sparse"].get<double>(), 80 / 395.0, 1e-12);
   replace_file(folder / "trace.json", "{\"traceEvents\":[]}");
   EXPECT_NE(message_of([&] {
-              train::read_timeline(folder / "trace.json");
+              run::read_timeline(folder / "trace.json");
             }).find("shows no two training steps"),
             std::string::npos);
-  EXPECT_TRUE(data_of(report_page(folder.path()))["timeline"].is_null());
+  EXPECT_TRUE(data_of(run::report_page(folder.path()))["timeline"].is_null());
   replace_file(folder / "trace.json", "half");
-  EXPECT_NE(message_of([&] { train::read_timeline(folder / "trace.json"); }).find("is not a trace"),
+  EXPECT_NE(message_of([&] { run::read_timeline(folder / "trace.json"); }).find("is not a trace"),
             std::string::npos);
 }
 

@@ -35,8 +35,9 @@ Batch make_batch(std::uint64_t seed, const std::vector<std::int64_t>& lengths) {
   return batch;
 }
 
-RetrievalOptions options_of(const NegativeOptions& negatives, std::int64_t accumulate = 1) {
-  RetrievalOptions options;
+train::RetrievalOptions options_of(const train::NegativeOptions& negatives,
+                                   std::int64_t accumulate = 1) {
+  train::RetrievalOptions options;
   options.model.layers = 1;
   options.model.width = 12;
   options.model.heads = 2;
@@ -59,17 +60,17 @@ std::vector<std::int64_t> counts() {
 }
 
 template <class T>
-std::vector<double> losses(const NegativeOptions& negatives, int threads = 2,
+std::vector<double> losses(const train::NegativeOptions& negatives, int threads = 2,
                            const std::vector<std::vector<Batch>>& steps = {}) {
   const Context ctx({.threads = threads});
-  RetrievalTrainer<T> trainer(ctx, options_of(negatives, 2), kItems, counts());
+  train::RetrievalTrainer<T> trainer(ctx, options_of(negatives, 2), kItems, counts());
   trainer.initialise(ctx);
   std::vector<double> all;
   const std::vector<Batch> batches = {make_batch(1, {9, 16, 3}), make_batch(2, {4, 11})};
   for (int step = 0; step < 4; ++step) {
     const auto& now =
         steps.empty() ? batches : steps[static_cast<std::size_t>(step) % steps.size()];
-    const StepResult result = trainer.step(ctx, now);
+    const train::StepResult result = trainer.step(ctx, now);
     EXPECT_TRUE(result.finite);
     all.push_back(result.loss);
   }
@@ -78,20 +79,21 @@ std::vector<double> losses(const NegativeOptions& negatives, int threads = 2,
 
 struct Named {
   const char* name;
-  NegativeOptions options;
+  train::NegativeOptions options;
 };
 
 std::vector<Named> every_way() {
-  const NegativeOptions mixed = {
-      .kind = NegativeKind::kMixed, .count = 8, .alpha = 1, .mix = {1, 1, 2}};
-  NegativeOptions mixed_shared = mixed;
+  const train::NegativeOptions mixed = {
+      .kind = train::NegativeKind::kMixed, .count = 8, .alpha = 1, .mix = {1, 1, 2}};
+  train::NegativeOptions mixed_shared = mixed;
   mixed_shared.shared = true;
   return {
       {"uniform", {.count = 8}},
       {"uniform, shared", {.count = 8, .shared = true}},
-      {"popularity", {.kind = NegativeKind::kPopularity, .count = 8}},
-      {"in-batch", {.kind = NegativeKind::kInBatch, .count = 8}},
-      {"in-batch, all of it", {.kind = NegativeKind::kInBatch, .count = 500, .shared = true}},
+      {"popularity", {.kind = train::NegativeKind::kPopularity, .count = 8}},
+      {"in-batch", {.kind = train::NegativeKind::kInBatch, .count = 8}},
+      {"in-batch, all of it",
+       {.kind = train::NegativeKind::kInBatch, .count = 500, .shared = true}},
       {"mixed", mixed},
       {"mixed, shared", mixed_shared},
       {"logits", {.count = 4, .sharing = NegativeSharing::kLogits, .sharing_factor = 3}},
@@ -100,7 +102,7 @@ std::vector<Named> every_way() {
       {"f16, shared", {.count = 8, .shared = true, .half = true}},
       {"f16 table", {.count = 8, .half = true, .half_table = true}},
       {"everything",
-       {.kind = NegativeKind::kInBatch,
+       {.kind = train::NegativeKind::kInBatch,
         .count = 8,
         .sharing = NegativeSharing::kLogits,
         .sharing_factor = 4,
@@ -137,7 +139,7 @@ TEST(RetrievalNegatives, ALoadedTableReachesItsF16Copy) {
   const Context ctx({.threads = 2});
   const Batch batch = make_batch(3, {9, 7});
   const auto loss_after_load = [&](bool half_table) {
-    RetrievalTrainer<float> trainer(
+    train::RetrievalTrainer<float> trainer(
         ctx, options_of({.count = 8, .half = true, .half_table = half_table}), kItems);
     trainer.initialise(ctx);
     Tensor& weights = trainer.table().weight_tensor();
@@ -153,7 +155,8 @@ TEST(RetrievalNegatives, ALoadedTableReachesItsF16Copy) {
 // With uniform counts the corrections vanish and in-batch draws are all that differs; with skewed
 // ones a loss without them is another loss.
 TEST(RetrievalNegatives, CorrectionsReachTheLoss) {
-  NegativeOptions popular = {.kind = NegativeKind::kPopularity, .count = 16, .alpha = 1};
+  train::NegativeOptions popular = {
+      .kind = train::NegativeKind::kPopularity, .count = 16, .alpha = 1};
   const std::vector<double> corrected = losses<float>(popular);
   popular.correction = false;
   EXPECT_NE(corrected, losses<float>(popular));
@@ -167,10 +170,10 @@ TEST(RetrievalNegatives, InBatchDrawsFromAllPartsOfAStep) {
   Batch one = make_batch(5, {6});
   for (std::int64_t& target : one.targets) target = 7;
   Batch other = make_batch(6, {6});
-  const NegativeOptions in_batch = {.kind = NegativeKind::kInBatch, .count = 8};
+  const train::NegativeOptions in_batch = {.kind = train::NegativeKind::kInBatch, .count = 8};
   EXPECT_EQ(losses<float>(in_batch, 2, {{one}}).front(), 0);
   const Context ctx({.threads = 2});
-  RetrievalTrainer<float> trainer(ctx, options_of(in_batch, 2), kItems, counts());
+  train::RetrievalTrainer<float> trainer(ctx, options_of(in_batch, 2), kItems, counts());
   trainer.initialise(ctx);
   for (std::int64_t& target : other.targets) target = 9;
   const std::vector<Batch> parts = {one, other};
@@ -180,7 +183,8 @@ TEST(RetrievalNegatives, InBatchDrawsFromAllPartsOfAStep) {
 TEST(RetrievalNegatives, AskForCountsWhereTheyGoByThem) {
   const Context ctx({.threads = 1});
   EXPECT_EQ(message_of([&] {
-              RetrievalTrainer<float>(ctx, options_of({.kind = NegativeKind::kPopularity}), kItems);
+              train::RetrievalTrainer<float>(
+                  ctx, options_of({.kind = train::NegativeKind::kPopularity}), kItems);
             }),
             "popularity of 0 items for a catalogue of 60; give each item's count");
 }

@@ -7,7 +7,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using test::message_of;
@@ -93,4 +93,4 @@ TEST(RunFolder, SaysWhyItsConfigCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -33,7 +33,7 @@ class SafetensorsTest : public testing::Test {
  protected:
   std::string open_message(const std::string& header, std::size_t data_bytes) {
     write_raw(path_, header, data_bytes);
-    return message_of([&] { SafetensorsFile file(path_); });
+    return message_of([&] { checkpoint::SafetensorsFile file(path_); });
   }
   void expect_refused(const std::string& header, std::size_t data_bytes, const std::string& words) {
     const std::string message = open_message(header, data_bytes);
@@ -66,9 +66,10 @@ TEST_F(SafetensorsTest, EveryFormatComesBackBitForBit) {
   for (std::size_t i = tensors.size(); i-- > 0;) {
     list.push_back(named(fmt::format("t{}", i), tensors[i]));
   }
-  const SafetensorsSums sums = write_safetensors(path_, list, {{"made_by", "a \"test\""}});
+  const checkpoint::SafetensorsSums sums =
+      checkpoint::write_safetensors(path_, list, {{"made_by", "a \"test\""}});
 
-  const SafetensorsFile file(path_);
+  const checkpoint::SafetensorsFile file(path_);
   ThreadPool pool(1);
   EXPECT_EQ(file.metadata().at("made_by"), "a \"test\"");
   EXPECT_EQ(file.entries().size(), tensors.size());
@@ -76,7 +77,7 @@ TEST_F(SafetensorsTest, EveryFormatComesBackBitForBit) {
   EXPECT_EQ(file.header_sum(), sums.header);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::string name = fmt::format("t{}", i);
-    const TensorEntry& entry = file.at(name);
+    const checkpoint::TensorEntry& entry = file.at(name);
     EXPECT_EQ(entry.begin % size_of(entry.dtype), 0u);
     EXPECT_EQ(file.sum_of(pool, entry), sums.tensors.at(name));
     Tensor back(tensors[i].dtype(), tensors[i].shape());
@@ -89,20 +90,21 @@ TEST_F(SafetensorsTest, EveryFormatComesBackBitForBit) {
 }
 
 TEST_F(SafetensorsTest, AFileOfNoTensorsIsSound) {
-  write_safetensors(path_, {});
-  EXPECT_TRUE(SafetensorsFile(path_).entries().empty());
+  checkpoint::write_safetensors(path_, {});
+  EXPECT_TRUE(checkpoint::SafetensorsFile(path_).entries().empty());
 }
 
 TEST_F(SafetensorsTest, AnyNumberOfThreadsWritesTheSameFile) {
   Tensor a = test::random_tensor<float>({3'000'001}, 1);  // three pieces, the last a part of one
   Tensor b = test::random_tensor<float>({33}, 2);
   const std::vector<NamedTensor> tensors = {named("a", a), named("b", b)};
-  const SafetensorsSums one = write_safetensors(path_, tensors);
+  const checkpoint::SafetensorsSums one = checkpoint::write_safetensors(path_, tensors);
   const std::string bytes = read_file(path_);
   EXPECT_EQ(one.file_bytes, bytes.size());
   EXPECT_EQ(one.tensors.at("a"), crc32c(0, a.data(), a.bytes()));
   EXPECT_EQ(one.tensors.at("b"), crc32c(0, b.data(), b.bytes()));
-  const SafetensorsSums four = write_safetensors(path_, tensors, {}, {.threads = 4});
+  const checkpoint::SafetensorsSums four =
+      checkpoint::write_safetensors(path_, tensors, {}, {.threads = 4});
   EXPECT_EQ(four.tensors, one.tensors);
   EXPECT_EQ(read_file(path_), bytes);
 }
@@ -110,19 +112,22 @@ TEST_F(SafetensorsTest, AnyNumberOfThreadsWritesTheSameFile) {
 TEST_F(SafetensorsTest, TheWriterRefusesWhatDoesNotAddUp) {
   Tensor a(DType::kF32, {2});
   EXPECT_NE(message_of([&] {
-              write_safetensors(path_, {named("a", a), named("a", a)});
+              checkpoint::write_safetensors(path_, {named("a", a), named("a", a)});
             }).find("'a' is taken"),
             std::string::npos);
-  EXPECT_NE(
-      message_of([&] { write_safetensors(path_, {named("__metadata__", a)}); }).find("is taken"),
-      std::string::npos);
+  EXPECT_NE(message_of([&] {
+              checkpoint::write_safetensors(path_, {named("__metadata__", a)});
+            }).find("is taken"),
+            std::string::npos);
   NamedTensor negative = named("a", a);
   negative.shape = {-1};
-  EXPECT_NE(message_of([&] { write_safetensors(path_, {negative}); }).find("impossible shape [-1]"),
+  EXPECT_NE(message_of([&] {
+              checkpoint::write_safetensors(path_, {negative});
+            }).find("impossible shape [-1]"),
             std::string::npos);
   NamedTensor device = named("a", a);
   device.device = Device::kCuda;
-  EXPECT_NE(message_of([&] { write_safetensors(path_, {device}); }).find("is on cuda"),
+  EXPECT_NE(message_of([&] { checkpoint::write_safetensors(path_, {device}); }).find("is on cuda"),
             std::string::npos);
 }
 
@@ -169,21 +174,21 @@ TEST_F(SafetensorsTest, MalformedFilesAreRefusedWithTheReason) {
 TEST_F(SafetensorsTest, ShortFilesAndHugeHeadersAreRefused) {
   const auto message = [&](const std::string& bytes) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
-    return message_of([&] { SafetensorsFile file(path_); });
+    return message_of([&] { checkpoint::SafetensorsFile file(path_); });
   };
   EXPECT_NE(message("").find("has 0 bytes, too few"), std::string::npos);
   EXPECT_NE(message("1234567").find("has 7 bytes, too few"), std::string::npos);
   EXPECT_NE(message(std::string("\x09\0\0\0\0\0\0\0{}", 10)).find("is cut short"),
             std::string::npos);
   EXPECT_NE(message(std::string(8, '\xff')).find("at most 100000000"), std::string::npos);
-  EXPECT_NE(message_of([] { SafetensorsFile file("/nowhere/x"); }).find("No such file"),
+  EXPECT_NE(message_of([] { checkpoint::SafetensorsFile file("/nowhere/x"); }).find("No such file"),
             std::string::npos);
 }
 
 TEST_F(SafetensorsTest, ReadingAsSomethingElseIsRefused) {
   Tensor a(DType::kF32, {2, 3});
-  write_safetensors(path_, {named("a", a)});
-  const SafetensorsFile file(path_);
+  checkpoint::write_safetensors(path_, {named("a", a)});
+  const checkpoint::SafetensorsFile file(path_);
   Tensor other(DType::kF32, {3, 2});
   Tensor half(DType::kBf16, {2, 3});
   EXPECT_NE(message_of([&] {
@@ -205,10 +210,12 @@ TEST_F(SafetensorsTest, ReadingAsSomethingElseIsRefused) {
             R"({"u":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
             R"("a":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}} )",
             5);
-  EXPECT_NE(message_of([&] { SafetensorsFile(path_).view<float, 1>("a"); }).find("not aligned"),
+  EXPECT_NE(message_of([&] {
+              checkpoint::SafetensorsFile(path_).view<float, 1>("a");
+            }).find("not aligned"),
             std::string::npos);
   Tensor one(DType::kF32, {1});
-  SafetensorsFile(path_).read(named("a", one));
+  checkpoint::SafetensorsFile(path_).read(named("a", one));
 }
 
 TEST_F(SafetensorsTest, ThePythonPackageReadsOursAndWeReadIts) {
@@ -217,7 +224,7 @@ TEST_F(SafetensorsTest, ThePythonPackageReadsOursAndWeReadIts) {
   }
   Tensor w = test::random_tensor<float>({2, 3}, 1);
   Tensor h = test::random_tensor<bf16>({5}, 2);
-  write_safetensors(path_, {named("h", h), named("w", w)}, {{"by", "turbogr"}});
+  checkpoint::write_safetensors(path_, {named("h", h), named("w", w)}, {{"by", "turbogr"}});
   // Its own parser checks our header; its writer makes the file we read back.
   std::ofstream(folder_ / "copy.py")
       << "import sys, safetensors\n"
@@ -231,7 +238,7 @@ TEST_F(SafetensorsTest, ThePythonPackageReadsOursAndWeReadIts) {
   const std::string command =
       "python3 '" + (folder_ / "copy.py").string() + "' '" + path_ + "' '" + theirs + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
-  const SafetensorsFile file(theirs);
+  const checkpoint::SafetensorsFile file(theirs);
   EXPECT_EQ(file.metadata().at("by"), "python");
   Tensor w_back(DType::kF32, {2, 3});
   file.read(named("w", w_back));

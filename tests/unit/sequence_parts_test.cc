@@ -8,7 +8,7 @@
 #include "tests/support/data.h"
 #include "turbogr/model/model.h"
 
-namespace turbogr::train {
+namespace turbogr::data {
 namespace {
 
 std::vector<std::int64_t> values_of(View<const std::int64_t, 1> view) {
@@ -102,4 +102,4 @@ TEST(SequenceMarks, NoPredictingTokenSeesWhatComesAfterIt) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::data

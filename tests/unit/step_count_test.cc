@@ -7,7 +7,7 @@
 
 #include "turbogr/core/philox.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 std::vector<data::Window> windows_of(int count) {
@@ -70,4 +70,4 @@ TEST(StepCount, WithoutEpochsOnlyOneIsKnown) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

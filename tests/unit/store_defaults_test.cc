@@ -12,15 +12,15 @@
 namespace turbogr {
 namespace {
 
-Config chosen_for(const StoreSize& size, const NamedKeys& named = {}) {
-  Config config;
-  choose_for_store(config, named, size);
-  resolve_config(config);
+run::Config chosen_for(const run::StoreSize& size, const run::NamedKeys& named = {}) {
+  run::Config config;
+  run::choose_for_store(config, named, size);
+  run::resolve_config(config);
   return config;
 }
 
 TEST(StoreDefaults, SmallStoresGetManySmallStepsAndPatience) {
-  const Config config = chosen_for(
+  const run::Config config = chosen_for(
       {.name = "films", .users = 610, .items = 9724, .events = 100'836, .recent_events = 55'000});
   EXPECT_EQ(config.data.history, "windows");
   EXPECT_EQ(config.model.dropout, 0.4);
@@ -40,11 +40,11 @@ TEST(StoreDefaults, SmallStoresGetManySmallStepsAndPatience) {
 TEST(StoreDefaults, LargerStoresGetLargerModelsAndFewerEpochs) {
   std::int64_t width = 0, layers = 0, epochs = 1000;
   for (const std::int64_t events : {1'000'000, 10'000'000, 300'000'000}) {
-    const Config config = chosen_for({.name = "s",
-                                      .users = events / 100,
-                                      .items = events / 50,
-                                      .events = events,
-                                      .recent_events = events});
+    const run::Config config = chosen_for({.name = "s",
+                                           .users = events / 100,
+                                           .items = events / 50,
+                                           .events = events,
+                                           .recent_events = events});
     EXPECT_GT(config.model.width, width);
     EXPECT_GT(config.model.layers, layers);
     EXPECT_LT(config.train.epochs, epochs);
@@ -65,7 +65,7 @@ TEST(StoreDefaults, AStoreWithoutTimesGetsABiasThatNeedsNone) {
 }
 
 TEST(StoreDefaults, TheEmptiestStoreHasDefaultsToo) {
-  const Config config = chosen_for({});
+  const run::Config config = chosen_for({});
   EXPECT_GE(config.train.batch, 1);
   EXPECT_GE(config.train.epochs, 1);
 }
@@ -78,81 +78,84 @@ TEST(StoreDefaults, NegativesAreAtMostHalfOfTheItemsAndMoreForLargeCatalogues) {
 }
 
 TEST(StoreDefaults, AnotherOptimiserOfTheItemTableKeepsItsRate) {
-  Config config;
+  run::Config config;
   config.embedding.optimiser = "adagrad";
-  choose_for_store(config, {"embedding.optimiser"}, {.users = 10, .items = 9, .events = 100});
+  run::choose_for_store(config, {"embedding.optimiser"}, {.users = 10, .items = 9, .events = 100});
   EXPECT_EQ(config.embedding.lr, 1e-3);
   EXPECT_EQ(config.optim.lr, 2e-3);
 }
 
 // Each key that a rule decides, named with a value that no rule chooses: nothing may change.
 TEST(StoreDefaults, ANamedKeyIsNeverChanged) {
-  Config config;
+  run::Config config;
   config.model.layers = 3;
   config.model.width = 48;
   config.train.epochs = 7;
   config.train.patience = 11;
   config.eval.every = 13;
-  NamedKeys named;
-  for (const ConfigKey& key : config_keys()) named.insert(std::string(key.name));
-  Config after = config;
-  EXPECT_TRUE(choose_for_store(after, named, {.users = 610, .items = 99, .events = 1'000}).empty());
+  run::NamedKeys named;
+  for (const run::ConfigKey& key : run::config_keys()) named.insert(std::string(key.name));
+  run::Config after = config;
+  EXPECT_TRUE(
+      run::choose_for_store(after, named, {.users = 610, .items = 99, .events = 1'000}).empty());
   EXPECT_EQ(after, config);
-  for (const ConfigKey& key : config_keys()) {
-    if (how_chosen(key.name).empty()) continue;
-    NamedKeys one = {std::string(key.name)};
-    Config other = config;
-    choose_for_store(other, one, {.users = 50'000, .items = 99, .events = 10'000'000});
+  for (const run::ConfigKey& key : run::config_keys()) {
+    if (run::how_chosen(key.name).empty()) continue;
+    run::NamedKeys one = {std::string(key.name)};
+    run::Config other = config;
+    run::choose_for_store(other, one, {.users = 50'000, .items = 99, .events = 10'000'000});
     EXPECT_EQ(key.get(other), key.get(config)) << key.name;
   }
 }
 
 TEST(StoreDefaults, NamingALengthLeavesEvaluationAndPatienceAlone) {
-  const StoreSize size = {.users = 500'000, .items = 9, .events = 4'000'000};
+  const run::StoreSize size = {.users = 500'000, .items = 9, .events = 4'000'000};
   EXPECT_EQ(chosen_for(size).eval.max_users, 20'000);
-  Config by_steps;
+  run::Config by_steps;
   by_steps.train.steps = 500;
-  choose_for_store(by_steps, {"train.steps"}, size);
+  run::choose_for_store(by_steps, {"train.steps"}, size);
   EXPECT_EQ(by_steps.train.epochs, 0);  // else the smaller of the two would end the run
-  for (const Config& config : {by_steps, chosen_for(size, {"train.epochs"})}) {
+  for (const run::Config& config : {by_steps, chosen_for(size, {"train.epochs"})}) {
     EXPECT_EQ(config.train.patience, 0);
     EXPECT_EQ(config.eval.every, 0);
     EXPECT_EQ(config.eval.max_users, 0);
     EXPECT_EQ(config.checkpoint.keep_best, 0);
     EXPECT_EQ(config.data.history, "last");
   }
-  Config by_test;
+  run::Config by_test;
   by_test.data.holdout = "test";
-  choose_for_store(by_test, {"data.holdout"}, {.users = 10, .items = 9, .events = 100});
+  run::choose_for_store(by_test, {"data.holdout"}, {.users = 10, .items = 9, .events = 100});
   EXPECT_EQ(by_test.train.patience, 0);
-  resolve_config(by_test);
-  Config without_evaluations;
-  choose_for_store(without_evaluations, {"eval.every"}, {.users = 9, .items = 9, .events = 99});
+  run::resolve_config(by_test);
+  run::Config without_evaluations;
+  run::choose_for_store(without_evaluations, {"eval.every"},
+                        {.users = 9, .items = 9, .events = 99});
   EXPECT_EQ(without_evaluations.train.patience, 0);
-  resolve_config(without_evaluations);
+  run::resolve_config(without_evaluations);
 }
 
 TEST(StoreDefaults, NamedPatienceGetsItsEvaluationsAndTheBestCheckpoint) {
-  for (const NamedKeys& named :
-       {NamedKeys{"train.patience"}, NamedKeys{"train.patience", "train.epochs"}}) {
-    Config config;
+  for (const run::NamedKeys& named :
+       {run::NamedKeys{"train.patience"}, run::NamedKeys{"train.patience", "train.epochs"}}) {
+    run::Config config;
     config.train.patience = 9;
-    choose_for_store(config, named, {.users = 50'000, .items = 9, .events = 1'000'000});
+    run::choose_for_store(config, named, {.users = 50'000, .items = 9, .events = 1'000'000});
     EXPECT_EQ(config.train.patience, 9);
     EXPECT_EQ(config.eval.every, 1);
     EXPECT_EQ(config.checkpoint.keep_best, 1);
-    resolve_config(config);
+    run::resolve_config(config);
   }
-  const Config never = chosen_for({.users = 99, .items = 9, .events = 990}, {"train.patience"});
+  const run::Config never =
+      chosen_for({.users = 99, .items = 9, .events = 990}, {"train.patience"});
   EXPECT_EQ(never.train.patience, 0);
   EXPECT_GT(never.eval.every, 0);
 }
 
 TEST(StoreDefaults, HeadsDivideAnyWidth) {
   for (std::int64_t width = 1; width < 200; ++width) {
-    Config config;
+    run::Config config;
     config.model.width = width;
-    choose_for_store(config, {"model.width"}, {.users = 10, .items = 9, .events = 100});
+    run::choose_for_store(config, {"model.width"}, {.users = 10, .items = 9, .events = 100});
     EXPECT_EQ(width % config.model.heads, 0) << width;
   }
 }
@@ -166,24 +169,26 @@ class LoadedForAStore : public ::testing::Test {
 };
 
 TEST_F(LoadedForAStore, AConfigNeedsNoFile) {
-  const LoadedConfig loaded = load_config_for_store("", {{"data.store", store_ + "/"}});
+  const run::LoadedConfig loaded = run::load_config_for_store("", {{"data.store", store_ + "/"}});
   EXPECT_EQ(loaded.config.run.dir, "runs/mine");
   EXPECT_EQ(loaded.config.train.patience, 5);
   EXPECT_TRUE(loaded.unread.empty()) << loaded.unread;
   const auto& chosen = loaded.chosen;
   EXPECT_NE(std::find(chosen.begin(), chosen.end(), "train.patience = 5"), chosen.end());
   EXPECT_EQ(loaded.config.model.dq * loaded.config.model.heads, loaded.config.model.width);
-  EXPECT_NE(test::message_of([] { load_config(""); }).find("neither a config file nor a store"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of([] { run::load_config(""); }).find("neither a config file nor a store"),
+      std::string::npos);
 }
 
 TEST_F(LoadedForAStore, TheResolvedConfigHasTheChosenNumbers) {
-  const LoadedConfig loaded = load_config_for_store("", {{"data.store", store_}});
-  EXPECT_EQ(parse_config(config_text(loaded.config), "printed"), loaded.config);
+  const run::LoadedConfig loaded = run::load_config_for_store("", {{"data.store", store_}});
+  EXPECT_EQ(run::parse_config(run::config_text(loaded.config), "printed"), loaded.config);
 }
 
 TEST_F(LoadedForAStore, AStoreThatIsNotThereLeavesTheValuesAndSaysWhy) {
-  const LoadedConfig loaded = load_config_for_store("", {{"data.store", store_ + "-not"}});
+  const run::LoadedConfig loaded =
+      run::load_config_for_store("", {{"data.store", store_ + "-not"}});
   EXPECT_NE(loaded.unread.find("mine-not"), std::string::npos) << loaded.unread;
   EXPECT_TRUE(loaded.chosen.empty());
   EXPECT_EQ(loaded.config.train.epochs, 1);
@@ -194,8 +199,8 @@ TEST_F(LoadedForAStore, NamedConfigsAreAsTheyAreWithoutAStore) {
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(TGR_SOURCE_DIR) + "/configs")) {
     if (entry.path().stem() == "own-data") continue;
-    const LoadedConfig loaded =
-        load_config_for_store(entry.path().string(), {{"data.store", store_}});
+    const run::LoadedConfig loaded =
+        run::load_config_for_store(entry.path().string(), {{"data.store", store_}});
     EXPECT_TRUE(loaded.chosen.empty()) << entry.path() << ": " << loaded.chosen.front();
   }
 }
@@ -203,21 +208,21 @@ TEST_F(LoadedForAStore, NamedConfigsAreAsTheyAreWithoutAStore) {
 // The file explains; what it does is what the program does without it.
 TEST_F(LoadedForAStore, TheConfigForOnesOwnDataIsTheDefaultsExplained) {
   const std::string path = std::string(TGR_SOURCE_DIR) + "/configs/own-data.toml";
-  const std::vector<Override> overrides = {{"data.store", store_}, {"run.dir", "runs/x"}};
-  EXPECT_EQ(load_config(path, overrides), load_config("", overrides));
+  const std::vector<run::Override> overrides = {{"data.store", store_}, {"run.dir", "runs/x"}};
+  EXPECT_EQ(run::load_config(path, overrides), run::load_config("", overrides));
 }
 
 TEST(ConfigHelp, SaysHowADefaultIsChosen) {
-  const std::string help = "\n" + config_help();
-  for (const ConfigKey& key : config_keys()) {
+  const std::string help = "\n" + run::config_help();
+  for (const run::ConfigKey& key : run::config_keys()) {
     const std::size_t line = help.find("\n" + std::string(key.name) + " ") + 1;
     ASSERT_NE(line, 0u) << key.name;
     const std::string text = help.substr(line, help.find('\n', line) - line);
-    EXPECT_EQ(text.find("by the store") != std::string::npos, !how_chosen(key.name).empty())
+    EXPECT_EQ(text.find("by the store") != std::string::npos, !run::how_chosen(key.name).empty())
         << text;
-    EXPECT_NE(text.find(how_chosen(key.name)), std::string::npos);
+    EXPECT_NE(text.find(run::how_chosen(key.name)), std::string::npos);
   }
-  EXPECT_FALSE(how_chosen("train.epochs").empty());
+  EXPECT_FALSE(run::how_chosen("train.epochs").empty());
 }
 
 }  // namespace

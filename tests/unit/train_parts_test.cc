@@ -103,7 +103,7 @@ TEST(TouchedRows, AreThoseOfASetInAnyTable) {
 }
 
 TEST(RankingMetrics, FollowTheirDefinitions) {
-  RankingMetrics metrics({1, 10});
+  eval::RankingMetrics metrics({1, 10});
   for (const std::int64_t rank : {1, 3, 11}) metrics.add(rank);
   const auto figures = metrics.figures();
   ASSERT_EQ(figures.size(), 5u);
@@ -117,7 +117,7 @@ TEST(RankingMetrics, FollowTheirDefinitions) {
 
 // A run evaluates in other batches than `eval` does, and on other ranks.
 TEST(RankingMetrics, AreTheSameInAnyOrderOfUsers) {
-  RankingMetrics forward({10}), backward({10});
+  eval::RankingMetrics forward({10}), backward({10});
   for (std::int64_t rank = 1; rank <= 1000; ++rank) forward.add(rank);
   for (std::int64_t rank = 1000; rank >= 1; --rank) backward.add(rank);
   EXPECT_EQ(forward.figures(), backward.figures());

@@ -15,7 +15,7 @@ namespace {
 using test::message_of;
 
 TEST(RowFormats, TrainsInBf16WithRowsInBf16OnTheWire) {
-  RetrievalOptions options = smooth_options();
+  train::RetrievalOptions options = smooth_options();
   const Outcome wide = train_on_ranks<bf16>(options, {2, 2}, {});
   // The model rounds rows to bf16 anyway: rounding them before they travel changes nothing.
   expect_equal(wide, train_on_ranks<bf16>(options, {2, 2}, {.row_wire = DType::kBf16}),
@@ -29,23 +29,24 @@ TEST(RowFormats, TrainsInBf16WithRowsInBf16OnTheWire) {
 
 // Negatives read as f16 are those one rank rounds, whoever holds their rows.
 TEST(RowFormats, F16NegativesWorkOverRanks) {
-  RetrievalOptions options = smooth_options();
+  train::RetrievalOptions options = smooth_options();
   options.negatives.half = true;
   const Outcome alone = train_alone<float>(options);
   EXPECT_NE(alone.results[0].loss, train_alone<float>(smooth_options()).results[0].loss);
   for (const Layout layout : {Layout{2, 2}, {4, 2}, {3, 1}}) {
     const Outcome serial = train_on_ranks<float>(options, layout, {});
     expect_near(alone, serial, 1e-5, std::to_string(layout.ranks) + " ranks");
-    expect_equal(serial,
-                 train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch}),
-                 "exact_prefetch");
+    expect_equal(
+        serial,
+        train_on_ranks<float>(options, layout, {.schedule = train::StepSchedule::kExactPrefetch}),
+        "exact_prefetch");
     expect_equal(serial, train_on_ranks<float>(options, layout, {.device_rows = true}), "device");
   }
 }
 
 // Exact schedules are still exact, and ranks are one rank up to rounding.
 void expect_tables_train(DType dtype) {
-  RetrievalOptions options = smooth_options();
+  train::RetrievalOptions options = smooth_options();
   options.table_dtype = dtype;
   const Outcome alone = train_alone<float>(options);
   const Outcome wide = train_alone<float>(smooth_options());
@@ -56,7 +57,8 @@ void expect_tables_train(DType dtype) {
       EXPECT_NEAR(serial.results[at].loss, alone.results[at].loss, 1e-3);
       EXPECT_NEAR(serial.results[at].loss, wide.results[at].loss, 1e-2);
     }
-    for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+    for (const train::StepSchedule schedule :
+         {train::StepSchedule::kOverlap, train::StepSchedule::kExactPrefetch}) {
       expect_equal(serial, train_on_ranks<float>(options, layout, {.schedule = schedule}),
                    "schedule");
     }

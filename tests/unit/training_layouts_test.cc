@@ -28,39 +28,40 @@ TEST(Layouts, AnyLayoutIsOneRankUpToRounding) {
 }
 
 TEST(Layouts, TheSameForClippingFuxiSharedNegativesAndAdaGrad) {
-  RetrievalOptions options = smooth_options();
+  train::RetrievalOptions options = smooth_options();
   options.clip = 0.05;
   options.negatives.shared = true;
   options.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
   options.table.epsilon = 1e-2;
   expect_near(train_alone<float>(options), train_on_ranks<float>(options, {2, 2}, {}), 2e-6,
               "clipped, shared");
-  RetrievalOptions fuxi = options_of(model::ModelKind::kFuxi);
+  train::RetrievalOptions fuxi = options_of(model::ModelKind::kFuxi);
   fuxi.dense.epsilon = fuxi.table.epsilon = 1e-2;
   expect_near(train_alone<float>(fuxi), train_on_ranks<float>(fuxi, {3, 3}, {}), 2e-6, "fuxi");
 }
 
 TEST(Layouts, NegativesComeFromThePositivesOfAllRanks) {
-  for (const NegativeKind kind : {NegativeKind::kInBatch, NegativeKind::kMixed}) {
+  for (const train::NegativeKind kind :
+       {train::NegativeKind::kInBatch, train::NegativeKind::kMixed}) {
     for (const bool shared : {false, true}) {
-      RetrievalOptions options = smooth_options();
+      train::RetrievalOptions options = smooth_options();
       options.negatives.kind = kind;
-      if (kind == NegativeKind::kMixed) options.negatives.mix = {1, 1, 1};
+      if (kind == train::NegativeKind::kMixed) options.negatives.mix = {1, 1, 1};
       options.negatives.count = 9;
       options.negatives.shared = shared;
       const Outcome alone = train_alone<float>(options);
       for (const Layout layout : {Layout{2, 2}, {4, 2}, {12, 4}}) {
-        expect_near(
-            alone,
-            train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch}),
-            2e-6, "kind " + std::to_string(static_cast<int>(kind)));
+        expect_near(alone,
+                    train_on_ranks<float>(options, layout,
+                                          {.schedule = train::StepSchedule::kExactPrefetch}),
+                    2e-6, "kind " + std::to_string(static_cast<int>(kind)));
       }
     }
   }
 }
 
 TEST(Layouts, TargetsAreCountedOverAllRanks) {
-  RetrievalOptions options = smooth_options();
+  train::RetrievalOptions options = smooth_options();
   options.parts = {.prefix = 2, .targets = 3};
   const Outcome alone = train_alone<float>(options);
   EXPECT_LT(alone.results[0].predicting, alone.results[0].tokens);
@@ -72,11 +73,11 @@ TEST(Layouts, TargetsAreCountedOverAllRanks) {
 }
 
 TEST(Layouts, AveragedReplicasTrain) {
-  RankOptions options = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  train::RankOptions options = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
   const Outcome averaged = train_on_ranks<float>(smooth_options(), {4, 2}, options);
   const Outcome exact = train_on_ranks<float>(smooth_options(), {4, 2}, {});
   EXPECT_NEAR(averaged.results.back().loss, exact.results.back().loss, 0.1);
-  options.schedule = StepSchedule::kSemiAsync;
+  options.schedule = train::StepSchedule::kSemiAsync;
   EXPECT_NE(message_of([&] {
               train_on_ranks<float>(smooth_options(), {2, 1}, options);
             }).find("averaged replicas"),
@@ -88,11 +89,11 @@ TEST(Layouts, AveragedReplicasSettleOnTheirMean) {
   constexpr int kRanks = 3;
   dist::run_threads(kRanks, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
-    RetrievalOptions options = options_of();
+    train::RetrievalOptions options = options_of();
     options.ranks = {.topology = dist::make_topology(world.nodes(), 1),
                      .replicas = embedding::ReplicaMode::kAverage,
                      .average_every = 100};
-    RetrievalTrainer<float> trainer(ctx, world, options, kShape.items);
+    train::RetrievalTrainer<float> trainer(ctx, world, options, kShape.items);
     trainer.initialise(ctx);
     for (int step = 0; step < 3; ++step) {
       trainer.step(ctx, batches_of(step, world.rank(), world.size()));

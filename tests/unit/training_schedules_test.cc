@@ -19,10 +19,11 @@ using test::share_of;
 
 TEST(Schedules, SchedulesThatPromiseItGiveTheSameBits) {
   for (const Layout layout : {Layout{1, 1}, {4, 2}}) {
-    const RetrievalOptions options = options_of();
+    const train::RetrievalOptions options = options_of();
     const Outcome serial = train_on_ranks<float>(options, layout, {});
     expect_equal(serial, train_on_ranks<float>(options, layout, {}), "serial again");
-    for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+    for (const train::StepSchedule schedule :
+         {train::StepSchedule::kOverlap, train::StepSchedule::kExactPrefetch}) {
       expect_equal(serial, train_on_ranks<float>(options, layout, {.schedule = schedule}),
                    "schedule");
       expect_equal(
@@ -30,19 +31,20 @@ TEST(Schedules, SchedulesThatPromiseItGiveTheSameBits) {
           train_on_ranks<float>(options, layout, {.schedule = schedule, .bucket_bytes = 64}, 2),
           "schedule, small buckets, ended in the middle");
     }
-    expect_equal(
-        serial,
-        train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kSemiAsync, .delay = 0}),
-        "semi_async without delay");
     expect_equal(serial,
                  train_on_ranks<float>(options, layout,
-                                       {.schedule = StepSchedule::kSemiAsync, .warmup = 100}),
+                                       {.schedule = train::StepSchedule::kSemiAsync, .delay = 0}),
+                 "semi_async without delay");
+    expect_equal(serial,
+                 train_on_ranks<float>(
+                     options, layout, {.schedule = train::StepSchedule::kSemiAsync, .warmup = 100}),
                  "semi_async that never ends its warm-up");
-    RetrievalOptions clipped = options;
+    train::RetrievalOptions clipped = options;
     clipped.clip = 0.05;
-    expect_equal(train_on_ranks<float>(clipped, layout, {}),
-                 train_on_ranks<float>(clipped, layout, {.schedule = StepSchedule::kExactPrefetch}),
-                 "clipped");
+    expect_equal(
+        train_on_ranks<float>(clipped, layout, {}),
+        train_on_ranks<float>(clipped, layout, {.schedule = train::StepSchedule::kExactPrefetch}),
+        "clipped");
   }
 }
 
@@ -50,12 +52,12 @@ TEST(Schedules, SchedulesThatPromiseItGiveTheSameBits) {
 TEST(Schedules, RowsThatWaitForNobodyChangeNoBit) {
   constexpr std::int64_t kItems = 3000;
   for (const Layout layout : {Layout{1, 1}, {2, 2}, {4, 2}, {3, 1}}) {
-    const RetrievalOptions options = options_of();
+    const train::RetrievalOptions options = options_of();
     const Outcome serial = train_on_ranks<float>(options, layout, {}, -1, kItems);
     for (const int drain_at : {-1, 0, 2}) {
       expect_equal(
           serial,
-          train_on_ranks<float>(options, layout, {.schedule = StepSchedule::kExactPrefetch},
+          train_on_ranks<float>(options, layout, {.schedule = train::StepSchedule::kExactPrefetch},
                                 drain_at, kItems),
           std::to_string(layout.ranks) + " ranks");
     }
@@ -64,16 +66,17 @@ TEST(Schedules, RowsThatWaitForNobodyChangeNoBit) {
 
 // A step of semi_async reads the rows without the update just before it: done by hand on one rank.
 TEST(Schedules, SemiAsyncReadsRowsOneUpdateLate) {
-  const RetrievalOptions options = options_of();
+  const train::RetrievalOptions options = options_of();
   const Context ctx({.threads = 1});
   const std::unique_ptr<dist::Communicator> alone = dist::make_self();
-  RetrievalStep<float> stages(ctx, ctx, *alone, options, kShape.items, {});
+  train::RetrievalStep<float> stages(ctx, ctx, *alone, options, kShape.items, {});
   stages.initialise(ctx);
-  StepRowMemory<float> memory[2] = {{ctx, options, kShape.items}, {ctx, options, kShape.items}};
-  StepInFlight<float> steps[2] = {{ctx, options, kShape.items, stages.rows()},
-                                  {ctx, options, kShape.items, stages.rows()}};
+  train::StepRowMemory<float> memory[2] = {{ctx, options, kShape.items},
+                                           {ctx, options, kShape.items}};
+  train::StepInFlight<float> steps[2] = {{ctx, options, kShape.items, stages.rows()},
+                                         {ctx, options, kShape.items, stages.rows()}};
   const auto read = [&](int number) {
-    StepInFlight<float>& step = steps[number % 2];
+    train::StepInFlight<float>& step = steps[number % 2];
     step.memory = &memory[number % 2];
     step.step = number;
     step.kept = batches_of(number, 0, 1);
@@ -86,17 +89,17 @@ TEST(Schedules, SemiAsyncReadsRowsOneUpdateLate) {
   read(0);
   for (int number = 0; number < kSteps; ++number) {
     if (number + 1 < kSteps) read(number + 1);  // before this step's update
-    StepInFlight<float>& step = steps[number % 2];
+    train::StepInFlight<float>& step = steps[number % 2];
     stages.compute(ctx, step);
     stages.return_rows(ctx, Lane::kThis, step, Part::kAll);
     stages.update_dense(ctx, step);
     stages.update_rows(ctx, Lane::kThis, step, Part::kAll);
     stages.finish(ctx, step);
-    losses.push_back(RetrievalStep<float>::result_of(step).loss);
+    losses.push_back(train::RetrievalStep<float>::result_of(step).loss);
   }
   const embedding::ItemTable& table = stages.rows().shard(0);
   const Outcome late =
-      train_on_ranks<float>(options, {1, 1}, {.schedule = StepSchedule::kSemiAsync});
+      train_on_ranks<float>(options, {1, 1}, {.schedule = train::StepSchedule::kSemiAsync});
   for (int step = 0; step < kSteps; ++step) {
     EXPECT_EQ(late.results[static_cast<std::size_t>(step)].loss,
               losses[static_cast<std::size_t>(step)])
@@ -110,25 +113,26 @@ TEST(Schedules, SemiAsyncReadsRowsOneUpdateLate) {
   EXPECT_FALSE(serial.weights == late.weights);
   EXPECT_NEAR(serial.results.back().loss, late.results.back().loss, 0.1);
   // Over ranks it is the same up to rounding; clipping has the rows returned earlier, not used.
-  RetrievalOptions smooth = smooth_options();
-  expect_near(train_on_ranks<float>(smooth, {1, 1}, {.schedule = StepSchedule::kSemiAsync}),
-              train_on_ranks<float>(smooth, {4, 2}, {.schedule = StepSchedule::kSemiAsync}), 2e-6,
-              "semi_async on 4 ranks");
+  train::RetrievalOptions smooth = smooth_options();
+  expect_near(train_on_ranks<float>(smooth, {1, 1}, {.schedule = train::StepSchedule::kSemiAsync}),
+              train_on_ranks<float>(smooth, {4, 2}, {.schedule = train::StepSchedule::kSemiAsync}),
+              2e-6, "semi_async on 4 ranks");
   smooth.clip = 1e6;
-  expect_equal(
-      train_on_ranks<float>(smooth_options(), {2, 2}, {.schedule = StepSchedule::kSemiAsync}),
-      train_on_ranks<float>(smooth, {2, 2}, {.schedule = StepSchedule::kSemiAsync}),
-      "a clip that never applies");
+  expect_equal(train_on_ranks<float>(smooth_options(), {2, 2},
+                                     {.schedule = train::StepSchedule::kSemiAsync}),
+               train_on_ranks<float>(smooth, {2, 2}, {.schedule = train::StepSchedule::kSemiAsync}),
+               "a clip that never applies");
 }
 
 // What a GPU does, on a CPU: rows gathered, sent and summed by operators, every buffer staged.
 TEST(Schedules, MovingRowsByTheDeviceChangesNoBit) {
-  RetrievalOptions clipped = options_of();
+  train::RetrievalOptions clipped = options_of();
   clipped.clip = 0.05;
   for (const Layout layout : {Layout{1, 1}, {2, 2}, {4, 2}, {12, 4}}) {
-    for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kOverlap,
-                                        StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
-      for (const RetrievalOptions& options : {options_of(), clipped}) {
+    for (const train::StepSchedule schedule :
+         {train::StepSchedule::kSerial, train::StepSchedule::kOverlap,
+          train::StepSchedule::kExactPrefetch, train::StepSchedule::kSemiAsync}) {
+      for (const train::RetrievalOptions& options : {options_of(), clipped}) {
         expect_equal(
             train_on_ranks<float>(options, layout, {.schedule = schedule}),
             train_on_ranks<float>(options, layout, {.schedule = schedule, .device_rows = true}),
@@ -138,19 +142,20 @@ TEST(Schedules, MovingRowsByTheDeviceChangesNoBit) {
     }
   }
   for (const DType rows : {DType::kF32, DType::kBf16}) {
-    RankOptions wire = {
-        .schedule = StepSchedule::kExactPrefetch, .row_wire = rows, .gradient_wire = DType::kBf16};
-    RankOptions by_device = wire;
+    train::RankOptions wire = {.schedule = train::StepSchedule::kExactPrefetch,
+                               .row_wire = rows,
+                               .gradient_wire = DType::kBf16};
+    train::RankOptions by_device = wire;
     by_device.device_rows = true;
     expect_equal(train_on_ranks<float>(options_of(), {4, 2}, wire),
                  train_on_ranks<float>(options_of(), {4, 2}, by_device), "bf16 on the wire");
     expect_equal(train_on_ranks<bf16>(options_of(), {3, 3}, wire),
                  train_on_ranks<bf16>(options_of(), {3, 3}, by_device), "bf16 model");
   }
-  RankOptions average = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
-  RankOptions by_device = average;
+  train::RankOptions average = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  train::RankOptions by_device = average;
   by_device.device_rows = true;
-  RetrievalOptions adagrad = options_of();
+  train::RetrievalOptions adagrad = options_of();
   adagrad.table_optimiser = embedding::SparseOptimiser::kAdaGrad;
   expect_equal(train_on_ranks<float>(adagrad, {4, 2}, average),
                train_on_ranks<float>(adagrad, {4, 2}, by_device), "averaged replicas");
@@ -162,14 +167,15 @@ TEST(Schedules, MovingRowsByTheDeviceChangesNoBit) {
 }
 
 TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
-  RetrievalOptions options = options_of();
+  train::RetrievalOptions options = options_of();
   options.temperature = 1e-300;  // logits overflow
   const Context ctx({.threads = 1});
-  RetrievalTrainer<float> untrained(ctx, options, kShape.items);
+  train::RetrievalTrainer<float> untrained(ctx, options, kShape.items);
   untrained.initialise(ctx);
   const std::vector<float> fresh = weights_of(ctx, untrained);
-  for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kOverlap,
-                                      StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
+  for (const train::StepSchedule schedule :
+       {train::StepSchedule::kSerial, train::StepSchedule::kOverlap,
+        train::StepSchedule::kExactPrefetch, train::StepSchedule::kSemiAsync}) {
     const Outcome bad = train_on_ranks<float>(options, {2, 2}, {.schedule = schedule});
     EXPECT_FALSE(bad.results[0].finite);
     EXPECT_EQ(bad.results[0].rate, 0);
@@ -180,10 +186,10 @@ TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
 TEST(Schedules, AWishToStopReachesEverybody) {
   dist::run_threads(3, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
-    RetrievalOptions options = options_of();
-    options.ranks = {.schedule = StepSchedule::kExactPrefetch,
+    train::RetrievalOptions options = options_of();
+    options.ranks = {.schedule = train::StepSchedule::kExactPrefetch,
                      .topology = dist::make_topology(world.nodes(), 3)};
-    RetrievalTrainer<float> trainer(ctx, world, options, kShape.items);
+    train::RetrievalTrainer<float> trainer(ctx, world, options, kShape.items);
     trainer.initialise(ctx);
     int steps = 0;
     while (!trainer.stop_asked()) {
@@ -199,10 +205,11 @@ TEST(Schedules, AWishToStopReachesEverybody) {
 }
 
 TEST(Schedules, SaysWhatIsWrong) {
-  EXPECT_NE(
-      message_of([] { step_schedule_from_name("later"); }).find("exact_prefetch or semi_async"),
-      std::string::npos);
-  EXPECT_EQ(step_schedule_from_name("overlap"), StepSchedule::kOverlap);
+  EXPECT_NE(message_of([] {
+              train::step_schedule_from_name("later");
+            }).find("exact_prefetch or semi_async"),
+            std::string::npos);
+  EXPECT_EQ(train::step_schedule_from_name("overlap"), train::StepSchedule::kOverlap);
   EXPECT_NE(message_of([] {
               train_on_ranks<float>(options_of(), {1, 1}, {.delay = 2});
             }).find("a delay of 2"),
@@ -211,25 +218,25 @@ TEST(Schedules, SaysWhatIsWrong) {
 
 TEST(Schedules, AConfigAsksForWhatRanksCanDo) {
   const auto refusal = [](auto change) {
-    Config config;
+    run::Config config;
     change(config);
-    return message_of([&] { rank_options(config, {0, 0}); });
+    return message_of([&] { run::rank_options(config, {0, 0}); });
   };
-  EXPECT_EQ(refusal([](Config&) {}), "");
-  EXPECT_NE(refusal([](Config& config) {
+  EXPECT_EQ(refusal([](run::Config&) {}), "");
+  EXPECT_NE(refusal([](run::Config& config) {
               config.negatives.dtype = "f16";
               config.negatives.half_table = true;
             }).find("a table that one rank holds"),
             std::string::npos);
-  const auto half_rows = [](Config& config) {
+  const auto half_rows = [](run::Config& config) {
     config.train.device = "cuda";
     config.dist.rows = "f16";
   };
   EXPECT_NE(refusal(half_rows).find("GPUs send rows as f32 or bf16"), std::string::npos);
-  Config config;
+  run::Config config;
   config.train.device = "cuda";
   config.dist.timeout = 7;
-  EXPECT_EQ(rank_options(config, {0, 0}).wait.timeout_seconds, 7);
+  EXPECT_EQ(run::rank_options(config, {0, 0}).wait.timeout_seconds, 7);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/tune.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 Config base() { return parse_config("[train]\nepochs = 100\n", "base"); }
@@ -116,4 +116,4 @@ TEST(TunePage, HoldsTheTableAndOneCurveATrialAndNothingFromElsewhere) {
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -13,34 +13,34 @@
 #include "turbogr/dist/topology.h"
 #include "turbogr/train/schedules.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using test::has;
 
-std::size_t place_of(const Stage& stage) {
-  for (std::size_t i = 0; i < kStages.size(); ++i) {
-    if (std::string(kStages[i].name) == stage.name) return i;
+std::size_t place_of(const train::Stage& stage) {
+  for (std::size_t i = 0; i < train::kStages.size(); ++i) {
+    if (std::string(train::kStages[i].name) == stage.name) return i;
   }
-  return kStages.size();
+  return train::kStages.size();
 }
 
 TEST(Watchdog, TellsTheSlowRankFromThoseThatWaitForIt) {
   std::vector<RankTimes> ranks(4);
   for (RankTimes& times : ranks) {
     times.seconds = 10;
-    times.by_stage[place_of(stages::kCompute)] = 6;
-    times.by_stage[place_of(stages::kDenseSums)] = 3;
+    times.by_stage[place_of(train::stages::kCompute)] = 6;
+    times.by_stage[place_of(train::stages::kDenseSums)] = 3;
   }
   EXPECT_LT(slowest_of(ranks).excess(), 1e-9);
-  ranks[2].by_stage[place_of(stages::kCompute)] = 8.5;
-  ranks[2].by_stage[place_of(stages::kDenseSums)] = 0.5;
+  ranks[2].by_stage[place_of(train::stages::kCompute)] = 8.5;
+  ranks[2].by_stage[place_of(train::stages::kDenseSums)] = 0.5;
   const SlowRank computing = slowest_of(ranks);
   EXPECT_EQ(computing.rank, 2);
-  EXPECT_EQ(computing.stage, stages::kCompute.name);
+  EXPECT_EQ(computing.stage, train::stages::kCompute.name);
   EXPECT_NEAR(computing.excess(), 9.5 / 7 - 1, 1e-9);
   EXPECT_TRUE(has(text_of(computing), "rank 2 is the slowest, 36 %"));
-  ranks[1].by_stage[place_of(stages::kDenseSums)] = 0;  // nothing accounts for its time
+  ranks[1].by_stage[place_of(train::stages::kDenseSums)] = 0;  // nothing accounts for its time
   ranks[2] = ranks[0];
   const SlowRank reading = slowest_of(ranks);
   EXPECT_EQ(reading.rank, 1);
@@ -51,12 +51,13 @@ TEST(Watchdog, TellsTheSlowRankFromThoseThatWaitForIt) {
 TEST(Watchdog, NamesASlowedRankWithinTwentySteps) {
   constexpr int kRanks = 3;
   const std::vector<int> nodes(kRanks, 0);
-  for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kExactPrefetch}) {
+  for (const train::StepSchedule schedule :
+       {train::StepSchedule::kSerial, train::StepSchedule::kExactPrefetch}) {
     std::optional<SlowRank> named;
     std::int64_t named_at = 0;
     dist::run_threads(kRanks, [&](dist::Communicator& world) {
       const Context ctx({.threads = 1});
-      RetrievalOptions options;
+      train::RetrievalOptions options;
       options.model.layers = 2;
       options.model.width = 64;
       options.model.heads = 2;
@@ -69,7 +70,7 @@ TEST(Watchdog, NamesASlowedRankWithinTwentySteps) {
       options.ranks.schedule = schedule;
       options.ranks.topology = dist::make_topology(nodes, 0);
       const std::int64_t items = 500;
-      RetrievalTrainer<float> trainer(ctx, world, options, items);
+      train::RetrievalTrainer<float> trainer(ctx, world, options, items);
       trainer.initialise(ctx);
       Watchdog watchdog(world.split(0, world.rank(), "watchdog"));
       const test::StepShape shape = {
@@ -91,10 +92,10 @@ TEST(Watchdog, NamesASlowedRankWithinTwentySteps) {
     ASSERT_TRUE(named.has_value());
     EXPECT_LE(named_at, 20);
     EXPECT_EQ(named->rank, 2);
-    EXPECT_EQ(named->stage, stages::kCompute.name);
+    EXPECT_EQ(named->stage, train::stages::kCompute.name);
     EXPECT_GT(named->excess(), Watchdog::kWorthSaying);
   }
 }
 
 }  // namespace
-}  // namespace turbogr::train
+}  // namespace turbogr::run

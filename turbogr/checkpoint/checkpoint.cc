@@ -15,7 +15,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/embedding/wire.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -326,4 +326,4 @@ void Checkpoint::read_all(const std::vector<NamedTensor>& into,
   for (const NamedTensor& tensor : into) read(tensor);
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

@@ -21,7 +21,7 @@
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/embedding/sharding.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 
 // One safetensors file: "model" becomes model.safetensors. Tensor names differ across shards, too.
 struct CheckpointShard {
@@ -184,4 +184,4 @@ Checkpoint open_pointed_checkpoint(const std::string& file);
 std::string checkpoint_name(std::int64_t step);                      // "step-000000300"
 std::optional<std::int64_t> checkpoint_step(std::string_view name);  // nothing for another name
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

@@ -14,7 +14,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
@@ -179,4 +179,4 @@ Checkpoint open_pointed_checkpoint(const std::string& file) {
   }
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

@@ -9,7 +9,7 @@
 
 #include "turbogr/core/crc32c.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 
 inline constexpr const char* kCheckpointFormat = "turbogr checkpoint";
 // 1: tables are tensors like others. 2: tables have files of their own, one a rank.
@@ -34,4 +34,4 @@ inline std::string manifest_sum(nlohmann::json manifest) {
   return sum_text(manifest.dump());
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

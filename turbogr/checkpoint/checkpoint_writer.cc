@@ -25,7 +25,7 @@
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/version.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -398,4 +398,4 @@ void CheckpointWriter::wait() {
   if (worker_->background != nullptr) worker_->background->join();
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

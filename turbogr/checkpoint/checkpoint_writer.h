@@ -20,7 +20,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/dist/communicator.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 
 struct CheckpointWriterOptions {
   std::int64_t keep_last = 2;  // at least 1
@@ -54,4 +54,4 @@ class CheckpointWriter {
   std::unique_ptr<Worker> worker_;
 };
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

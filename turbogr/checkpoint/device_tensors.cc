@@ -2,7 +2,7 @@
 
 #include "turbogr/core/device_memory.h"
 
-namespace turbogr::train {
+namespace turbogr::checkpoint {
 
 void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
                   const std::vector<NamedTensor>& tensors, const std::vector<std::string>& shards) {
@@ -27,4 +27,4 @@ void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
   synchronize(ctx);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::checkpoint

@@ -8,7 +8,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/named_tensor.h"
 
-namespace turbogr::train {
+namespace turbogr::checkpoint {
 
 // Each tensor from the checkpoint's one of the same name, shape and format. Where shards are named
 // they must hold these tensors and no others.
@@ -16,4 +16,4 @@ void read_tensors(const Context& ctx, const Checkpoint& checkpoint,
                   const std::vector<NamedTensor>& tensors,
                   const std::vector<std::string>& shards = {});
 
-}  // namespace turbogr::train
+}  // namespace turbogr::checkpoint

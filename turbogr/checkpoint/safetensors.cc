@@ -17,7 +17,7 @@
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
@@ -319,4 +319,4 @@ std::uint32_t SafetensorsFile::sum_of(ThreadPool& pool, const TensorEntry& entry
   return crc32c(pool, data(entry), entry.bytes);
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

@@ -22,7 +22,7 @@
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/core/view.h"
 
-namespace turbogr {
+namespace turbogr::checkpoint {
 
 struct TensorEntry {
   std::string name;
@@ -97,4 +97,4 @@ class SafetensorsFile {
   SafetensorsMetadata metadata_;
 };
 
-}  // namespace turbogr
+}  // namespace turbogr::checkpoint

@@ -10,7 +10,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/core/named_tensor.h"
 
-namespace turbogr::train {
+namespace turbogr::checkpoint {
 namespace {
 
 // Rows on their way to a GPU.
@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 Checkpoint open_newest_checkpoint(dist::Communicator& ranks, const std::string& folder,
                                   bool fall_back) {
-  if (ranks.size() == 1) return turbogr::open_newest_checkpoint(folder, fall_back);
+  if (ranks.size() == 1) return open_newest_checkpoint(folder, fall_back);
   // Rank 0 says what there is: others may see a shared file system a moment later.
   std::string listing;
   if (ranks.rank() == 0) {
@@ -120,4 +120,4 @@ void read_table(const Context& ctx, const Checkpoint& saved, const std::string& 
   }
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::checkpoint

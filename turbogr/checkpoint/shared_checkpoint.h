@@ -12,7 +12,7 @@
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/embedding/sharding.h"
 
-namespace turbogr::train {
+namespace turbogr::checkpoint {
 
 // As open_newest_checkpoint, the same one on every rank. Collective.
 Checkpoint open_newest_checkpoint(dist::Communicator& ranks, const std::string& folder,
@@ -28,4 +28,4 @@ void read_table(const Context& ctx, const Checkpoint& saved, const std::string& 
                 TableParts wanted, const embedding::Sharding& sharding, int index,
                 embedding::ItemTable& part);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::checkpoint

@@ -4,7 +4,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr::data {
 
 void SequenceMarks::mark(Offsets offsets, bool training) {
   const std::int64_t batch = offsets.shape[0] - 1;
@@ -49,4 +49,4 @@ void SequenceMarks::weigh(Offsets offsets, float weight, View<float, 1> weights)
   }
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::data

@@ -11,7 +11,7 @@
 
 #include "turbogr/core/view.h"
 
-namespace turbogr::train {
+namespace turbogr::data {
 
 struct SequenceParts {
   std::int64_t prefix = 0;   // first tokens of a sequence; 0: none
@@ -45,4 +45,4 @@ class SequenceMarks {
   std::int64_t predicting_ = 0;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::data

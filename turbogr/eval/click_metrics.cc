@@ -7,7 +7,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 constexpr double kLeastProbability = 1e-12;
@@ -139,4 +139,4 @@ std::optional<double> ErrorMetrics::mean_absolute() const {
   return weights_ > 0 ? std::optional(absolutes_ / weights_) : std::nullopt;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

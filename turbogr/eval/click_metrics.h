@@ -13,7 +13,7 @@
 
 #include "turbogr/dist/communicator.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 // A target that was scored. One of weight 0 counts nowhere.
 struct ScoredTarget {
@@ -65,4 +65,4 @@ class ErrorMetrics {
   double weights_ = 0;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

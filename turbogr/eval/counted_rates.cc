@@ -6,7 +6,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 constexpr double kItemPrior = 20, kUserPrior = 5, kValuePrior = 20;
@@ -123,4 +123,4 @@ void CountedRates::for_targets(const data::Samples& samples, const Body& body) c
   }
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

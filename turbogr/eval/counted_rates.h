@@ -21,7 +21,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/eval/click_metrics.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 enum class CountedBy : std::uint8_t { kItem, kAll };
 
@@ -65,4 +65,4 @@ class CountedRates {
   std::vector<Count> all_;       // [K]
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

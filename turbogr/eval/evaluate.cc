@@ -11,7 +11,7 @@
 #include "turbogr/eval/retrieval_vectors.h"
 #include "turbogr/eval/target_ranks.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 using data::Batch;
@@ -197,4 +197,4 @@ TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

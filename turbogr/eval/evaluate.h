@@ -15,7 +15,7 @@
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/model/model.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 // Sums over users; figures are means.
 class RankingMetrics {
@@ -56,7 +56,7 @@ template <class T>
 struct Evaluated {
   model::Model<T>& model;
   embedding::RowSource<T>& items;
-  SequenceParts parts;
+  data::SequenceParts parts;
   std::int64_t capacity = 0;
 };
 
@@ -70,4 +70,4 @@ RankingMetrics evaluate(const Context& ctx, const Evaluated<T>& evaluated, data:
 RankingMetrics evaluate_popularity(data::Loader& loader, const std::vector<float>& popularity,
                                    const EvaluateOptions& options);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

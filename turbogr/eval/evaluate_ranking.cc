@@ -4,7 +4,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 template <class T>
 RankingEvaluator<T>::RankingEvaluator(const Context& ctx, model::RankingModel<T>& model,
@@ -68,4 +68,4 @@ void RankingEvaluator<T>::clear() {
 template class RankingEvaluator<float>;
 template class RankingEvaluator<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

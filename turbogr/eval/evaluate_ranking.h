@@ -19,7 +19,7 @@
 #include "turbogr/model/ranking_batch.h"
 #include "turbogr/model/ranking_model.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 struct RankingEvaluation {
   model::RankingFeatures features;
@@ -60,4 +60,4 @@ class RankingEvaluator {
   std::int64_t out_of_range_ = 0;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

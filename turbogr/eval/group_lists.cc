@@ -4,7 +4,7 @@
 
 #include "turbogr/dist/communicator.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
@@ -80,4 +80,4 @@ IdLists GroupLists<T>::lists(const Exclusions& own) const {
 template class GroupLists<float>;
 template class GroupLists<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

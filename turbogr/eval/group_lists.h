@@ -10,7 +10,7 @@
 #include "turbogr/core/view.h"
 #include "turbogr/embedding/row_source.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 // Items that do not count for each user, end to end.
 struct Exclusions {
@@ -59,4 +59,4 @@ class GroupLists {
   std::vector<std::int64_t> users_of_;  // each rank
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -9,12 +9,12 @@
 #include "turbogr/data/sequence_parts.h"
 #include "turbogr/model/step_input.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 // `step` and `seed` are those of dropout. `marks` becomes the batch's.
 inline model::StepInput model_input(const Context& ctx, const data::Batch& batch, bool training,
-                                    std::uint64_t seed, std::int64_t step, SequenceMarks& marks,
-                                    Feed& feed) {
+                                    std::uint64_t seed, std::int64_t step,
+                                    data::SequenceMarks& marks, Feed& feed) {
   model::StepInput input;
   input.offsets = feed.put(ctx, batch.offsets_view());
   input.num_tokens = batch.num_tokens();
@@ -31,4 +31,4 @@ inline model::StepInput model_input(const Context& ctx, const data::Batch& batch
   return input;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

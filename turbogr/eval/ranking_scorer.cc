@@ -3,7 +3,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/model/buffers.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 using model::first_rows;
 
@@ -60,4 +60,4 @@ PlannedBytes RankingScorer<T>::bytes() const {
 template class RankingScorer<float>;
 template class RankingScorer<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -15,7 +15,7 @@
 #include "turbogr/model/ranking_inputs.h"
 #include "turbogr/model/ranking_model.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 struct RankingScoring {
   model::RankingFeatures features;
@@ -46,4 +46,4 @@ class RankingScorer {
   Tensor logits_;              // [M, K], where the host reads them
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

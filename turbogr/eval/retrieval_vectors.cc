@@ -11,7 +11,7 @@
 #include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/rows/embedding.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 namespace {
 
 constexpr double kShortest = 1e-6;  // of a vector that is scaled to length one
@@ -54,7 +54,7 @@ ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& tabl
 
 template <class T>
 UserVectors<T>::UserVectors(const Context& ctx, model::Model<T>& model,
-                            embedding::RowSource<T>& items, const SequenceParts& parts,
+                            embedding::RowSource<T>& items, const data::SequenceParts& parts,
                             std::int64_t capacity)
     : model_(model),
       items_(items),
@@ -149,4 +149,4 @@ template class ItemVectors<bf16>;
 template class UserVectors<float>;
 template class UserVectors<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -14,7 +14,7 @@
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/model/model.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 // The values where the context's device can read them: themselves, or a copy in `memory`.
 View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
@@ -41,7 +41,7 @@ class UserVectors {
  public:
   // For batches of up to `capacity` tokens. The model and the rows outlive it.
   UserVectors(const Context& ctx, model::Model<T>& model, embedding::RowSource<T>& items,
-              const SequenceParts& parts, std::int64_t capacity);
+              const data::SequenceParts& parts, std::int64_t capacity);
 
   // Of each sequence's last token, without dropout. Collective over the ranks that share the items.
   void compute(const Context& ctx, const data::Batch& batch) {
@@ -60,7 +60,7 @@ class UserVectors {
 
   model::Model<T>& model_;
   embedding::RowSource<T>& items_;
-  SequenceMarks marks_;
+  data::SequenceMarks marks_;
   Feed feed_;
   Tensor inputs_;  // [capacity, D]
   std::int64_t users_ = 0;
@@ -82,4 +82,4 @@ class TargetVectors {
   Tensor rows_, inverse_norms_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

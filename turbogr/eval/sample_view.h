@@ -10,7 +10,7 @@
 #include "turbogr/data/samples/sample_batch.h"
 #include "turbogr/model/ranking_batch.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 class SampleView {
  public:
@@ -45,4 +45,4 @@ class SampleView {
   std::vector<model::FeatureIds> features_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -2,7 +2,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 SeenItems seen_items_from_name(std::string_view name) {
   if (name == "drop") return SeenItems::kDrop;
@@ -12,4 +12,4 @@ SeenItems seen_items_from_name(std::string_view name) {
 
 std::string_view name_of(SeenItems seen) { return seen == SeenItems::kDrop ? "drop" : "keep"; }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

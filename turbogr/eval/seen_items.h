@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <string_view>
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 enum class SeenItems : std::uint8_t { kDrop, kKeep };
 SeenItems seen_items_from_name(std::string_view name);  // drop, keep; throws on another
 std::string_view name_of(SeenItems seen);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

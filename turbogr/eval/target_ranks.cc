@@ -4,7 +4,7 @@
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/rows/top_k.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 template <class T>
 TargetRanks<T>::TargetRanks(const Context& ctx, embedding::RowSource<T>& items)
@@ -62,4 +62,4 @@ const std::vector<std::int64_t>& TargetRanks<T>::compute(const Context& ctx,
 template class TargetRanks<float>;
 template class TargetRanks<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -15,7 +15,7 @@
 #include "turbogr/eval/group_lists.h"
 #include "turbogr/eval/retrieval_vectors.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 template <class T>
 class TargetRanks {
@@ -38,4 +38,4 @@ class TargetRanks {
   std::vector<std::int64_t> counts_, ranks_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

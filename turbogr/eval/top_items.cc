@@ -7,7 +7,7 @@
 
 #include "turbogr/core/device_memory.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 template <class T>
 TopItems<T>::TopItems(const Context& ctx, embedding::RowSource<T>& items,
@@ -134,4 +134,4 @@ typename TopItems<T>::Lists TopItems<T>::merged(const Lists& own, std::int64_t u
 template class TopItems<float>;
 template class TopItems<bf16>;
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

@@ -16,7 +16,7 @@
 #include "turbogr/eval/retrieval_vectors.h"
 #include "turbogr/ops/rows/top_k.h"
 
-namespace turbogr::train {
+namespace turbogr::eval {
 
 struct Recommendation {
   std::int64_t item;  // its id
@@ -56,4 +56,4 @@ class TopItems {
   Tensor all_rows_, all_norms_, excluded_, offsets_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::eval

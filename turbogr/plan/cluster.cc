@@ -21,7 +21,7 @@ std::int64_t dense_parameters(const model::ModelOptions& m) {
   return m.layers * layer + m.max_length * m.width;
 }
 
-SimulationSetup setup_of(const Config& config, const ClusterOptions& cluster) {
+SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster) {
   TGR_CHECK(!config.ranks(), "task = \"ranking\": only the retrieval task can be planned so far");
   TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1, "a cluster of ", cluster.nodes,
             " machines with ", cluster.gpus, " devices; give at least one of each");
@@ -32,13 +32,13 @@ SimulationSetup setup_of(const Config& config, const ClusterOptions& cluster) {
   setup.gpu = gpu_description(cluster.gpu);
   setup.network = network_description(cluster.network);
   for (int rank = 0; rank < cluster.ranks(); ++rank) setup.nodes.push_back(rank / cluster.gpus);
-  const train::NegativeOptions negatives = train::negative_options(config.negatives);
-  setup.work.model = train::model_options(config, /*num_signals=*/0);
+  const train::NegativeOptions negatives = run::negative_options(config.negatives);
+  setup.work.model = run::model_options(config, /*num_signals=*/0);
   setup.work.parameters = dense_parameters(setup.work.model);
   setup.work.negatives = negatives.count;
   setup.work.shared_negatives = negatives.shared;
   setup.work.recompute = config.train.recompute;
-  const train::RankOptions ranks = train::rank_options(config, setup.nodes);
+  const train::RankOptions ranks = run::rank_options(config, setup.nodes);
   setup.topology = ranks.topology;
   setup.schedule = ranks.schedule;
   setup.replicas = ranks.replicas;

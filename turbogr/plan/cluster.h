@@ -21,6 +21,6 @@ struct ClusterOptions {
 // Dense weights of the model, position embedding included: those whose gradients are summed.
 std::int64_t dense_parameters(const model::ModelOptions& model);
 
-SimulationSetup setup_of(const Config& config, const ClusterOptions& cluster);
+SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster);
 
 }  // namespace turbogr::plan

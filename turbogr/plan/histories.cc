@@ -23,8 +23,8 @@ constexpr std::int64_t kKuairandItems = 32'038'725;  // of the published log
 
 class StoreHistories : public Histories {
  public:
-  StoreHistories(const std::string& folder, const Config& config) : store_(folder) {
-    windows_ = data::make_windows(store_, train::train_loader_options(config, store_).windows);
+  StoreHistories(const std::string& folder, const run::Config& config) : store_(folder) {
+    windows_ = data::make_windows(store_, run::train_loader_options(config, store_).windows);
     TGR_CHECK(!windows_.empty(), "'", folder, "' has no window to train on; see data.holdout");
     num_items_ = store_.num_items();
     text_ = fmt::format("{}: {} users, {} items", folder, grouped_text(store_.num_users()),
@@ -40,7 +40,7 @@ class StoreHistories : public Histories {
 };
 
 // Events of a history that are held out: of validation and test.
-std::int64_t held_out_events(const Config& config) {
+std::int64_t held_out_events(const run::Config& config) {
   return config.data.holdout == "validation_test" ? 2 : 1;
 }
 
@@ -58,7 +58,7 @@ data::SynthOptions world_options(const std::string& like, std::int64_t users,
 // A made-up world of KuaiRand's or MovieLens's kind; `data synth` writes the same users.
 class WorldHistories : public Histories {
  public:
-  WorldHistories(const std::string& like, std::int64_t users, const Config& config)
+  WorldHistories(const std::string& like, std::int64_t users, const run::Config& config)
       : world_(world_options(like, users, config.data.max_length + 1 + held_out_events(config),
                              static_cast<std::uint64_t>(config.run.seed))) {
     for (std::int64_t user = 0; user < world_.num_users(); ++user) {
@@ -90,7 +90,7 @@ class WorldHistories : public Histories {
 // Lengths as given, items of users of a world like KuaiRand, each long enough.
 class LengthHistories : public Histories {
  public:
-  LengthHistories(const std::string& path, const Config& config)
+  LengthHistories(const std::string& path, const run::Config& config)
       : lengths_(data::read_length_table(path)),
         world_(world_options("kuairand27k", std::ssize(lengths_), config.data.max_length + 1,
                              static_cast<std::uint64_t>(config.run.seed))) {
@@ -131,7 +131,7 @@ double Histories::epoch_tokens() const {
 }
 
 std::unique_ptr<Histories> open_histories(const std::string& data, const HistoryOptions& options) {
-  const Config& config = options.config;
+  const run::Config& config = options.config;
   if (std::find(std::begin(kWorlds), std::end(kWorlds), data) != std::end(kWorlds)) {
     std::int64_t users = kKuairandUsers;
     auto histories = std::make_unique<WorldHistories>(data, users, config);

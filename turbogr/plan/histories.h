@@ -33,7 +33,7 @@ class Histories {
 };
 
 struct HistoryOptions {
-  const Config& config;           // its windows and hold-out
+  const run::Config& config;      // its windows and hold-out
   std::int64_t least_tokens = 0;  // of all windows: made-up worlds have users enough for so many
 };
 

@@ -18,12 +18,12 @@ double pair_matrix_bytes(const model::ModelOptions& model, double capacity) {
 }
 
 template <class T>
-RankMemory planned_memory(const Config& config, const std::vector<int>& nodes,
+RankMemory planned_memory(const run::Config& config, const std::vector<int>& nodes,
                           std::int64_t num_items, std::int64_t capacity) {
   const PlanOnly planning;
   const Context ctx({.threads = 1});
-  train::RetrievalOptions options = train::retrieval_options(config, 0, 1, capacity);
-  options.ranks = train::rank_options(config, nodes);
+  train::RetrievalOptions options = run::retrieval_options(config, 0, 1, capacity);
+  options.ranks = run::rank_options(config, nodes);
   options.plan_only = true;
   // Kept on the host, it is the host's below; a CPU has no other memory to keep it in.
   const bool host_table = options.table_in_host_memory;
@@ -58,8 +58,8 @@ RankMemory planned_memory(const Config& config, const std::vector<int>& nodes,
 
 }  // namespace
 
-RankMemory memory_of(const Config& config, const std::vector<int>& nodes, std::int64_t num_items,
-                     std::int64_t capacity) {
+RankMemory memory_of(const run::Config& config, const std::vector<int>& nodes,
+                     std::int64_t num_items, std::int64_t capacity) {
   if (config.train.dtype == "bf16") {
     return planned_memory<bf16>(config, nodes, num_items, capacity);
   }

@@ -18,7 +18,7 @@ struct RankMemory {
 };
 
 // nodes [ranks]: their machines. `capacity`: tokens of the largest batch.
-RankMemory memory_of(const Config& config, const std::vector<int>& nodes, std::int64_t num_items,
-                     std::int64_t capacity);
+RankMemory memory_of(const run::Config& config, const std::vector<int>& nodes,
+                     std::int64_t num_items, std::int64_t capacity);
 
 }  // namespace turbogr::plan

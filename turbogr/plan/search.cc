@@ -15,8 +15,8 @@ namespace {
 constexpr double kUsableMemory = 0.95;
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
-Config with_settings(const Config& config, const Settings& settings) {
-  Config changed = config;
+run::Config with_settings(const run::Config& config, const Settings& settings) {
+  run::Config changed = config;
   changed.dist.group = settings.group;
   changed.train.schedule = settings.schedule;
   changed.dist.rows = settings.rows;
@@ -27,7 +27,7 @@ Config with_settings(const Config& config, const Settings& settings) {
 
 }  // namespace
 
-std::vector<Override> Settings::overrides() const {
+std::vector<run::Override> Settings::overrides() const {
   return {{"dist.group", std::to_string(group)},
           {"train.schedule", schedule},
           {"dist.rows", rows},
@@ -40,7 +40,7 @@ std::string Settings::text() const {
                      recompute ? ", recompute" : "");
 }
 
-Semantics semantics_of(const Settings& settings, const Config& config) {
+Semantics semantics_of(const Settings& settings, const run::Config& config) {
   if (settings.schedule == "semi_async") return Semantics::kLate;
   const bool rows_rounded = settings.rows != "f32" && config.train.dtype != "bf16";
   return rows_rounded || settings.gradients != "f32" ? Semantics::kRounded : Semantics::kSame;
@@ -58,14 +58,13 @@ std::string_view text_of(Semantics semantics) {
   return "late rows";
 }
 
-PlanSearch::PlanSearch(const Context& ctx, const Config& config, const ClusterOptions& cluster,
+PlanSearch::PlanSearch(const Context& ctx, const run::Config& config, const ClusterOptions& cluster,
                        const Histories& histories, int steps)
     : ctx_(ctx), config_(config), cluster_(cluster), histories_(histories) {
   for (int rank = 0; rank < cluster.ranks(); ++rank) nodes_.push_back(rank / cluster.gpus);
   drawn_ = draw_steps(ctx, config, histories, cluster.ranks(), steps + 3);
-  capacity_ =
-      data::BatchPlanner(histories.windows(), train::plan_options(config, 0, cluster.ranks()))
-          .max_batch_tokens();
+  capacity_ = data::BatchPlanner(histories.windows(), run::plan_options(config, 0, cluster.ranks()))
+                  .max_batch_tokens();
 }
 
 const std::vector<StepRoutes>& PlanSearch::routes_of(int group) {
@@ -89,10 +88,10 @@ std::vector<int> PlanSearch::group_sizes() const {
 
 Choice PlanSearch::try_settings(const Settings& settings) { return try_changed(settings, {}, 1); }
 
-Choice PlanSearch::try_changed(const Settings& settings, const std::vector<Override>& overrides,
-                               double network_factor) {
-  Config config = with_settings(config_, settings);
-  for (const Override& each : overrides) {
+Choice PlanSearch::try_changed(const Settings& settings,
+                               const std::vector<run::Override>& overrides, double network_factor) {
+  run::Config config = with_settings(config_, settings);
+  for (const run::Override& each : overrides) {
     if (each.key == "optim.clip") config.optim.clip = std::stod(each.value);
     if (each.key == "dist.bucket") config.dist.bucket = std::stoll(each.value);
   }

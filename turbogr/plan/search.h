@@ -25,13 +25,13 @@ struct Settings {
   std::string rows, gradients;  // formats on the wire
   bool recompute = false;
 
-  std::vector<Override> overrides() const;  // for a command line
+  std::vector<run::Override> overrides() const;  // for a command line
   std::string text() const;
 };
 
 // What else a choice changes: nothing; the last bits of sums; or rows that miss an update.
 enum class Semantics : std::uint8_t { kSame, kRounded, kLate };
-Semantics semantics_of(const Settings& settings, const Config& config);
+Semantics semantics_of(const Settings& settings, const run::Config& config);
 std::string_view text_of(Semantics semantics);
 
 struct Choice {
@@ -45,14 +45,14 @@ struct Choice {
 class PlanSearch {
  public:
   // `config`, `histories` and the context outlive it.
-  PlanSearch(const Context& ctx, const Config& config, const ClusterOptions& cluster,
+  PlanSearch(const Context& ctx, const run::Config& config, const ClusterOptions& cluster,
              const Histories& histories, int steps);
 
   // Fastest first; those that do not fit last.
   std::vector<Choice> run();
   // One setting, by itself, and with something else changed: for what would help.
   Choice try_settings(const Settings& settings);
-  Choice try_changed(const Settings& settings, const std::vector<Override>& overrides,
+  Choice try_changed(const Settings& settings, const std::vector<run::Override>& overrides,
                      double network_factor);
 
  private:
@@ -60,7 +60,7 @@ class PlanSearch {
   std::vector<int> group_sizes() const;
 
   const Context& ctx_;
-  const Config& config_;
+  const run::Config& config_;
   ClusterOptions cluster_;
   const Histories& histories_;
   std::vector<int> nodes_;

@@ -37,10 +37,10 @@ struct IdFinder {
 
 class IdDrawer {
  public:
-  IdDrawer(const Context& ctx, const Config& config, const Histories& histories)
+  IdDrawer(const Context& ctx, const run::Config& config, const Histories& histories)
       : ctx_(ctx),
         histories_(histories),
-        options_(train::negative_options(config.negatives)),
+        options_(run::negative_options(config.negatives)),
         seed_(static_cast<std::uint64_t>(config.run.seed)),
         sampler_(uniform(options_), histories.num_items()) {
     for (int thread = 0; thread < ctx.threads(); ++thread) {
@@ -147,11 +147,11 @@ std::span<const std::uint32_t> StepBatch::ids_of(int rank) const {
                                 static_cast<std::size_t>(id_bounds[r + 1] - id_bounds[r]));
 }
 
-DrawnSteps draw_steps(const Context& ctx, const Config& config, const Histories& histories,
+DrawnSteps draw_steps(const Context& ctx, const run::Config& config, const Histories& histories,
                       int ranks, int steps) {
   TGR_CHECK(histories.num_items() < std::numeric_limits<std::uint32_t>::max(), "a table of ",
             histories.num_items(), " rows; a plan numbers them with 32 bits");
-  data::BatchPlanner planner(histories.windows(), train::plan_options(config, 0, ranks));
+  data::BatchPlanner planner(histories.windows(), run::plan_options(config, 0, ranks));
   IdDrawer drawer(ctx, config, histories);
   DrawnSteps drawn;
   const auto windows = static_cast<std::int64_t>(histories.windows().size());

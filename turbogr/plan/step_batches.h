@@ -33,7 +33,7 @@ struct DrawnSteps {
 
 // So many steps of `ranks` ranks, from the first of an epoch on. A step that would end the epoch is
 // left out: throws when there is none before.
-DrawnSteps draw_steps(const Context& ctx, const Config& config, const Histories& histories,
+DrawnSteps draw_steps(const Context& ctx, const run::Config& config, const Histories& histories,
                       int ranks, int steps);
 
 }  // namespace turbogr::plan

@@ -16,7 +16,7 @@
 #include "turbogr/run/store_defaults.h"
 #include "turbogr/run/task_defaults.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 std::string_view type_name(const ConfigValue& value) {
@@ -261,7 +261,7 @@ LoadedConfig load_config_for_store(const std::string& path,
       const data::Store store(draft.config.data.store);
       decided =
           choose_for_store(draft.config, draft.named, size_of(store, draft.config.data.max_length));
-      if (draft.config.ranks()) train::name_features(draft.config, store);
+      if (draft.config.ranks()) run::name_features(draft.config, store);
     } catch (const Error& error) {
       loaded.unread = error.what();
     }
@@ -337,4 +337,4 @@ std::vector<std::string> config_differences(const Config& was, const Config& is,
   return differences;
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace turbogr {
+namespace turbogr::run {
 
 struct DataConfig {
   std::string store;
@@ -311,4 +311,4 @@ std::string config_help();
 std::vector<std::string> config_differences(const Config& was, const Config& is,
                                             std::string_view prefix);
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -8,7 +8,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 using rules::anything;
@@ -186,4 +186,4 @@ std::string entry_order(const Config& config) {
   return order;
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -9,7 +9,7 @@
 
 #include "turbogr/run/config_keys.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 // "tables", "features" or "tasks".
 bool is_entry_section(std::string_view section);
@@ -30,4 +30,4 @@ std::vector<ConfigKey> entry_keys_like(std::string_view name);
 // "features.a, features.b": in which order they are.
 std::string entry_order(const Config& config);
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -11,7 +11,7 @@
 #include "turbogr/data/holdout.h"
 #include "turbogr/run/config_entries.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 using rules::anything;
@@ -404,4 +404,4 @@ std::string config_value_text(const ConfigValue& value) {
   return quoted + '"';
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

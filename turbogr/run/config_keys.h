@@ -12,7 +12,7 @@
 
 #include "turbogr/run/config.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 using ConfigValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                  std::vector<double>, std::vector<std::string>>;
@@ -54,4 +54,4 @@ std::string config_value_text(const ConfigValue& value);
 // What keys demand of each other; also fills in values that others imply.
 void resolve_config(Config& config);
 
-}  // namespace turbogr
+}  // namespace turbogr::run

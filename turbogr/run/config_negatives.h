@@ -4,8 +4,8 @@
 #include "turbogr/run/config.h"
 #include "turbogr/train/negative_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
-NegativeOptions negative_options(const NegativesConfig& config);  // checked
+train::NegativeOptions negative_options(const NegativesConfig& config);  // checked
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

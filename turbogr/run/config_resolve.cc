@@ -7,7 +7,7 @@
 #include "turbogr/run/config_negatives.h"
 #include "turbogr/train/negative_options.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 void check_ranking(const Config& config) {
@@ -90,7 +90,7 @@ void resolve_config(Config& config) {
   TGR_CHECK(config.embedding.dtype == "f32" || config.negatives.dtype == "full",
             "negatives.dtype = \"f16\" halves what a table in f32 sends, and embedding.dtype is \"",
             config.embedding.dtype, "\"; use one of the two");
-  train::negative_options(config.negatives);  // throws on what makes no sense together
+  run::negative_options(config.negatives);  // throws on what makes no sense together
   TGR_CHECK(config.embedding.memory != "host" || config.train.device == "cuda",
             "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
             "train.device = \"",
@@ -102,4 +102,4 @@ void resolve_config(Config& config) {
             config.run.start_from, "\" begins another one; set only one of them");
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 
 #include "turbogr/run/config_keys.h"
 
-namespace turbogr::rules {
+namespace turbogr::run::rules {
 
 ConfigRule anything() {
   return {[](const ConfigValue&) { return true; }, ""};
@@ -65,4 +65,4 @@ ConfigRule one_of(std::initializer_list<std::string_view> names) {
           list};
 }
 
-}  // namespace turbogr::rules
+}  // namespace turbogr::run::rules

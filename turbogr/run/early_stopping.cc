@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 void EarlyStopping::add(double score) {
   if (!best_ || score > *best_) {
@@ -25,4 +25,4 @@ void EarlyStopping::restore(const nlohmann::json& state) {
   if (state.contains("best")) best_ = state.at("best").get<double>();
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -9,7 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 class EarlyStopping {
  public:
@@ -32,4 +32,4 @@ class EarlyStopping {
   std::int64_t since_best_ = 0;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -4,7 +4,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 void clear(data::Batch& batch) {
@@ -76,4 +76,4 @@ void history_batch(const data::Store& store, std::span<const std::vector<History
   }
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

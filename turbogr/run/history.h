@@ -10,7 +10,7 @@
 #include "turbogr/data/batch.h"
 #include "turbogr/data/store.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct HistoryOptions {
   std::int64_t max_length = 200;
@@ -32,4 +32,4 @@ struct HistoryEvent {
 void history_batch(const data::Store& store, std::span<const std::vector<HistoryEvent>> histories,
                    const HistoryOptions& options, data::Batch& batch);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

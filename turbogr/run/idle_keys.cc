@@ -9,7 +9,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/run/config_keys.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 struct Reader {
@@ -69,4 +69,4 @@ std::string check_idle_keys(const Config& config, const RunLayout& layout) {
   return idle.empty() ? "" : "nothing in this run reads " + idle;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

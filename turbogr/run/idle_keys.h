@@ -7,7 +7,7 @@
 
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct RunLayout {
   int world = 1;
@@ -18,4 +18,4 @@ struct RunLayout {
 // Throws on what another key switches off; returns the warning about the rest, empty for none.
 std::string check_idle_keys(const Config& config, const RunLayout& layout);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -12,7 +12,7 @@
 #include "turbogr/data/target_counts.h"
 #include "turbogr/run/run_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr const char* kOffsets = "item_names.offsets";
@@ -25,7 +25,7 @@ struct SavedNames {
 
   // Throws unless every name lies within the text: a checksum says that the file is as it was
   // written, not that a program wrote it.
-  explicit SavedNames(const Checkpoint& saved)
+  explicit SavedNames(const checkpoint::Checkpoint& saved)
       : offsets(saved.view<std::int64_t, 1>(kOffsets)), text(saved.view<std::uint8_t, 1>(kText)) {
     const std::span<const std::int64_t> all(offsets.data,
                                             static_cast<std::size_t>(offsets.shape[0]));
@@ -49,7 +49,7 @@ std::vector<std::uint8_t> in_training_part(const Config& config, const data::Sto
 }
 
 // The checkpoint's own marks, or ones where it has none, by the store's items.
-std::vector<std::uint8_t> marks_of(const Checkpoint& saved, const data::Store& store) {
+std::vector<std::uint8_t> marks_of(const checkpoint::Checkpoint& saved, const data::Store& store) {
   const SavedNames names(saved);
   View<const std::uint8_t, 1> marks;
   if (saved.find(kTrained) != nullptr) {
@@ -68,7 +68,7 @@ std::vector<std::uint8_t> marks_of(const Checkpoint& saved, const data::Store& s
 
 }  // namespace
 
-void ItemNames::add_trained(const Checkpoint& saved, const data::Store& store) {
+void ItemNames::add_trained(const checkpoint::Checkpoint& saved, const data::Store& store) {
   if (saved.find(kTrained) != nullptr) trained_before_ = marks_of(saved, store);
 }
 
@@ -91,7 +91,7 @@ std::vector<NamedTensor> ItemNames::tensors(const Config& config, const data::St
   return {named(kOffsets, offsets_), named(kText, text_), named(kTrained, trained_)};
 }
 
-std::vector<std::uint8_t> trained_items(const Checkpoint& saved, const Config& config,
+std::vector<std::uint8_t> trained_items(const checkpoint::Checkpoint& saved, const Config& config,
                                         const data::Store& store) {
   std::vector<std::uint8_t> trained = marks_of(saved, store);
   if (saved.find(kTrained) != nullptr) return trained;
@@ -104,7 +104,7 @@ std::vector<std::uint8_t> trained_items(const Checkpoint& saved, const Config& c
   return trained;
 }
 
-bool has_same_items(const Checkpoint& saved, const data::Store& store) {
+bool has_same_items(const checkpoint::Checkpoint& saved, const data::Store& store) {
   const SavedNames names(saved);
   if (names.size() != store.num_items()) return false;
   for (std::int64_t item = 0; item < names.size(); ++item) {
@@ -113,7 +113,7 @@ bool has_same_items(const Checkpoint& saved, const data::Store& store) {
   return true;
 }
 
-void check_item_names(const Checkpoint& saved, const data::Store& store) {
+void check_item_names(const checkpoint::Checkpoint& saved, const data::Store& store) {
   const SavedNames names(saved);
   TGR_CHECK(names.size() == store.num_items(), "checkpoint '", saved.folder(), "' has ",
             names.size(), " items; the store '", store.folder().string(), "' has ",
@@ -126,16 +126,16 @@ void check_item_names(const Checkpoint& saved, const data::Store& store) {
   }
 }
 
-std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
-                             const embedding::Sharding& sharding, int index,
-                             embedding::ItemTable& part) {
+std::int64_t read_known_rows(const Context& ctx, const checkpoint::Checkpoint& saved,
+                             const data::Store& store, const embedding::Sharding& sharding,
+                             int index, embedding::ItemTable& part) {
   Tensor& own = part.weight_tensor();
   const bool here = own.device() != Device::kCuda;
   Tensor staged = here ? Tensor() : to_host(ctx, own);
   Tensor& rows = here ? own : staged;
   const std::int64_t width = part.width();
   const SavedNames names(saved);
-  const SavedTable table = saved.table("items");
+  const checkpoint::SavedTable table = saved.table("items");
   TGR_CHECK(table.rows() == names.size() && table.width("items") == width, "checkpoint '",
             saved.folder(), "': its item table is [", table.rows(), ", ", table.width("items"),
             "] for ", names.size(), " items; wanted width ", width);
@@ -152,4 +152,4 @@ std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const 
   return known;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -14,13 +14,13 @@
 #include "turbogr/embedding/sharding.h"
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // All ids as text, end to end, and a mark for each item that occurs in training. Made once a run.
 class ItemNames {
  public:
   // What the run goes on or starts from has trained items, too. (An older program's does not say.)
-  void add_trained(const Checkpoint& saved, const data::Store& store);
+  void add_trained(const checkpoint::Checkpoint& saved, const data::Store& store);
   std::vector<NamedTensor> tensors(const Config& config, const data::Store& store);
 
  private:
@@ -31,21 +31,21 @@ class ItemNames {
 };
 
 // Whether the checkpoint's items are the store's, in the same order.
-bool has_same_items(const Checkpoint& saved, const data::Store& store);
+bool has_same_items(const checkpoint::Checkpoint& saved, const data::Store& store);
 // Throws unless they are.
-void check_item_names(const Checkpoint& saved, const data::Store& store);
+void check_item_names(const checkpoint::Checkpoint& saved, const data::Store& store);
 
 // [V] of the store: 1 for items whose rows the checkpoint's run has trained, as inputs or targets;
 // 0 for the others, whose rows are as random as at its start. A checkpoint of an older program does
 // not say: then it is the items it knows that occur in the store's training part, with a remark in
 // the log.
-std::vector<std::uint8_t> trained_items(const Checkpoint& saved, const Config& config,
+std::vector<std::uint8_t> trained_items(const checkpoint::Checkpoint& saved, const Config& config,
                                         const data::Store& store);
 
 // Copies the rows of items that the checkpoint knows into a rank's part of a table; returns how
 // many those are in the whole.
-std::int64_t read_known_rows(const Context& ctx, const Checkpoint& saved, const data::Store& store,
-                             const embedding::Sharding& sharding, int index,
-                             embedding::ItemTable& part);
+std::int64_t read_known_rows(const Context& ctx, const checkpoint::Checkpoint& saved,
+                             const data::Store& store, const embedding::Sharding& sharding,
+                             int index, embedding::ItemTable& part);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

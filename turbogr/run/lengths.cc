@@ -8,7 +8,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 LengthHistogram length_histogram(std::vector<std::int64_t> lengths, int max_bins) {
   TGR_CHECK(max_bins >= 1, "a histogram of ", max_bins, " bins was asked for");
@@ -79,4 +79,4 @@ LengthHistogram read_lengths(const std::string& path) {
   }
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace turbogr {
+namespace turbogr::run {
 
 struct LengthHistogram {
   struct Bin {
@@ -32,4 +32,4 @@ LengthHistogram length_histogram(std::vector<std::int64_t> lengths, int max_bins
 void write_lengths(const std::string& path, const LengthHistogram& histogram);
 LengthHistogram read_lengths(const std::string& path);  // throws on a file of another shape
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -16,7 +16,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 using nlohmann::json;
@@ -176,4 +176,4 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
   return records;
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

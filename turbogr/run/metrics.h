@@ -17,7 +17,7 @@
 
 #include "turbogr/core/file.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 struct MetricRecord {
   std::int64_t step = 0;
@@ -97,4 +97,4 @@ class TensorBoardEvents : public MetricSink {
   int descriptor_ = -1;
 };
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -10,7 +10,7 @@
 #include "turbogr/core/trace.h"
 #include "turbogr/ops/dense/linear.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 template <class T>
@@ -88,4 +88,4 @@ PeakRate make_peak_rate(const Context& ctx, double given) {
 template PeakRate make_peak_rate<float>(const Context& ctx, double given);
 template PeakRate make_peak_rate<bf16>(const Context& ctx, double given);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

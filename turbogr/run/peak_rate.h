@@ -6,7 +6,7 @@
 
 #include "turbogr/core/context.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // TFLOP/s. A machine that is busy while a peak is measured has a better one than was found: steps
 // that get above it prove it. Then it is measured again, and never stays below what was reached.
@@ -31,4 +31,4 @@ class PeakRate {
 template <class T>
 PeakRate make_peak_rate(const Context& ctx, double given);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

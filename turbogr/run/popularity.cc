@@ -6,7 +6,7 @@
 #include "turbogr/data/windows.h"
 #include "turbogr/run/run_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 std::vector<float> item_popularity(const Config& config, const data::Store& store) {
   const std::vector<std::int64_t> counts = data::target_counts(
@@ -14,8 +14,8 @@ std::vector<float> item_popularity(const Config& config, const data::Store& stor
   return {counts.begin(), counts.end()};
 }
 
-std::string below_popularity(std::string_view split, const RankingMetrics& model,
-                             const RankingMetrics& popularity, const std::string& metric) {
+std::string below_popularity(std::string_view split, const eval::RankingMetrics& model,
+                             const eval::RankingMetrics& popularity, const std::string& metric) {
   const auto own = model.figures();
   const auto other = popularity.figures();
   std::size_t place = 0;
@@ -30,4 +30,4 @@ std::string below_popularity(std::string_view split, const RankingMetrics& model
       split, own[place].first, own[place].second, other[place].second);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -10,14 +10,14 @@
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // How often each item is a target in an epoch of training.
 std::vector<float> item_popularity(const Config& config, const data::Store& store);
 
 // A warning when the model ranks worse than popularity by `metric` (or, where an evaluation has no
 // such figure, by the first it has); else empty.
-std::string below_popularity(std::string_view split, const RankingMetrics& model,
-                             const RankingMetrics& popularity, const std::string& metric);
+std::string below_popularity(std::string_view split, const eval::RankingMetrics& model,
+                             const eval::RankingMetrics& popularity, const std::string& metric);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

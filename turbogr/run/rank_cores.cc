@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 cpu_set_t cores_of(pid_t process) {
@@ -65,4 +65,4 @@ std::string unused_cores(const RankCores& cores) {
       cores.ranks, cores.together, cores.launcher);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

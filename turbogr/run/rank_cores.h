@@ -7,7 +7,7 @@
 
 #include "turbogr/dist/communicator.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct RankCores {
   int own = 1;       // of this rank
@@ -24,4 +24,4 @@ int threads_for_rank(std::int64_t asked, const RankCores& cores);
 // Where the launcher has left half of its cores or more to nobody, and what to do; else empty.
 std::string unused_cores(const RankCores& cores);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

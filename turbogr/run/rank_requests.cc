@@ -8,7 +8,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 std::int64_t seconds_in(const data::Store& store, std::int64_t time) {
@@ -89,4 +89,4 @@ std::vector<RankRequest> read_rank_requests(const std::string& path, const Known
   return requests;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

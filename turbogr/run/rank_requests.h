@@ -11,7 +11,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/run/recommend_inputs.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct RankRequest {
   std::string user;  // the id as it was given
@@ -32,4 +32,4 @@ void add_context(const data::Store& store, const std::string& feature, const std
 // A request a line, as JSON: {"user": 7, "items": [1, 2]}, "at" and "context" if wanted.
 std::vector<RankRequest> read_rank_requests(const std::string& path, const KnownIds& known);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

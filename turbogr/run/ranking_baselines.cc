@@ -9,7 +9,7 @@
 #include "turbogr/eval/counted_rates.h"
 #include "turbogr/run/ranking_figures.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 std::vector<RankingBaseline> ranking_baselines(const Config& config, const RankingSetup& setup,
                                                const data::Store& store, data::Split split) {
@@ -18,16 +18,16 @@ std::vector<RankingBaseline> ranking_baselines(const Config& config, const Ranki
   data::SampleOptions options = sample_options(config, split);
   options.max_users = config.eval.max_users;
   const data::Samples samples = data::make_samples(store, options);
-  const CountedRates rates(
+  const eval::CountedRates rates(
       store, data::make_samples(store, sample_options(config, data::Split::kTrain)), setup.layout);
   std::vector<RankingBaseline> baselines;
-  for (const CountedBy by : {CountedBy::kItem, CountedBy::kAll}) {
+  for (const eval::CountedBy by : {eval::CountedBy::kItem, eval::CountedBy::kAll}) {
     std::vector<TaskFigures> figures(setup.layout.tasks.size());
     for (std::size_t k = 0; k < figures.size(); ++k) {
       if (numbers[k] == 0) figures[k].clicks = rates.judge(samples, k, by).figures();
     }
     const std::string name =
-        by == CountedBy::kItem ? "item" : fmt::format("{}", fmt::join(rates.names(), "+"));
+        by == eval::CountedBy::kItem ? "item" : fmt::format("{}", fmt::join(rates.names(), "+"));
     baselines.push_back({name, ranking_figures(figures, setup)});
   }
   return baselines;
@@ -50,4 +50,4 @@ std::string below_baselines(std::string_view split, const Evaluation& model,
   return "";
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -12,7 +12,7 @@
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/task.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct RankingBaseline {
   std::string name;  // "item" or "item+user+tab": what is counted
@@ -28,4 +28,4 @@ std::string below_baselines(std::string_view split, const Evaluation& model,
                             const std::vector<RankingBaseline>& baselines,
                             const std::string& metric);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

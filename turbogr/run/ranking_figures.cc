@@ -8,7 +8,7 @@
 
 #include "turbogr/core/progress.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr const char* kClickFigures[] = {"auc", "gauc", "ne", "accuracy"};
@@ -18,7 +18,7 @@ using Figures = std::vector<std::pair<std::string, std::optional<double>>>;
 
 Figures figures_of(const TaskFigures& task, bool number) {
   if (number) return {{"mse", task.mean_squared}, {"mae", task.mean_absolute}};
-  const ClickFigures& clicks = task.clicks;
+  const eval::ClickFigures& clicks = task.clicks;
   return {{"auc", clicks.auc},
           {"gauc", clicks.gauc},
           // Of one class alone it divides by nearly nothing.
@@ -42,7 +42,7 @@ Evaluation ranking_figures(std::span<const TaskFigures> given, const RankingSetu
       if (tasks.size() > 1) own.emplace_back(tasks[k].name + "." + name, *value);
     }
     if (setup.regression[k] != 0) continue;
-    const ClickFigures& clicks = given[k].clicks;
+    const eval::ClickFigures& clicks = given[k].clicks;
     targets = std::max(targets, clicks.targets);
     evaluation.counts.emplace_back((tasks.size() > 1 ? tasks[k].name + "." : "") + "groups",
                                    static_cast<double>(clicks.groups));
@@ -61,7 +61,7 @@ Evaluation ranking_figures(std::span<const TaskFigures> given, const RankingSetu
 }
 
 template <class T>
-Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup) {
+Evaluation ranking_figures(const eval::RankingEvaluator<T>& evaluator, const RankingSetup& setup) {
   std::vector<TaskFigures> tasks(setup.layout.tasks.size());
   for (std::size_t k = 0; k < tasks.size(); ++k) {
     if (setup.regression[k] != 0) {
@@ -94,7 +94,7 @@ std::vector<std::string> ranking_figure_names(const RankingSetup& setup) {
   return names;
 }
 
-template Evaluation ranking_figures(const RankingEvaluator<float>&, const RankingSetup&);
-template Evaluation ranking_figures(const RankingEvaluator<bf16>&, const RankingSetup&);
+template Evaluation ranking_figures(const eval::RankingEvaluator<float>&, const RankingSetup&);
+template Evaluation ranking_figures(const eval::RankingEvaluator<bf16>&, const RankingSetup&);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

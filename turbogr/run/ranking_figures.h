@@ -13,20 +13,20 @@
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/task.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // Of one task: figures of clicks, or of a number's errors.
 struct TaskFigures {
-  ClickFigures clicks;
+  eval::ClickFigures clicks;
   std::optional<double> mean_squared, mean_absolute;
 };
 
 // Which figures there are; one whose classes or groups are missing has no value and is left out.
 Evaluation ranking_figures(std::span<const TaskFigures> tasks, const RankingSetup& setup);
 template <class T>
-Evaluation ranking_figures(const RankingEvaluator<T>& evaluator, const RankingSetup& setup);
+Evaluation ranking_figures(const eval::RankingEvaluator<T>& evaluator, const RankingSetup& setup);
 
 // All names that an evaluation may give.
 std::vector<std::string> ranking_figure_names(const RankingSetup& setup);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -6,7 +6,7 @@
 #include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/run/run_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 Device table_memory(const Config& config) {
   return config.embedding.memory == "host" ? Device::kPinned : device_of(config);
@@ -15,7 +15,8 @@ Device table_memory(const Config& config) {
 template <class T>
 std::unique_ptr<embedding::RowSource<T>> make_ranking_rows(
     const Context& ctx, dist::Communicator& world,
-    const std::vector<embedding::TableOptions>& tables, Device memory, const RankOptions& ranks) {
+    const std::vector<embedding::TableOptions>& tables, Device memory,
+    const train::RankOptions& ranks) {
   if (!ranks.sharded()) return std::make_unique<embedding::LocalRows<T>>(tables, memory);
   return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, memory,
                                                      ranks.layout());
@@ -23,7 +24,8 @@ std::unique_ptr<embedding::RowSource<T>> make_ranking_rows(
 
 template <class T>
 std::unique_ptr<embedding::RowSource<T>> plan_ranking_rows(
-    const std::vector<embedding::TableOptions>& tables, Device memory, const RankOptions& ranks) {
+    const std::vector<embedding::TableOptions>& tables, Device memory,
+    const train::RankOptions& ranks) {
   PlannedBytes planned;
   for (const embedding::TableOptions& table : tables) {
     planned.add(memory, embedding::shard_bytes(table, ranks.layout()));
@@ -33,13 +35,13 @@ std::unique_ptr<embedding::RowSource<T>> plan_ranking_rows(
 
 template std::unique_ptr<embedding::RowSource<float>> make_ranking_rows(
     const Context&, dist::Communicator&, const std::vector<embedding::TableOptions>&, Device,
-    const RankOptions&);
+    const train::RankOptions&);
 template std::unique_ptr<embedding::RowSource<bf16>> make_ranking_rows(
     const Context&, dist::Communicator&, const std::vector<embedding::TableOptions>&, Device,
-    const RankOptions&);
+    const train::RankOptions&);
 template std::unique_ptr<embedding::RowSource<float>> plan_ranking_rows(
-    const std::vector<embedding::TableOptions>&, Device, const RankOptions&);
+    const std::vector<embedding::TableOptions>&, Device, const train::RankOptions&);
 template std::unique_ptr<embedding::RowSource<bf16>> plan_ranking_rows(
-    const std::vector<embedding::TableOptions>&, Device, const RankOptions&);
+    const std::vector<embedding::TableOptions>&, Device, const train::RankOptions&);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

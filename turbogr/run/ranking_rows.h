@@ -10,7 +10,7 @@
 #include "turbogr/run/config.h"
 #include "turbogr/train/step_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // The device's own, or pinned memory of its host that it reads over the link.
 Device table_memory(const Config& config);
@@ -19,11 +19,13 @@ Device table_memory(const Config& config);
 template <class T>  // float or bf16
 std::unique_ptr<embedding::RowSource<T>> make_ranking_rows(
     const Context& ctx, dist::Communicator& world,
-    const std::vector<embedding::TableOptions>& tables, Device memory, const RankOptions& ranks);
+    const std::vector<embedding::TableOptions>& tables, Device memory,
+    const train::RankOptions& ranks);
 
 // The same, counted and not made.
 template <class T>
 std::unique_ptr<embedding::RowSource<T>> plan_ranking_rows(
-    const std::vector<embedding::TableOptions>& tables, Device memory, const RankOptions& ranks);
+    const std::vector<embedding::TableOptions>& tables, Device memory,
+    const train::RankOptions& ranks);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -10,7 +10,7 @@
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/nearest_name.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 // Of truncated_normal_rows, whose numbers beyond two deviations are drawn again.
@@ -284,9 +284,9 @@ void RankingBounds::include(const data::SampleLoader& loader) {
   most_targets = std::max(most_targets, loader.samples().most_targets());
 }
 
-RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
-                                          const RankingBounds& bounds) {
-  RankingTrainOptions options;
+train::RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
+                                                 const RankingBounds& bounds) {
+  train::RankingTrainOptions options;
   options.model = ranking_options(config, setup, bounds.most_targets);
   options.memory = {.layers = {.capacity = bounds.tokens,
                                .sequences = bounds.samples,
@@ -369,4 +369,4 @@ data::SampleLoaderOptions sample_eval_options(const Config& config, const Rankin
   return options;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

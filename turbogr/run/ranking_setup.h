@@ -16,7 +16,7 @@
 #include "turbogr/run/run_options.h"
 #include "turbogr/train/ranking_step.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // Where a config names no features or no tasks: all that the store has. Users' features become
 // prefix tokens, items' and events' parts of every event; every signal is a task.
@@ -48,8 +48,8 @@ struct RankingBounds {
 
   void include(const data::SampleLoader& loader);
 };
-RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
-                                          const RankingBounds& bounds);
+train::RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
+                                                 const RankingBounds& bounds);
 
 data::SampleOptions sample_options(const Config& config, data::Split split);
 // Of a rank's share of every training step.
@@ -60,4 +60,4 @@ data::SampleLoaderOptions sample_eval_options(const Config& config, const Rankin
                                               data::Split split, std::int64_t samples,
                                               const Share& share = {});
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -25,7 +25,7 @@
 #include "turbogr/run/task.h"
 #include "turbogr/train/ranking_step.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr std::ptrdiff_t kFirstUsers = 5;
@@ -117,30 +117,30 @@ class RankingTask : public Task {
                       users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kFirstUsers));
     return step;
   }
-  StepResult finish() override {
-    const RankingResult result = step_->finish();
+  train::StepResult finish() override {
+    const train::RankingResult result = step_->finish();
     warn_of_strange_ids(result);
     return result;
   }
   std::int64_t pending() const override { return step_->pending(); }
   std::int64_t queue_length() const override {
-    return parts_.ctx.device() == Device::kCuda ? RankingTrainStep<T>::kInFlight : 1;
+    return parts_.ctx.device() == Device::kCuda ? train::RankingTrainStep<T>::kInFlight : 1;
   }
   bool stop_asked() const override { return stop_asked_; }
   std::int64_t steps_done() const override { return step_->steps_done(); }
   void set_steps_done(std::int64_t steps) override { step_->set_steps_done(steps); }
-  StageTimes times() const override { return {}; }
-  const RankOptions& ranks() const override { return ranks_; }
-  std::vector<LargestTensor> largest() const override {
-    return largest_tensors(parts_.ctx, step_->model().parameters());
+  train::StageTimes times() const override { return {}; }
+  const train::RankOptions& ranks() const override { return ranks_; }
+  std::vector<train::LargestTensor> largest() const override {
+    return train::largest_tensors(parts_.ctx, step_->model().parameters());
   }
 
   std::vector<NamedTensor> weights() override {
-    return weight_tensors(step_->model().parameters());
+    return train::weight_tensors(step_->model().parameters());
   }
   std::vector<NamedTensor> moments() override {
-    return moment_tensors(step_->model().parameters(), step_->first_moments(),
-                          step_->second_moments());
+    return train::moment_tensors(step_->model().parameters(), step_->first_moments(),
+                                 step_->second_moments());
   }
   std::vector<TaskTable> tables() override {
     std::vector<TaskTable> tables;
@@ -151,19 +151,19 @@ class RankingTask : public Task {
     return tables;
   }
   void settle() override { rows_->settle(parts_.ctx); }
-  std::vector<CheckpointShard> other_shards() override {
+  std::vector<checkpoint::CheckpointShard> other_shards() override {
     return {{"item_names", names_.tensors(config_, store_)}};
   }
-  void check_saved(const Checkpoint& saved) override {
+  void check_saved(const checkpoint::Checkpoint& saved) override {
     check_item_names(saved, store_);
     names_.add_trained(saved, store_);
   }
-  std::string start_from(const Checkpoint& saved) override {
+  std::string start_from(const checkpoint::Checkpoint& saved) override {
     check_saved(saved);
-    read_tensors(parts_.ctx, saved, weights(), {"model"});
+    checkpoint::read_tensors(parts_.ctx, saved, weights(), {"model"});
     for (const TaskTable& table : tables()) {
-      read_table(parts_.ctx, saved, table.name, TableParts::kWeights, table.sharding, table.index,
-                 table.part);
+      checkpoint::read_table(parts_.ctx, saved, table.name, checkpoint::TableParts::kWeights,
+                             table.sharding, table.index, table.part);
     }
     return fmt::format("all {} tables known", setup_.tables.size());
   }
@@ -202,7 +202,7 @@ class RankingTask : public Task {
   }
 
   void make_step() {
-    RankingTrainOptions options = ranking_train_options(config_, setup_, bounds_);
+    train::RankingTrainOptions options = ranking_train_options(config_, setup_, bounds_);
     layers_ = model::layer_options(options.model);
     options.plan_only = config_.run.dry_run;
     std::optional<PlanOnly> planning;
@@ -219,13 +219,14 @@ class RankingTask : public Task {
       rows_ = options.plan_only
                   ? plan_ranking_rows<T>(setup_.tables, memory, ranks_)
                   : make_ranking_rows<T>(parts_.ctx, parts_.world, setup_.tables, memory, ranks_);
-      step_ = std::make_unique<RankingTrainStep<T>>(parts_.ctx, parts_.world, options, *rows_);
-      evaluator_ = std::make_unique<RankingEvaluator<T>>(
+      step_ =
+          std::make_unique<train::RankingTrainStep<T>>(parts_.ctx, parts_.world, options, *rows_);
+      evaluator_ = std::make_unique<eval::RankingEvaluator<T>>(
           parts_.ctx, step_->model(), *rows_,
-          RankingEvaluation{.features = setup_.features,
-                            .memory = options.memory,
-                            .regression = setup_.regression,
-                            .norm_by_batch = options.norm_by_batch});
+          eval::RankingEvaluation{.features = setup_.features,
+                                  .memory = options.memory,
+                                  .regression = setup_.regression,
+                                  .norm_by_batch = options.norm_by_batch});
       if (!options.plan_only) check_room_to_work();
     } catch (const OutOfMemory& error) {
       detail::throw_error(error.what(), " (planned for ", bounds_.samples, " samples of ",
@@ -264,7 +265,7 @@ class RankingTask : public Task {
               fmt::format("{}", fmt::join(known, ", ")), "; choose one of these");
   }
 
-  void warn_of_strange_ids(const RankingResult& result) {
+  void warn_of_strange_ids(const train::RankingResult& result) {
     if (result.out_of_range == 0 || warned_ || parts_.world.rank() != 0) return;
     warned_ = true;
     log::warn("step {}: {} ids lie outside of their tables and read row 0 instead", result.step,
@@ -296,16 +297,16 @@ class RankingTask : public Task {
   const Config& config_;
   const data::Store& store_;
   const RankingSetup setup_;
-  RankOptions ranks_;
+  train::RankOptions ranks_;
   dist::LinkChoice link_;  // between GPUs
   data::SampleLoader loader_;
   RankingBounds bounds_;
   std::unique_ptr<embedding::RowSource<T>> rows_;
-  std::unique_ptr<RankingTrainStep<T>> step_;
-  std::unique_ptr<RankingEvaluator<T>> evaluator_;
+  std::unique_ptr<train::RankingTrainStep<T>> step_;
+  std::unique_ptr<eval::RankingEvaluator<T>> evaluator_;
   model::ModelOptions layers_;
   data::SampleBatch batch_, eval_batch_;
-  SampleView view_;
+  eval::SampleView view_;
   std::unique_ptr<dist::Communicator> wishes_;
   bool stop_asked_ = false;
   bool warned_ = false;
@@ -322,4 +323,4 @@ std::unique_ptr<Task> make_ranking_task(const TaskParts& parts) {
   return std::make_unique<RankingTask<float>>(parts);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

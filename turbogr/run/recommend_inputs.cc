@@ -14,7 +14,7 @@
 #include "turbogr/data/interrupt.h"
 #include "turbogr/run/item_names.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 // A list is read as it comes, so a pipe may be one; one without an end is not read for ever.
@@ -181,8 +181,9 @@ std::vector<HistoryEvent> read_history(const std::string& path, const data::Stor
   return events;
 }
 
-std::vector<std::int64_t> candidate_items(const Checkpoint& checkpoint, const Config& config,
-                                          const data::Store& store, const CandidateRule& rule) {
+std::vector<std::int64_t> candidate_items(const checkpoint::Checkpoint& checkpoint,
+                                          const Config& config, const data::Store& store,
+                                          const CandidateRule& rule) {
   std::vector<std::uint8_t> wanted(static_cast<std::size_t>(store.num_items()), rule.only ? 0 : 1);
   if (rule.only) {
     for (const std::int64_t item : *rule.only) wanted[static_cast<std::size_t>(item)] = 1;
@@ -210,4 +211,4 @@ std::vector<std::int64_t> candidate_items(const Checkpoint& checkpoint, const Co
   return items;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -14,7 +14,7 @@
 #include "turbogr/run/config.h"
 #include "turbogr/run/history.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 enum class Unknown : std::uint8_t { kSkip, kError };
 Unknown unknown_from_name(std::string_view name);  // skip, error; throws on another
@@ -45,7 +45,8 @@ struct CandidateRule {
   bool untrained = false;  // also those that do not occur in training
 };
 // In ascending order; empty where all may. Throws when none is left; warns of untrained ones.
-std::vector<std::int64_t> candidate_items(const Checkpoint& checkpoint, const Config& config,
-                                          const data::Store& store, const CandidateRule& rule);
+std::vector<std::int64_t> candidate_items(const checkpoint::Checkpoint& checkpoint,
+                                          const Config& config, const data::Store& store,
+                                          const CandidateRule& rule);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -23,7 +23,7 @@
 #include "turbogr/run/metrics.h"
 #include "turbogr/run/timeline.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -322,15 +322,15 @@ ordered_json lengths_of(const std::string& path) {
 // By stage: [name, kind, share, bubble before, hidden]. A trace too short to tell is left out.
 ordered_json timeline_of(const std::string& path) {
   if (!fs::exists(path)) return nullptr;
-  train::Timeline timeline;
+  run::Timeline timeline;
   try {
-    timeline = train::read_timeline(path);
+    timeline = run::read_timeline(path);
   } catch (const Error&) {
     return nullptr;
   }
   ordered_json rows = ordered_json::array();
-  for (const train::Timeline::Row& row : timeline.stages) {
-    rows.push_back({row.name, train::text_of(row.kind), row.share, row.bubble, row.hidden});
+  for (const run::Timeline::Row& row : timeline.stages) {
+    rows.push_back({row.name, text_of(row.kind), row.share, row.bubble, row.hidden});
   }
   using train::StageKind;
   const ordered_json shares = {{"compute", timeline.share_of(StageKind::kCompute)},
@@ -383,10 +383,11 @@ std::string summary_of(const std::optional<Config>& config) {
 
 // What the newest checkpoint says was logged before it.
 std::optional<LoggedBytes> logged_by(const std::string& run_folder) {
-  const std::vector<std::string> checkpoints = list_checkpoints(run_folder + "/checkpoints");
+  const std::vector<std::string> checkpoints =
+      checkpoint::list_checkpoints(run_folder + "/checkpoints");
   if (checkpoints.empty()) return std::nullopt;
   try {
-    return LoggedBytes::of(Checkpoint(checkpoints.front()).state());
+    return LoggedBytes::of(checkpoint::Checkpoint(checkpoints.front()).state());
   } catch (const Error&) {  // damaged, or gone by now: figures can be shown without it
   } catch (const nlohmann::json::exception&) {
   }
@@ -457,4 +458,4 @@ std::string write_report(const std::string& run_folder, const std::string& path)
   return target;
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

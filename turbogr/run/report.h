@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace turbogr {
+namespace turbogr::run {
 
 // The page of a run folder. metrics.jsonl must be there; config.toml and lengths.json are shown
 // when they are.
@@ -16,4 +16,4 @@ std::string write_report(const std::string& run_folder, const std::string& path 
 // The page's frame, in report_page.cc; the text @DATA@ in it stands for the figures, as JSON.
 extern const char* const kReportFrame;
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -1,6 +1,6 @@
 #include "turbogr/run/report.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 // Charts are drawn as SVG by the script at the end, so that they follow the window's width and
 // answer the mouse. Nothing is fetched.
@@ -336,4 +336,4 @@ addEventListener("resize", redraw_all);
 </html>
 )page";
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -18,7 +18,7 @@
 #include "turbogr/run/task.h"
 #include "turbogr/train/schedules.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr std::ptrdiff_t kUsersNamed = 5;
@@ -37,7 +37,7 @@ class RetrievalTask : public Task {
     steps_ = count_steps(data::make_windows(store_, options.windows), options.plan,
                          config_.train.accumulate, config_.train.epochs);
     capacity_ = std::max(loader_.max_batch_tokens(), config_.data.max_length);
-    RetrievalOptions training = retrieval_options(
+    train::RetrievalOptions training = retrieval_options(
         config_, num_signals(store_), steps_.limited_to(config_.train.steps), capacity_);
     training.ranks = rank_options(config_, parts.nodes);
     make_trainer(training);
@@ -72,7 +72,7 @@ class RetrievalTask : public Task {
     return lengths;
   }
 
-  void check_evaluation() const override { train::check_evaluation(config_, store_); }
+  void check_evaluation() const override { run::check_evaluation(config_, store_); }
   PeakRate make_peak() const override {
     return make_peak_rate<T>(parts_.ctx, config_.train.peak_tflops);
   }
@@ -113,16 +113,16 @@ class RetrievalTask : public Task {
                       users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kUsersNamed));
     return step;
   }
-  StepResult finish() override { return trainer_->finish(parts_.ctx); }
+  train::StepResult finish() override { return trainer_->finish(parts_.ctx); }
   std::int64_t pending() const override { return trainer_->pending(); }
   std::int64_t queue_length() const override { return trainer_->queue_length(); }
   bool stop_asked() const override { return trainer_->stop_asked(); }
   std::int64_t steps_done() const override { return trainer_->steps_done(); }
   void set_steps_done(std::int64_t steps) override { trainer_->set_steps_done(steps); }
-  StageTimes times() const override { return trainer_->times(); }
-  const RankOptions& ranks() const override { return trainer_->options().ranks; }
-  std::vector<LargestTensor> largest() const override {
-    return largest_tensors(parts_.ctx, trainer_->model().parameters());
+  train::StageTimes times() const override { return trainer_->times(); }
+  const train::RankOptions& ranks() const override { return trainer_->options().ranks; }
+  std::vector<train::LargestTensor> largest() const override {
+    return train::largest_tensors(parts_.ctx, trainer_->model().parameters());
   }
 
   std::vector<NamedTensor> weights() override { return trainer_->model_tensors(); }
@@ -132,15 +132,15 @@ class RetrievalTask : public Task {
     return {{"items", rows.shard(0), rows.sharding(0), rows.shard_index()}};
   }
   void settle() override { trainer_->rows().settle(parts_.ctx); }
-  std::vector<CheckpointShard> other_shards() override {
+  std::vector<checkpoint::CheckpointShard> other_shards() override {
     return {{"item_names", names_.tensors(config_, store_)}};
   }
-  void check_saved(const Checkpoint& saved) override {
+  void check_saved(const checkpoint::Checkpoint& saved) override {
     check_item_names(saved, store_);
     names_.add_trained(saved, store_);
   }
-  std::string start_from(const Checkpoint& saved) override {
-    read_tensors(parts_.ctx, saved, weights());
+  std::string start_from(const checkpoint::Checkpoint& saved) override {
+    checkpoint::read_tensors(parts_.ctx, saved, weights());
     names_.add_trained(saved, store_);
     embedding::RowSource<T>& rows = trainer_->rows();
     const std::int64_t known = read_known_rows(parts_.ctx, saved, store_, rows.sharding(0),
@@ -150,19 +150,19 @@ class RetrievalTask : public Task {
 
   Evaluation evaluate(data::Split split) override {
     last_metrics_ = metrics_of(split);
-    const SeenItems seen = seen_items_from_name(config_.eval.seen);
+    const eval::SeenItems seen = eval::seen_items_from_name(config_.eval.seen);
     return {.figures = last_metrics_->figures(),
             .counts = {{"users", static_cast<double>(last_metrics_->users())},
                        {"repeats", last_metrics_->repeat_share()}},
             .of = fmt::format("{} users", last_metrics_->users()),
-            .remark = repeats_text(*last_metrics_, seen)};
+            .remark = eval::repeats_text(*last_metrics_, seen)};
   }
 
   // Popularity alone.
   Baseline compare(data::Split split) override {
     data::Loader loader(store_, evaluation_of(split));
-    RankingMetrics popularity =
-        evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
+    eval::RankingMetrics popularity =
+        eval::evaluate_popularity(loader, item_popularity(config_, store_), evaluate_options());
     popularity.add_up(parts_.world);
     return {fmt::format("{} by popularity alone:{}\n", name_of(split),
                         figures_text(popularity.figures())),
@@ -172,7 +172,7 @@ class RetrievalTask : public Task {
   }
 
  private:
-  void make_trainer(RetrievalOptions options) {
+  void make_trainer(train::RetrievalOptions options) {
     const std::vector<std::int64_t> counts = training_counts(config_, store_);
     options.plan_only = config_.run.dry_run;
     std::optional<PlanOnly> planning;
@@ -183,8 +183,8 @@ class RetrievalTask : public Task {
       options.ranks.link = link_.link;
     }
     try {
-      trainer_ = std::make_unique<RetrievalTrainer<T>>(parts_.ctx, parts_.world, options,
-                                                       store_.num_items(), counts);
+      trainer_ = std::make_unique<train::RetrievalTrainer<T>>(parts_.ctx, parts_.world, options,
+                                                              store_.num_items(), counts);
       if (!options.plan_only) check_room_to_work();
     } catch (const OutOfMemory& error) {
       detail::throw_error(
@@ -216,18 +216,18 @@ class RetrievalTask : public Task {
                  config_.embedding.memory == "host" ? ", the item table and its state" : "");
   }
 
-  RankingMetrics metrics_of(data::Split split) {
+  eval::RankingMetrics metrics_of(data::Split split) {
     data::Loader loader(store_, evaluation_of(split));
-    RankingMetrics metrics = train::evaluate<T>(
+    eval::RankingMetrics metrics = eval::evaluate<T>(
         parts_.ctx, {trainer_->model(), trainer_->rows(), trainer_->options().parts, capacity_},
         loader, evaluate_options());
     metrics.add_up(parts_.world);
     return metrics;
   }
 
-  EvaluateOptions evaluate_options() const {
+  eval::EvaluateOptions evaluate_options() const {
     return {.cutoffs = config_.eval.at,
-            .seen = seen_items_from_name(config_.eval.seen),
+            .seen = eval::seen_items_from_name(config_.eval.seen),
             .progress = {}};
   }
 
@@ -242,7 +242,7 @@ class RetrievalTask : public Task {
   const Config& config_;
   const data::Store& store_;
   data::Loader loader_;
-  std::unique_ptr<RetrievalTrainer<T>> trainer_;
+  std::unique_ptr<train::RetrievalTrainer<T>> trainer_;
   dist::LinkChoice link_;  // between GPUs
   std::vector<data::Batch> batches_;
   std::size_t batches_read_ = 0;
@@ -251,7 +251,7 @@ class RetrievalTask : public Task {
   StepCount steps_;
   std::int64_t capacity_ = 0;
   ItemNames names_;
-  std::optional<RankingMetrics> last_metrics_;  // of the last split evaluated
+  std::optional<eval::RankingMetrics> last_metrics_;  // of the last split evaluated
 };
 
 }  // namespace
@@ -261,4 +261,4 @@ std::unique_ptr<Task> make_retrieval_task(const TaskParts& parts) {
   return std::make_unique<RetrievalTask<float>>(parts);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -11,7 +11,7 @@
 #include "turbogr/run/training_run_class.h"
 #include "turbogr/train/stages.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 double TrainingRun::epochs_done() const {
   const data::LoaderState state = task_->position();
   return static_cast<double>(state.epoch) +
@@ -19,7 +19,7 @@ double TrainingRun::epochs_done() const {
              static_cast<double>(std::max<std::int64_t>(state.windows, 1));
 }
 
-void TrainingRun::log_window(const StepResult& result) {
+void TrainingRun::log_window(const train::StepResult& result) {
   const double seconds = std::max(window_.seconds, 1e-9);
   const double was = peak_rate_.tflops();
   if (leads() && peak_rate_.reached(window_.flops.causal / seconds * 1e-12)) {
@@ -44,7 +44,7 @@ void TrainingRun::log_window(const StepResult& result) {
                    {"peak_tflops", peak_rate_.tflops()},
                    {"skipped_steps", static_cast<double>(skipped_steps_)}};
   if (task_->ranks().sharded()) {
-    const StageTimes times = task_->times() - window_.stages;
+    const train::StageTimes times = task_->times() - window_.stages;
     record.values.emplace_back("compute_share", times.compute / seconds);
     record.values.emplace_back("exposed_sparse", times.sparse_communication / seconds);
     record.values.emplace_back("exposed_dense", times.dense_communication / seconds);
@@ -74,7 +74,7 @@ void TrainingRun::write(const MetricRecord& record) {
 }
 
 std::optional<double> TrainingRun::evaluate_all() {
-  const TraceScope scope(trace_.get(), stages::kEvaluate.name, kComputeLane);
+  const TraceScope scope(trace_.get(), train::stages::kEvaluate.name, train::kComputeLane);
   if (progress_ != nullptr) progress_->pause();
   std::optional<double> score;
   const std::vector<data::Split> splits = held_out(config_);
@@ -159,4 +159,4 @@ void TrainingRun::write_trace() {
   Trace::write_all(folder_.trace(), events);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -9,7 +9,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 namespace fs = std::filesystem;
 
@@ -51,4 +51,4 @@ void write_run_config(const RunFolder& folder, const Config& config) {
   replace_file(folder.config(), config_text(config));
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 #include "turbogr/core/file.h"
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct RunFolder {
   std::string path;
@@ -36,4 +36,4 @@ RunFolder open_run_folder(const Config& config);
 // The resolved config; once the run is sure to start, so that one refused changes nothing.
 void write_run_config(const RunFolder& folder, const Config& config);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

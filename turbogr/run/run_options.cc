@@ -17,7 +17,7 @@
 #include "turbogr/model/flops.h"
 #include "turbogr/run/config_negatives.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr std::int64_t kDefaultBatch = 128;
@@ -101,16 +101,16 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
 }
 
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store) {
-  const NegativeOptions options = negative_options(config.negatives);
+  const train::NegativeOptions options = negative_options(config.negatives);
   const bool caches = config.embedding.memory == "host" && config.embedding.cache > 0;
-  if (options.kind == NegativeKind::kUniform && !caches) return {};
+  if (options.kind == train::NegativeKind::kUniform && !caches) return {};
   return data::target_counts(
       store, data::make_windows(store, train_loader_options(config, store).windows));
 }
 
-RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
-                                   std::int64_t total_steps, std::int64_t capacity) {
-  RetrievalOptions options;
+train::RetrievalOptions retrieval_options(const Config& config, std::int64_t signals,
+                                          std::int64_t total_steps, std::int64_t capacity) {
+  train::RetrievalOptions options;
   options.model = model_options(config, signals);
   options.memory = {.capacity = capacity,
                     .recompute = config.train.recompute,
@@ -216,11 +216,12 @@ void check_ranks(const Config& config) {
 
 }  // namespace
 
-RankOptions rank_options(const Config& config, const std::vector<int>& nodes) {
+train::RankOptions rank_options(const Config& config, const std::vector<int>& nodes) {
   if (nodes.size() > 1) check_ranks(config);
   const DistConfig& dist = config.dist;
-  RankOptions options;
-  options.schedule = step_schedule_from_name(schedule_of(config, static_cast<int>(nodes.size())));
+  train::RankOptions options;
+  options.schedule =
+      train::step_schedule_from_name(schedule_of(config, static_cast<int>(nodes.size())));
   options.delay = config.train.delay;
   options.warmup = config.train.sync_steps;
   options.topology =
@@ -251,7 +252,7 @@ void check_evaluation(const Config& config, const data::Store& store) {
   }
   if (config.checkpoint.keep_best == 0 && config.train.patience == 0) return;
   std::string known;
-  for (const auto& [name, value] : RankingMetrics(config.eval.at).figures()) {
+  for (const auto& [name, value] : eval::RankingMetrics(config.eval.at).figures()) {
     if (name == config.eval.metric) return;
     known += (known.empty() ? "" : ", ") + name;
   }
@@ -289,4 +290,4 @@ void check_run(const Config& config, const data::Store& store) {
             "neither train.epochs nor train.steps is set; the run would never end");
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -11,7 +11,7 @@
 #include "turbogr/run/config.h"
 #include "turbogr/train/schedules.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 Device device_of(const Config& config);
 // The same; ranks of a machine take its GPUs in turn.
@@ -21,8 +21,8 @@ std::int64_t num_signals(const data::Store& store);  // kinds of action
 model::ModelOptions model_options(const Config& config, std::int64_t num_signals);
 
 // `total_steps` is where a decaying learning rate ends; `capacity` the tokens of the largest batch.
-RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signals,
-                                   std::int64_t total_steps, std::int64_t capacity);
+train::RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signals,
+                                          std::int64_t total_steps, std::int64_t capacity);
 
 // How often each item is a target in an epoch; empty where neither a sampler nor a cache asks.
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store);
@@ -43,7 +43,7 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
                                         const Share& share = {});
 
 // How a run's ranks are laid out. nodes: the machine of each rank.
-RankOptions rank_options(const Config& config, const std::vector<int>& nodes);
+train::RankOptions rank_options(const Config& config, const std::vector<int>& nodes);
 // What train.schedule = "auto" means: the fastest that gives the bits of serial.
 std::string schedule_of(const Config& config, int world);
 
@@ -55,4 +55,4 @@ void check_evaluation(const Config& config, const data::Store& store);
 // Throws when the config asks for what this build or this store does not have.
 void check_run(const Config& config, const data::Store& store);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

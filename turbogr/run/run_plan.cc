@@ -5,7 +5,7 @@
 #include "turbogr/core/progress.h"
 #include "turbogr/dist/topology.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 void warn_of_warmup(const Config& config, std::int64_t total_steps) {
   if (config.optim.warmup < total_steps || config.optim.warmup == 0) return;
@@ -25,7 +25,7 @@ void print_store(const TaskParts& parts) {
 void print_ranks(const TaskParts& parts, const dist::LinkChoice& link) {
   const Config& config = parts.config;
   if (parts.share.world == 1) return;
-  const RankOptions options = rank_options(config, parts.nodes);
+  const train::RankOptions options = rank_options(config, parts.nodes);
   print_result("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
                parts.share.world, options.topology.num_groups(), options.topology.group_size,
                config.dist.replicas, config.dist.placement, schedule_of(config, parts.share.world),
@@ -54,4 +54,4 @@ void print_compute(const TaskParts& parts) {
   }
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/run/task.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 inline double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -16,4 +16,4 @@ void print_store(const TaskParts& parts);
 void print_ranks(const TaskParts& parts, const dist::LinkChoice& link);  // of several
 void print_compute(const TaskParts& parts);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -16,14 +16,14 @@
 #include "turbogr/run/training_run_class.h"
 #include "turbogr/train/stages.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using nlohmann::json;
 
 // The figures of steps that no line has yet: the first line after a resume counts them, too.
-json window_state(const Window& window, const StageTimes& stages) {
-  const StageTimes since = stages - window.stages;
+json window_state(const Window& window, const train::StageTimes& stages) {
+  const train::StageTimes since = stages - window.stages;
   return {{"loss_sum", window.loss_sum},
           {"predicting", window.predicting},
           {"tokens", window.tokens},
@@ -32,13 +32,13 @@ json window_state(const Window& window, const StageTimes& stages) {
           {"stages", {since.compute, since.dense_communication, since.sparse_communication}}};
 }
 
-[[noreturn]] void refuse_state(const Checkpoint& saved) {
+[[noreturn]] void refuse_state(const checkpoint::Checkpoint& saved) {
   detail::throw_error("checkpoint '", saved.folder(),
                       "': its state.json does not say where the run stood (loader, epoch, window) "
                       "as this program writes it; go on from another checkpoint");
 }
 
-std::int64_t count_of(const json& value, const Checkpoint& saved) {
+std::int64_t count_of(const json& value, const checkpoint::Checkpoint& saved) {
   const auto count = value.is_number_integer() ? value.get<std::int64_t>() : -1;
   if (count < 0) refuse_state(saved);
   return count;
@@ -49,7 +49,7 @@ double number_of(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-Window window_from(const json& state, const Checkpoint& saved) {
+Window window_from(const json& state, const checkpoint::Checkpoint& saved) {
   Window window;
   window.loss_sum = number_of(state.at("loss_sum"));
   window.predicting = count_of(state.at("predicting"), saved);
@@ -58,8 +58,9 @@ Window window_from(const json& state, const Checkpoint& saved) {
   window.flops = {state.at("flops").at(0).get<double>(), state.at("flops").at(1).get<double>()};
   const json& stages = state.at("stages");
   // The clocks of a new trainer begin at zero.
-  window.stages = StageTimes{} - StageTimes{stages.at(0).get<double>(), stages.at(1).get<double>(),
-                                            stages.at(2).get<double>()};
+  window.stages = train::StageTimes{} - train::StageTimes{stages.at(0).get<double>(),
+                                                          stages.at(1).get<double>(),
+                                                          stages.at(2).get<double>()};
   return window;
 }
 
@@ -68,8 +69,9 @@ Window window_from(const json& state, const Checkpoint& saved) {
 void check_beginning_again(const RunFolder& folder, bool start_over) {
   std::error_code absent;
   const bool logged = std::filesystem::file_size(folder.metrics(), absent) > 0 && !absent;
-  TGR_CHECK(!logged || start_over || never_saved(folder.checkpoints()), "the run in '", folder.path,
-            "' has logged figures, and its checkpoints are gone from '", folder.checkpoints(),
+  TGR_CHECK(!logged || start_over || checkpoint::never_saved(folder.checkpoints()), "the run in '",
+            folder.path, "' has logged figures, and its checkpoints are gone from '",
+            folder.checkpoints(),
             "': put them back to go on, or name another run.dir; --run.start_over=true begins at "
             "step 0 and drops what was logged");
   const std::string from = parse_config(read_file(folder.config()), folder.config()).run.start_from;
@@ -87,7 +89,7 @@ std::string events_checksum(const data::Store& store) {
   return data::checksum_of(sums.data(), sums.size());
 }
 
-void check_same_events(const Checkpoint& saved, const data::Store& store) {
+void check_same_events(const checkpoint::Checkpoint& saved, const data::Store& store) {
   const json was = saved.state().value("store", json());
   if (was.is_null()) {
     log::warn("checkpoint '{}' does not say which events it was trained on (an older program's)",
@@ -107,7 +109,7 @@ void check_same_events(const Checkpoint& saved, const data::Store& store) {
 
 std::optional<std::int64_t> TrainingRun::resume() {
   const bool start_over = std::exchange(config_.run.start_over, false);  // this once
-  if (list_checkpoints(folder_.checkpoints()).empty() &&
+  if (checkpoint::list_checkpoints(folder_.checkpoints()).empty() &&
       std::filesystem::exists(folder_.config())) {
     check_beginning_again(folder_, start_over);
     if (leads()) {
@@ -116,8 +118,8 @@ std::optional<std::int64_t> TrainingRun::resume() {
     }
     return std::nullopt;
   }
-  const Checkpoint saved =
-      open_newest_checkpoint(world_, folder_.checkpoints(), config_.checkpoint.fall_back);
+  const checkpoint::Checkpoint saved = checkpoint::open_newest_checkpoint(
+      world_, folder_.checkpoints(), config_.checkpoint.fall_back);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   for (const char* section : {"task", "model.", "samples.", "tables.", "features.", "tasks.",
                               "train.loss_scale", "data.holdout", "data.max_length", "data.history",
@@ -130,9 +132,9 @@ std::optional<std::int64_t> TrainingRun::resume() {
   if (leads() && !seen.empty()) log::warn("{}", seen);
   task_->check_saved(saved);
   check_same_events(saved, store_);
-  read_tensors(ctx_, saved, task_->weights(), {"model"});
-  read_tensors(ctx_, saved, task_->moments(), {"optimiser"});
-  read_tables(saved, TableParts::kAll);
+  checkpoint::read_tensors(ctx_, saved, task_->weights(), {"model"});
+  checkpoint::read_tensors(ctx_, saved, task_->moments(), {"optimiser"});
+  read_tables(saved, checkpoint::TableParts::kAll);
   task_->set_steps_done(saved.step());
   task_->refresh();
   try {
@@ -153,14 +155,15 @@ std::optional<std::int64_t> TrainingRun::resume() {
   return saved.step();
 }
 
-void TrainingRun::read_tables(const Checkpoint& saved, TableParts wanted) {
+void TrainingRun::read_tables(const checkpoint::Checkpoint& saved, checkpoint::TableParts wanted) {
   for (const TaskTable& table : task_->tables()) {
-    read_table(ctx_, saved, table.name, wanted, table.sharding, table.index, table.part);
+    checkpoint::read_table(ctx_, saved, table.name, wanted, table.sharding, table.index,
+                           table.part);
   }
 }
 
 void TrainingRun::start_from() {
-  const Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
+  const checkpoint::Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   for (const char* section : {"task", "model.", "tables.", "features.", "tasks."}) {
     const std::vector<std::string> differences = config_differences(was, config_, section);
@@ -173,12 +176,12 @@ void TrainingRun::start_from() {
 }
 
 std::string TrainingRun::load_best() {
-  const std::string best = best_checkpoint(folder_.checkpoints());
+  const std::string best = checkpoint::best_checkpoint(folder_.checkpoints());
   if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
-  const Checkpoint saved = open_named_checkpoint(best);
+  const checkpoint::Checkpoint saved = checkpoint::open_named_checkpoint(best);
   if (saved.step() == task_->steps_done()) return "";
-  read_tensors(ctx_, saved, task_->weights(), {"model"});
-  read_tables(saved, TableParts::kWeights);
+  checkpoint::read_tensors(ctx_, saved, task_->weights(), {"model"});
+  read_tables(saved, checkpoint::TableParts::kWeights);
   task_->refresh();
   return std::filesystem::path(saved.folder()).filename().string();
 }
@@ -189,21 +192,23 @@ void TrainingRun::save_if_scored(std::optional<double> score) {
 
 void TrainingRun::save(std::optional<double> score) {
   if (last_saved_ == task_->steps_done() && !score) return;
-  const TraceScope scope(trace_.get(), stages::kSave.name, kComputeLane);
+  const TraceScope scope(trace_.get(), train::stages::kSave.name, train::kComputeLane);
   last_saved_ = task_->steps_done();
   task_->settle();
   if (writer_) write_checkpoint(score);
 }
 
 void TrainingRun::write_checkpoint(std::optional<double> score) {
-  CheckpointContents contents;
+  checkpoint::CheckpointContents contents;
   contents.step = task_->steps_done();
   for (const TaskTable& table : task_->tables()) {
-    contents.tables.push_back(table_contents(table.name, table.part, table.sharding, table.index));
+    contents.tables.push_back(
+        checkpoint::table_contents(table.name, table.part, table.sharding, table.index));
   }
   if (!leads()) return writer_->save(contents);
   contents.shards = {{"model", task_->weights()}, {"optimiser", task_->moments()}};
-  for (CheckpointShard& shard : task_->other_shards()) contents.shards.push_back(std::move(shard));
+  for (checkpoint::CheckpointShard& shard : task_->other_shards())
+    contents.shards.push_back(std::move(shard));
   contents.state = {{"loader", task_->position().to_json()},
                     {"epoch", epoch_},
                     {"store", events_checksum(store_)},
@@ -218,4 +223,4 @@ void TrainingRun::write_checkpoint(std::optional<double> score) {
   writer_->save(contents);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -9,7 +9,7 @@
 #include "turbogr/data/repeats.h"
 #include "turbogr/run/run_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 std::string resolve_seen(Config& config, const data::Store& store) {
   if (config.eval.seen != "auto") return "";
@@ -43,14 +43,15 @@ std::string check_same_seen(const Config& was, const Config& is) {
   return "";
 }
 
-SeenItems seen_for(const Checkpoint& checkpoint, const Config& config, std::string_view given) {
-  if (!given.empty()) return seen_items_from_name(given);
-  if (config.eval.seen != "auto") return seen_items_from_name(config.eval.seen);
+eval::SeenItems seen_for(const checkpoint::Checkpoint& checkpoint, const Config& config,
+                         std::string_view given) {
+  if (!given.empty()) return eval::seen_items_from_name(given);
+  if (config.eval.seen != "auto") return eval::seen_items_from_name(config.eval.seen);
   log::warn(
       "'{}' is of an older program that stored no eval.seen: seen items are dropped, and a target "
       "met before is a miss (it once stayed in the ranking); --seen keep leaves them in",
       checkpoint.folder());
-  return SeenItems::kDrop;
+  return eval::SeenItems::kDrop;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

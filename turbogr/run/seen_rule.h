@@ -9,7 +9,7 @@
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // Puts drop or keep in the place of eval.seen = "auto": what a resumed run has stored, or what
 // suits the targets of the test split. Returns why, for people; empty where it was said before.
@@ -22,6 +22,7 @@ std::string check_same_seen(const Config& was, const Config& is);
 // The rule for a checkpoint: the one given, or its run's when that is empty. Runs of older programs
 // have none stored: they took seen items off the lists of `recommend`, so it is drop, with a
 // warning.
-SeenItems seen_for(const Checkpoint& checkpoint, const Config& config, std::string_view given);
+eval::SeenItems seen_for(const checkpoint::Checkpoint& checkpoint, const Config& config,
+                         std::string_view given);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -9,7 +9,7 @@
 #include "turbogr/core/log.h"
 #include "turbogr/run/trained_model.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 std::vector<data::Window> windows_of(const data::Store& store,
@@ -102,4 +102,4 @@ void EvaluationHistories::fill(std::int64_t first, std::int64_t end, data::Batch
   collator_.collate(places, batch);
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -16,7 +16,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/run/history.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 class Sequences {
  public:
@@ -79,4 +79,4 @@ class EvaluationHistories : public Sequences {
   data::Collator collator_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

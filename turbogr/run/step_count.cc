@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 std::int64_t StepCount::limited_to(std::int64_t steps) const {
   return steps == 0 || in_all == 0 ? std::max(steps, in_all) : std::min(steps, in_all);
@@ -36,4 +36,4 @@ StepCount count_steps(std::span<const data::Window> windows, const data::PlanOpt
   return count;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

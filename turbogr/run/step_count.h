@@ -8,7 +8,7 @@
 #include "turbogr/data/batching.h"
 #include "turbogr/data/windows.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct StepCount {
   std::int64_t an_epoch = 0;  // of the first
@@ -24,4 +24,4 @@ StepCount count_steps(std::span<const data::Window> windows, const data::PlanOpt
                       std::int64_t accumulate, std::int64_t epochs,
                       std::int64_t walked = 10'000'000);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

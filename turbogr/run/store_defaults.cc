@@ -8,7 +8,7 @@
 
 #include "turbogr/data/holdout.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 // Below so many events a model learns them by heart, and wants more dropout.
@@ -275,4 +275,4 @@ std::string_view how_chosen(std::string_view key) {
   return found == std::end(kRules) ? std::string_view{} : found->how;
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -13,7 +13,7 @@
 #include "turbogr/data/store.h"
 #include "turbogr/run/config.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 // What the choice goes by.
 struct StoreSize {
@@ -37,4 +37,4 @@ std::vector<std::string_view> choose_for_store(Config& config, const NamedKeys& 
 // the one of config.h.
 std::string_view how_chosen(std::string_view key);
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/host_memory.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // A library that finds no memory ends the process without a word.
 void check_room_to_work() {
@@ -37,4 +37,4 @@ std::string figures_text(const std::vector<std::pair<std::string, double>>& figu
   return text;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -32,7 +32,7 @@
 #include "turbogr/train/stage_clock.h"
 #include "turbogr/train/step_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // What a task is made with. All outlive it.
 struct TaskParts {
@@ -87,26 +87,26 @@ class Task {
   virtual void initialise() = 0;
   virtual void refresh() = 0;
   virtual Submitted submit(bool stop) = 0;
-  virtual StepResult finish() = 0;
+  virtual train::StepResult finish() = 0;
   virtual std::int64_t pending() const = 0;
   virtual std::int64_t queue_length() const = 0;
   virtual bool stop_asked() const = 0;
   virtual std::int64_t steps_done() const = 0;
   virtual void set_steps_done(std::int64_t steps) = 0;
-  virtual StageTimes times() const = 0;
-  virtual const RankOptions& ranks() const = 0;
-  virtual std::vector<LargestTensor> largest() const = 0;
+  virtual train::StageTimes times() const = 0;
+  virtual const train::RankOptions& ranks() const = 0;
+  virtual std::vector<train::LargestTensor> largest() const = 0;
 
   // State.
   virtual std::vector<NamedTensor> weights() = 0;
   virtual std::vector<NamedTensor> moments() = 0;
   virtual std::vector<TaskTable> tables() = 0;
   virtual void settle() = 0;  // before tables are read as a whole
-  virtual std::vector<CheckpointShard> other_shards() = 0;
+  virtual std::vector<checkpoint::CheckpointShard> other_shards() = 0;
   // Of a checkpoint to go on from: throws where it is of other data. Of one to start from: reads
   // what it knows of this data; says how much.
-  virtual void check_saved(const Checkpoint& saved) = 0;
-  virtual std::string start_from(const Checkpoint& saved) = 0;
+  virtual void check_saved(const checkpoint::Checkpoint& saved) = 0;
+  virtual std::string start_from(const checkpoint::Checkpoint& saved) = 0;
 
   // Figures. Collective.
   virtual Evaluation evaluate(data::Split split) = 0;
@@ -129,4 +129,4 @@ bool less_is_better(const std::string& metric);
 std::optional<double> score_of(const Evaluation& evaluation, const std::string& metric);
 std::string figures_text(const std::vector<std::pair<std::string, double>>& figures);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

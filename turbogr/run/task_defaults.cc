@@ -6,7 +6,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/run/config_keys.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 struct TaskDefault {
@@ -47,4 +47,4 @@ std::string ranking_default(std::string_view key) {
   return found == std::end(kRankingDefaults) ? "" : config_value_text(found->value);
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -15,7 +15,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/run/metrics.h"
 
-namespace turbogr {
+namespace turbogr::run {
 namespace {
 
 // Wire types of protocol buffers.
@@ -124,4 +124,4 @@ void TensorBoardEvents::append(const std::string& event) {
   write_all(descriptor_, std::as_bytes(std::span(frame)), path_);
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

@@ -11,7 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 struct Event {
@@ -27,15 +27,15 @@ std::map<int, Rank> ranks_in(const nlohmann::json& trace) {
   std::map<int, Rank> ranks;
   for (const auto& event : trace.value("traceEvents", nlohmann::json::array())) {
     if (event.value("ph", "") != "X") continue;
-    const auto stage = std::find_if(kStages.begin(), kStages.end(), [&](const Stage& each) {
-      return event.value("name", "") == each.name;
-    });
-    if (stage == kStages.end()) continue;
+    const auto stage = std::find_if(
+        train::kStages.begin(), train::kStages.end(),
+        [&](const train::Stage& each) { return event.value("name", "") == each.name; });
+    if (stage == train::kStages.end()) continue;
     const double begin = event.value("ts", 0.0);
     Rank& rank = ranks[event.value("pid", 0)];
-    (event.value("tid", 0) == kComputeLane ? rank.computing : rank.ahead)
+    (event.value("tid", 0) == train::kComputeLane ? rank.computing : rank.ahead)
         .push_back({begin, begin + event.value("dur", 0.0),
-                    static_cast<std::size_t>(stage - kStages.begin())});
+                    static_cast<std::size_t>(stage - train::kStages.begin())});
   }
   for (auto& [number, rank] : ranks) {
     std::sort(rank.computing.begin(), rank.computing.end(),
@@ -54,13 +54,15 @@ std::map<int, Rank> read_ranks(const std::string& path) {
 }
 
 bool is_step(const Event& event) {
-  return kStages[event.stage].name == std::string_view(stages::kCompute.name);
+  return train::kStages[event.stage].name == std::string_view(train::stages::kCompute.name);
 }
 
-bool outside(const Event& event) { return kStages[event.stage].kind == StageKind::kOutside; }
+bool outside(const Event& event) {
+  return train::kStages[event.stage].kind == train::StageKind::kOutside;
+}
 
 // Adds one rank's times, in microseconds, to `rows`; returns the time they are shares of.
-double add_rank(const Rank& rank, std::array<Timeline::Row, kStages.size()>& rows,
+double add_rank(const Rank& rank, std::array<Timeline::Row, train::kStages.size()>& rows,
                 std::int64_t& steps) {
   const auto first = std::find_if(rank.computing.begin(), rank.computing.end(), is_step);
   const auto last = std::find_if(rank.computing.rbegin(), rank.computing.rend(), is_step);
@@ -88,7 +90,7 @@ double add_rank(const Rank& rank, std::array<Timeline::Row, kStages.size()>& row
 
 }  // namespace
 
-double Timeline::share_of(StageKind kind) const {
+double Timeline::share_of(train::StageKind kind) const {
   double sum = 0;
   for (const Row& row : stages) sum += row.kind == kind ? row.share : 0;
   return sum;
@@ -102,7 +104,7 @@ double Timeline::bubbles() const {
 
 Timeline read_timeline(const std::string& trace_path) {
   const std::map<int, Rank> ranks = read_ranks(trace_path);
-  std::array<Timeline::Row, kStages.size()> rows;
+  std::array<Timeline::Row, train::kStages.size()> rows;
   Timeline timeline;
   double total = 0;
   for (const auto& [number, rank] : ranks) {
@@ -116,9 +118,10 @@ Timeline read_timeline(const std::string& trace_path) {
   timeline.seconds = total * 1e-6 / timeline.ranks;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Timeline::Row& row = rows[i];
-    if (kStages[i].kind == StageKind::kOutside || row.share + row.hidden == 0) continue;
-    row.name = kStages[i].name;
-    row.kind = kStages[i].kind;
+    if (train::kStages[i].kind == train::StageKind::kOutside || row.share + row.hidden == 0)
+      continue;
+    row.name = train::kStages[i].name;
+    row.kind = train::kStages[i].kind;
     for (double* part : {&row.share, &row.bubble, &row.hidden}) *part /= total;
     timeline.stages.push_back(row);
   }
@@ -129,9 +132,10 @@ std::string timeline_text(const Timeline& timeline) {
   std::string text = fmt::format(
       "{} steps of {} ranks: compute {:.1f}%, exposed sparse communication {:.1f}%, exposed dense "
       "{:.1f}%, input {:.1f}%, bubbles {:.1f}%\n",
-      timeline.steps, timeline.ranks, 100 * timeline.share_of(StageKind::kCompute),
-      100 * timeline.share_of(StageKind::kSparse), 100 * timeline.share_of(StageKind::kDense),
-      100 * timeline.share_of(StageKind::kInput), 100 * timeline.bubbles());
+      timeline.steps, timeline.ranks, 100 * timeline.share_of(train::StageKind::kCompute),
+      100 * timeline.share_of(train::StageKind::kSparse),
+      100 * timeline.share_of(train::StageKind::kDense),
+      100 * timeline.share_of(train::StageKind::kInput), 100 * timeline.bubbles());
   text += fmt::format("  {:<30} {:<21} {:>7} {:>14} {:>8}\n", "stage", "kind", "share",
                       "bubble before", "hidden");
   for (const Timeline::Row& row : timeline.stages) {
@@ -141,4 +145,4 @@ std::string timeline_text(const Timeline& timeline) {
   return text;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -7,14 +7,14 @@
 
 #include "turbogr/train/stages.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // Shares of the time from the end of the first step to the end of the last, less evaluations and
 // saves: the mean over ranks.
 struct Timeline {
   struct Row {
     std::string name;
-    StageKind kind;
+    train::StageKind kind;
     double share = 0;   // of the thread that computes
     double bubble = 0;  // of that thread, idle just before the stage
     double hidden = 0;  // of the lane beside it: costs nobody anything
@@ -24,7 +24,7 @@ struct Timeline {
   std::int64_t steps = 0;
   double seconds = 0;
 
-  double share_of(StageKind kind) const;
+  double share_of(train::StageKind kind) const;
   double bubbles() const;
 };
 
@@ -32,4 +32,4 @@ struct Timeline {
 Timeline read_timeline(const std::string& trace_path);
 std::string timeline_text(const Timeline& timeline);  // a table, a line a stage
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

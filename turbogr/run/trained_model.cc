@@ -23,25 +23,26 @@
 #include "turbogr/ops/dense/l2_normalize.h"
 #include "turbogr/run/item_names.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 using data::Batch;
 
 }  // namespace
 
-Checkpoint open_checkpoint(const std::string& path, Pick pick) {
+checkpoint::Checkpoint open_checkpoint(const std::string& path, Pick pick) {
   namespace fs = std::filesystem;
   TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
-  if (fs::is_regular_file(path)) return open_pointed_checkpoint(path);  // `latest` or `best`
+  if (fs::is_regular_file(path))
+    return checkpoint::open_pointed_checkpoint(path);  // `latest` or `best`
   TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
-  if (fs::exists(fs::path(path) / "manifest.json")) return open_named_checkpoint(path);
+  if (fs::exists(fs::path(path) / "manifest.json")) return checkpoint::open_named_checkpoint(path);
   const fs::path inside = fs::path(path) / "checkpoints";
   const std::string folder = fs::exists(inside) ? inside.string() : path;
-  const std::string best = pick == Pick::kBest ? best_checkpoint(folder) : "";
+  const std::string best = pick == Pick::kBest ? checkpoint::best_checkpoint(folder) : "";
   if (!best.empty()) {
     try {
-      return open_named_checkpoint(best);
+      return checkpoint::open_named_checkpoint(best);
     } catch (const Error& error) {
       log::warn("{}; taking the newest one instead of the best", error.what());
     }
@@ -49,15 +50,16 @@ Checkpoint open_checkpoint(const std::string& path, Pick pick) {
   if (pick == Pick::kBest && best.empty() && fs::exists(folder + "/best")) {
     log::warn("'{}/best' names no checkpoint that is there; taking the newest one", folder);
   }
-  return turbogr::open_newest_checkpoint(folder, /*fall_back=*/true);
+  return checkpoint::open_newest_checkpoint(folder, /*fall_back=*/true);
 }
 
-Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path, Pick pick) {
-  std::optional<Checkpoint> found;
+checkpoint::Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path,
+                                       Pick pick) {
+  std::optional<checkpoint::Checkpoint> found;
   if (world.rank() == 0) found.emplace(open_checkpoint(path, pick));
   if (world.size() == 1) return *std::move(found);
   const std::string folder = world.all_gather_text(found ? found->folder() : "")[0];
-  if (!found) found.emplace(open_named_checkpoint(folder));
+  if (!found) found.emplace(checkpoint::open_named_checkpoint(folder));
   const std::vector<std::string> manifests =
       world.all_gather_text(read_file(folder + "/manifest.json"));
   for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
@@ -79,9 +81,11 @@ data::Store open_store(const Config& config, const std::string& given) {
 struct TrainedModel::Scorer {
   virtual ~Scorer() = default;
   virtual void set_candidates(std::vector<std::int64_t> items) = 0;
-  virtual std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
-                                                             SeenItems seen) = 0;
-  virtual RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) = 0;
+  virtual std::vector<std::vector<eval::Recommendation>> recommend(const Batch& batch,
+                                                                   std::int64_t k,
+                                                                   eval::SeenItems seen) = 0;
+  virtual eval::RankingMetrics evaluate(data::Loader& loader,
+                                        const eval::EvaluateOptions& options) = 0;
   virtual Tensor user_vectors(const Batch& batch) = 0;
   virtual Tensor item_vectors() = 0;
   std::int64_t capacity = 0;
@@ -90,13 +94,13 @@ struct TrainedModel::Scorer {
 template <class T>
 struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   Context ctx;
-  const RetrievalOptions training;
+  const train::RetrievalOptions training;
   model::Model<T> model;
   std::unique_ptr<embedding::RowSource<T>> table;
-  UserVectors<T> queries;
-  std::optional<TopItems<T>> best;  // made when it is first asked for
+  eval::UserVectors<T> queries;
+  std::optional<eval::TopItems<T>> best;  // made when it is first asked for
 
-  ScorerOf(const Config& config, const Checkpoint& checkpoint, const data::Store& store,
+  ScorerOf(const Config& config, const checkpoint::Checkpoint& checkpoint, const data::Store& store,
            std::int64_t tokens, int threads, dist::Communicator& world, Weights weights)
       : ctx({.device = device_of(config), .threads = threads}),
         training(retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens)),
@@ -113,7 +117,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
                                                       dist::Communicator& world) const {
     const std::vector<embedding::TableOptions> tables = {
         weights_alone(training, store.num_items())};
-    const Device memory = table_device(ctx, training);
+    const Device memory = train::table_device(ctx, training);
     if (world.size() == 1) return std::make_unique<embedding::LocalRows<T>>(tables, memory);
     embedding::RankLayout layout;
     layout.topology = dist::make_topology(world.nodes(), world.size());
@@ -125,15 +129,15 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, memory, layout);
   }
 
-  static embedding::TableOptions weights_alone(const RetrievalOptions& options,
+  static embedding::TableOptions weights_alone(const train::RetrievalOptions& options,
                                                std::int64_t num_items) {
-    embedding::TableOptions items = table_options(options, num_items);
+    embedding::TableOptions items = train::table_options(options, num_items);
     items.optimiser = embedding::SparseOptimiser::kSgd;
     items.half_copy = false;
     return items;
   }
 
-  void load(const Checkpoint& checkpoint, const data::Store& store, Weights weights) {
+  void load(const checkpoint::Checkpoint& checkpoint, const data::Store& store, Weights weights) {
     const bool same_items = weights == Weights::kTrained && has_same_items(checkpoint, store);
     if (!same_items) table->initialise(ctx);  // rows that are not read keep these
     if (weights == Weights::kFresh) {
@@ -145,11 +149,11 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     for (int i = 0; i < model.parameters().size(); ++i) {
       dense.push_back(named(model.parameters().spec(i).name, model.parameters().value(i)));
     }
-    read_tensors(ctx, checkpoint, dense);
+    checkpoint::read_tensors(ctx, checkpoint, dense);
     model.refresh(ctx);
     if (same_items) {
-      read_table(ctx, checkpoint, "items", TableParts::kWeights, table->sharding(0),
-                 table->shard_index(), table->shard(0));
+      checkpoint::read_table(ctx, checkpoint, "items", checkpoint::TableParts::kWeights,
+                             table->sharding(0), table->shard_index(), table->shard(0));
       return;
     }
     std::int64_t known = read_known_rows(ctx, checkpoint, store, table->sharding(0),
@@ -174,7 +178,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     return vectors;
   }
 
-  TopItems<T>& best_items() {
+  eval::TopItems<T>& best_items() {
     if (!best) best.emplace(ctx, *table);
     return *best;
   }
@@ -191,16 +195,17 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     best.emplace(ctx, *table, chosen);
   }
 
-  std::vector<std::vector<Recommendation>> recommend(const Batch& batch, std::int64_t k,
-                                                     SeenItems seen) override {
+  std::vector<std::vector<eval::Recommendation>> recommend(const Batch& batch, std::int64_t k,
+                                                           eval::SeenItems seen) override {
     queries.compute(ctx, batch);
-    Exclusions excluded;
-    if (seen == SeenItems::kDrop) excluded = {&batch.seen_items, &batch.seen_offsets};
+    eval::Exclusions excluded;
+    if (seen == eval::SeenItems::kDrop) excluded = {&batch.seen_items, &batch.seen_offsets};
     return best_items().compute(ctx, queries, k, excluded);
   }
 
-  RankingMetrics evaluate(data::Loader& loader, const EvaluateOptions& options) override {
-    return train::evaluate<T>(ctx, {model, *table, training.parts, capacity}, loader, options);
+  eval::RankingMetrics evaluate(data::Loader& loader,
+                                const eval::EvaluateOptions& options) override {
+    return eval::evaluate<T>(ctx, {model, *table, training.parts, capacity}, loader, options);
   }
 
   Tensor in_f32(const Tensor& there) const {
@@ -225,8 +230,9 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 };
 
-TrainedModel::TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
-                           dist::Communicator& world, Weights weights, std::int64_t most_tokens)
+TrainedModel::TrainedModel(const checkpoint::Checkpoint& checkpoint, const data::Store& store,
+                           int threads, dist::Communicator& world, Weights weights,
+                           std::int64_t most_tokens)
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
   TGR_CHECK(!config_.ranks(), "checkpoint '", checkpoint.folder(),
@@ -251,13 +257,14 @@ void TrainedModel::set_candidates(std::vector<std::int64_t> items) {
   scorer_->set_candidates(std::move(items));
 }
 
-std::vector<std::vector<Recommendation>> TrainedModel::recommend(const Batch& batch, std::int64_t k,
-                                                                 SeenItems seen) {
+std::vector<std::vector<eval::Recommendation>> TrainedModel::recommend(const Batch& batch,
+                                                                       std::int64_t k,
+                                                                       eval::SeenItems seen) {
   return scorer_->recommend(batch, k, seen);
 }
 
-RankingMetrics TrainedModel::evaluate(data::Split split, const EvaluateOptions& options,
-                                      const Share& share) {
+eval::RankingMetrics TrainedModel::evaluate(data::Split split, const eval::EvaluateOptions& options,
+                                            const Share& share) {
   data::Loader loader(store_,
                       eval_loader_options(config_, store_, split, scorer_->capacity, share));
   return scorer_->evaluate(loader, options);
@@ -266,4 +273,4 @@ RankingMetrics TrainedModel::evaluate(data::Split split, const EvaluateOptions& 
 Tensor TrainedModel::user_vectors(const Batch& batch) { return scorer_->user_vectors(batch); }
 Tensor TrainedModel::item_vectors() { return scorer_->item_vectors(); }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

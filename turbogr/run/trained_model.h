@@ -17,18 +17,18 @@
 #include "turbogr/run/config.h"
 #include "turbogr/run/run_options.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // Which checkpoint a run folder stands for.
 enum class Pick { kBest, kNewest };
 
 // A run folder, its checkpoints folder or one checkpoint. Of a folder: the best checkpoint, where
 // the run has kept one, or else the newest whole one.
-Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
+checkpoint::Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
 
 // The same of several ranks: rank 0 chooses, and all must find the same one there. Collective.
-Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path,
-                           Pick pick = Pick::kBest);
+checkpoint::Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path,
+                                       Pick pick = Pick::kBest);
 
 // The store named, or the one the run was trained on when `given` is empty.
 data::Store open_store(const Config& config, const std::string& given);
@@ -44,7 +44,7 @@ class TrainedModel {
   // Reads the weights; items are matched to the store's by id. `threads` 0: one a core. Runs on the
   // device it was trained on, or on the CPU where there is no such device. Several ranks share the
   // items, each reading its part: then all calls are collective. The world outlives it.
-  TrainedModel(const Checkpoint& checkpoint, const data::Store& store, int threads,
+  TrainedModel(const checkpoint::Checkpoint& checkpoint, const data::Store& store, int threads,
                dist::Communicator& world, Weights weights = Weights::kTrained,
                std::int64_t most_tokens = kTokensAtOnce);
   ~TrainedModel();
@@ -55,11 +55,11 @@ class TrainedModel {
   void set_candidates(std::vector<std::int64_t> items);
   // The k best candidates for each sequence of the batch, best first; batch.seen_items as the rule
   // has them. Scores are those of evaluate, to the bit. A rank may come with an empty batch.
-  std::vector<std::vector<Recommendation>> recommend(const data::Batch& batch, std::int64_t k,
-                                                     SeenItems seen);
+  std::vector<std::vector<eval::Recommendation>> recommend(const data::Batch& batch, std::int64_t k,
+                                                           eval::SeenItems seen);
   // Over a rank's share of the users of a split, every item of the store a candidate.
-  RankingMetrics evaluate(data::Split split, const EvaluateOptions& options,
-                          const Share& share = {});
+  eval::RankingMetrics evaluate(data::Split split, const eval::EvaluateOptions& options,
+                                const Share& share = {});
   // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items of
   // this rank.
   Tensor user_vectors(const data::Batch& batch);
@@ -75,4 +75,4 @@ class TrainedModel {
   std::unique_ptr<Scorer> scorer_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

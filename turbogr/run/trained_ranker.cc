@@ -15,7 +15,7 @@
 #include "turbogr/run/ranking_rows.h"
 #include "turbogr/train/dense_tensors.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 // What memory is needed for: the splits of an evaluation, or one request at a time.
@@ -51,12 +51,12 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
   const RankingSetup& setup;
   dist::Communicator& world;
   Context ctx;
-  const RankingTrainOptions training;
+  const train::RankingTrainOptions training;
   model::RankingModel<T> model;
   std::unique_ptr<embedding::RowSource<T>> rows;
-  RankingEvaluator<T> evaluator;
-  RankingScorer<T> scorer;
-  SampleView view;
+  eval::RankingEvaluator<T> evaluator;
+  eval::RankingScorer<T> scorer;
+  eval::SampleView view;
 
   ScorerOf(const Config& config, const RankingSetup& made, const RankingBounds& bounds, int threads,
            dist::Communicator& ranks)
@@ -77,9 +77,10 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
                 .norm_by_batch = training.norm_by_batch}),
         view(training.model.tasks) {}
 
-  static RankingTrainOptions inference_options(const Config& config, const RankingSetup& setup,
-                                               const RankingBounds& bounds) {
-    RankingTrainOptions options = ranking_train_options(config, setup, bounds);
+  static train::RankingTrainOptions inference_options(const Config& config,
+                                                      const RankingSetup& setup,
+                                                      const RankingBounds& bounds) {
+    train::RankingTrainOptions options = ranking_train_options(config, setup, bounds);
     options.memory.layers.inference = true;
     options.memory.layers.recompute = false;
     return options;
@@ -91,7 +92,7 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
     for (embedding::TableOptions& table : tables) {
       table.optimiser = embedding::SparseOptimiser::kSgd;
     }
-    RankOptions ranks;
+    train::RankOptions ranks;
     ranks.topology = dist::make_topology(world.nodes(), world.size());
     ranks.wait.timeout_seconds = config.dist.timeout;
     if (world.size() > 1 && ctx.device() == Device::kCuda) {
@@ -100,12 +101,13 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
     return make_ranking_rows<T>(ctx, world, tables, table_memory(config), ranks);
   }
 
-  void load(const Checkpoint& checkpoint) {
-    read_tensors(ctx, checkpoint, weight_tensors(model.parameters()), {"model"});
+  void load(const checkpoint::Checkpoint& checkpoint) {
+    checkpoint::read_tensors(ctx, checkpoint, train::weight_tensors(model.parameters()), {"model"});
     model.refresh(ctx);
     for (std::size_t t = 0; t < setup.table_names.size(); ++t) {
-      read_table(ctx, checkpoint, saved_table_name(setup.table_names[t]), TableParts::kWeights,
-                 rows->sharding(t), rows->shard_index(), rows->shard(t));
+      checkpoint::read_table(ctx, checkpoint, saved_table_name(setup.table_names[t]),
+                             checkpoint::TableParts::kWeights, rows->sharding(t),
+                             rows->shard_index(), rows->shard(t));
     }
   }
 
@@ -136,8 +138,8 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
   }
 };
 
-TrainedRanker::TrainedRanker(const Checkpoint& checkpoint, const data::Store& store, int threads,
-                             dist::Communicator& world, Use use, Weights weights)
+TrainedRanker::TrainedRanker(const checkpoint::Checkpoint& checkpoint, const data::Store& store,
+                             int threads, dist::Communicator& world, Use use, Weights weights)
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
   TGR_CHECK(config_.ranks(), "checkpoint '", checkpoint.folder(),
@@ -189,4 +191,4 @@ std::vector<float> TrainedRanker::score(std::span<const data::SampleRequest> req
   return scores;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -18,7 +18,7 @@
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/task.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 inline constexpr std::int64_t kSamplesAtOnce = 128;  // of an evaluation
 inline constexpr std::int64_t kTargetsAtOnce = 256;  // of a request; more go in pieces
@@ -35,7 +35,7 @@ class TrainedRanker {
   // does not. `threads` 0: one a core. Runs on the device it was trained on, or on the CPU where
   // there is no such device. Several ranks share the tables: then all calls are collective. All
   // outlive it.
-  TrainedRanker(const Checkpoint& checkpoint, const data::Store& store, int threads,
+  TrainedRanker(const checkpoint::Checkpoint& checkpoint, const data::Store& store, int threads,
                 dist::Communicator& world, Use use, Weights weights = Weights::kTrained);
   ~TrainedRanker();
 
@@ -58,4 +58,4 @@ class TrainedRanker {
   std::unique_ptr<Scorer> scorer_;
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 
 #include "turbogr/core/check.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 std::string training_line(const TrainingFigures& figures, std::int64_t total_steps,
                           double seconds_left) {
@@ -49,4 +49,4 @@ void TrainingProgress::update(const TrainingFigures& figures) {
   print_text(out_, training_line(figures, total_steps_, left) + "\n");
 }
 
-}  // namespace turbogr
+}  // namespace turbogr::run

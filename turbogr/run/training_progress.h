@@ -12,7 +12,7 @@
 
 #include "turbogr/core/progress.h"
 
-namespace turbogr {
+namespace turbogr::run {
 
 struct TrainingFigures {
   std::int64_t step = 0;  // done so far
@@ -59,4 +59,4 @@ std::string training_line(const TrainingFigures& figures, std::int64_t total_ste
                           double seconds_left);
 std::string bar_figures(const TrainingFigures& figures, std::int64_t total_steps);
 
-}  // namespace turbogr
+}  // namespace turbogr::run

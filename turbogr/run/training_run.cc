@@ -12,7 +12,7 @@
 #include "turbogr/run/training_run_class.h"
 #include "turbogr/train/stages.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 // Ranks that were started with other settings would train on without a word, or wait for each
@@ -50,7 +50,7 @@ TrainingRun::TrainingRun(const Config& config, const std::string& command,
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       early_stopping_(config.train.patience) {
-  const RankOptions ranks = rank_options(config, nodes_);
+  const train::RankOptions ranks = rank_options(config, nodes_);
   const std::string idle =
       check_idle_keys(config, {.world = share_.world,
                                .groups = ranks.topology.num_groups(),
@@ -114,13 +114,14 @@ void TrainingRun::make_writer() {
     writing_ranks_ = world_.split(writes ? 0 : 1, world_.rank(), "checkpoints");
   }
   if (!writes) return;
-  CheckpointWriterOptions options = {.keep_last = config_.checkpoint.keep_last,
-                                     .keep_best = config_.checkpoint.keep_best,
-                                     .background = config_.checkpoint.background,
-                                     .device = ctx_.device() == Device::kCuda ? &ctx_ : nullptr,
-                                     .ranks = writing_ranks_.get()};
+  checkpoint::CheckpointWriterOptions options = {
+      .keep_last = config_.checkpoint.keep_last,
+      .keep_best = config_.checkpoint.keep_best,
+      .background = config_.checkpoint.background,
+      .device = ctx_.device() == Device::kCuda ? &ctx_ : nullptr,
+      .ranks = writing_ranks_.get()};
   if (leads()) options.check_folder = [this] { folder_.check_in_place(); };
-  writer_ = std::make_unique<CheckpointWriter>(folder_.checkpoints(), options);
+  writer_ = std::make_unique<checkpoint::CheckpointWriter>(folder_.checkpoints(), options);
 }
 
 Trace* TrainingRun::trace_of(const Config& config) {
@@ -143,7 +144,7 @@ RunEnd TrainingRun::train() {
   while (!finished() && !pausing() && !interrupted()) {
     const double begin = seconds_now();
     const bool read = [&] {
-      const TraceScope scope(trace_.get(), stages::kRead.name, kComputeLane);
+      const TraceScope scope(trace_.get(), train::stages::kRead.name, train::kComputeLane);
       return task_->read();
     }();
     if (!read) {
@@ -191,7 +192,7 @@ bool TrainingRun::finished() const {
 
 void TrainingRun::finish_steps(std::int64_t left) {
   while (task_->pending() > left) {
-    const StepResult result = task_->finish();
+    const train::StepResult result = task_->finish();
     const Submitted step = std::move(submitted_.front());
     submitted_.pop_front();
     window_.loss_sum += result.loss * static_cast<double>(result.predicting);
@@ -234,7 +235,7 @@ void TrainingRun::after_step() {
   if (!save_now) save_if_scored(score);
 }
 
-void TrainingRun::report_bad_step(const StepResult& result, const Submitted& step) {
+void TrainingRun::report_bad_step(const train::StepResult& result, const Submitted& step) {
   ++skipped_steps_;
   if (leads())
     log::warn("step {}: loss or gradient is not finite; the step was skipped ({} so far)",
@@ -287,4 +288,4 @@ RunEnd run_training(const Config& given, const std::string& command, dist::Commu
   return TrainingRun(config, command, world, control).run();
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -10,7 +10,7 @@
 #include "turbogr/run/config.h"
 #include "turbogr/run/metrics.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // For whoever trains many models in turn, or from inside another program.
 struct RunControl {
@@ -29,4 +29,4 @@ enum class RunEnd { kFinished, kPaused, kInterrupted };
 RunEnd run_training(const Config& config, const std::string& command, dist::Communicator& world,
                     const RunControl& control = {});
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

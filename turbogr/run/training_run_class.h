@@ -29,7 +29,7 @@
 #include "turbogr/run/training_run.h"
 #include "turbogr/run/watchdog.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // What has been done since the last line of figures.
 struct Window {
@@ -38,7 +38,7 @@ struct Window {
   std::int64_t tokens = 0;
   double seconds = 0;
   model::Flops flops;
-  StageTimes stages;  // of the trainer when it began
+  train::StageTimes stages;  // of the trainer when it began
 };
 
 class TrainingRun {
@@ -69,7 +69,7 @@ class TrainingRun {
   std::optional<std::int64_t> resume();
 
   void start_from();
-  void read_tables(const Checkpoint& saved, TableParts wanted);
+  void read_tables(const checkpoint::Checkpoint& saved, checkpoint::TableParts wanted);
 
   RunEnd train();
 
@@ -90,11 +90,11 @@ class TrainingRun {
   // What waits for the device happens only where it must.
   void after_step();
 
-  void report_bad_step(const StepResult& result, const Submitted& step);
+  void report_bad_step(const train::StepResult& result, const Submitted& step);
 
   double epochs_done() const;
 
-  void log_window(const StepResult& result);
+  void log_window(const train::StepResult& result);
 
   void begin_window();
 
@@ -146,11 +146,12 @@ class TrainingRun {
   int named_rank_ = -1;                 // as the slowest, last
   std::int64_t named_step_ = 0;
   std::unique_ptr<dist::Communicator> writing_ranks_;
-  std::unique_ptr<CheckpointWriter> writer_;  // of rank 0, and of those whose rows it writes, too
+  std::unique_ptr<checkpoint::CheckpointWriter>
+      writer_;  // of rank 0, and of those whose rows it writes, too
   TrainingProgress* progress_ = nullptr;
   PeakRate peak_rate_;
   Window window_;
-  StepResult last_;
+  train::StepResult last_;
   std::int64_t epoch_ = 0;
   std::int64_t bad_steps_ = 0;
   std::int64_t skipped_steps_ = 0;
@@ -160,4 +161,4 @@ class TrainingRun {
   std::optional<data::Split> last_split_;  // whose evaluation was printed
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

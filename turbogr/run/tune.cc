@@ -25,7 +25,7 @@
 #include "turbogr/run/task.h"
 #include "turbogr/run/training_run.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,7 +134,7 @@ bool train_trial(Trial& trial, std::int64_t epochs, const std::string& metric,
     return true;
   }
   Config config = for_trials(trial.config);
-  config.run.resume = !list_checkpoints(config.run.dir + "/checkpoints").empty();
+  config.run.resume = !checkpoint::list_checkpoints(config.run.dir + "/checkpoints").empty();
   try {
     // Killed before its first checkpoint: it begins again.
     if (!config.run.resume) fs::remove_all(config.run.dir);
@@ -261,4 +261,4 @@ std::string trials_table(const std::vector<Trial>& trials, const std::string& me
   return text;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -16,7 +16,7 @@
 #include "turbogr/run/config.h"
 #include "turbogr/run/tune_plan.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 struct TuneOptions {
   std::int64_t trials = 20;
@@ -50,4 +50,4 @@ std::string trials_table(const std::vector<Trial>& trials, const std::string& me
 std::string trials_page(const std::vector<Trial>& trials, const std::string& metric,
                         const std::string& title);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -7,7 +7,7 @@
 
 #include "turbogr/run/tune.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr double kWidth = 900;
@@ -170,4 +170,4 @@ std::string trials_page(const std::vector<Trial>& trials, const std::string& met
   return page + "</main>\n</body>\n</html>\n";
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

@@ -8,7 +8,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
 constexpr std::int64_t kThird = 3;
@@ -133,4 +133,4 @@ std::vector<Rung> plan_rungs(std::int64_t trials, std::int64_t epochs,
   return rungs;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

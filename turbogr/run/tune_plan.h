@@ -13,7 +13,7 @@
 
 #include "turbogr/run/config.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // What can be varied: "lr", "dropout", "width", "layers" and "negatives", in ranking "tables".
 const std::vector<std::string>& tuned_settings(const Config& config);
@@ -39,4 +39,4 @@ struct Rung {
 // go all the way. Epochs are multiples of `evaluate_every`, so that each rung ends with a figure.
 std::vector<Rung> plan_rungs(std::int64_t trials, std::int64_t epochs, std::int64_t evaluate_every);
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

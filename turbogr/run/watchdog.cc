@@ -5,28 +5,28 @@
 #include <algorithm>
 #include <utility>
 
-namespace turbogr::train {
+namespace turbogr::run {
 namespace {
 
-bool waits_for_others(const Stage& stage) {
-  return stage.kind == StageKind::kSparse || stage.kind == StageKind::kDense;
+bool waits_for_others(const train::Stage& stage) {
+  return stage.kind == train::StageKind::kSparse || stage.kind == train::StageKind::kDense;
 }
 
 // Seconds of each stage that is the rank's own, and last what is in none of them.
 std::vector<double> own_stages(const RankTimes& times) {
-  std::vector<double> own(kStages.size() + 1, 0);
+  std::vector<double> own(train::kStages.size() + 1, 0);
   own.back() = times.seconds;
-  for (std::size_t i = 0; i < kStages.size(); ++i) {
+  for (std::size_t i = 0; i < train::kStages.size(); ++i) {
     own.back() -= times.by_stage[i];
-    if (!waits_for_others(kStages[i])) own[i] = times.by_stage[i];
+    if (!waits_for_others(train::kStages[i])) own[i] = times.by_stage[i];
   }
   return own;
 }
 
 double busy_seconds(const RankTimes& times) {
   double busy = times.seconds;
-  for (std::size_t i = 0; i < kStages.size(); ++i) {
-    if (waits_for_others(kStages[i])) busy -= times.by_stage[i];
+  for (std::size_t i = 0; i < train::kStages.size(); ++i) {
+    if (waits_for_others(train::kStages[i])) busy -= times.by_stage[i];
   }
   return busy;
 }
@@ -51,14 +51,15 @@ SlowRank slowest_of(std::span<const RankTimes> ranks) {
   SlowRank found = {
       .rank = static_cast<int>(slow), .seconds = busy[slow], .median = median_of(busy)};
   double furthest = -1;
-  for (std::size_t stage = 0; stage <= kStages.size(); ++stage) {
+  for (std::size_t stage = 0; stage <= train::kStages.size(); ++stage) {
     std::vector<double> of_all;
     of_all.reserve(stages.size());
     for (const std::vector<double>& each : stages) of_all.push_back(each[stage]);
     const double above = stages[slow][stage] - median_of(of_all);
     if (above <= furthest) continue;
     furthest = above;
-    found.stage = stage < kStages.size() ? kStages[stage].name : "reading, or nothing of training";
+    found.stage = stage < train::kStages.size() ? train::kStages[stage].name
+                                                : "reading, or nothing of training";
   }
   return found;
 }
@@ -88,4 +89,4 @@ std::optional<SlowRank> Watchdog::look(const RankTimes& since_start) {
   return found;
 }
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

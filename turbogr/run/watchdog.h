@@ -17,12 +17,12 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/train/stages.h"
 
-namespace turbogr::train {
+namespace turbogr::run {
 
 // Of one rank since some moment; by_stage is of the lane that computes.
 struct RankTimes {
   double seconds = 0;
-  std::array<double, kStages.size()> by_stage = {};
+  std::array<double, train::kStages.size()> by_stage = {};
 };
 
 struct SlowRank {
@@ -57,4 +57,4 @@ class Watchdog {
   dist::Pending gather_;  // last: waited for while the memory is there
 };
 
-}  // namespace turbogr::train
+}  // namespace turbogr::run

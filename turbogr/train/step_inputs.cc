@@ -64,7 +64,7 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
   const std::int64_t n = batch.num_tokens();
   BatchInputs<T> inputs;
   inputs.model =
-      model_input(ctx, batch, /*training=*/true, options_.seed, step.step, marks_, feed_);
+      eval::model_input(ctx, batch, /*training=*/true, options_.seed, step.step, marks_, feed_);
   if (options_.parts.targets > 0) {
     const View<std::int64_t, 1> predicting = feed_.take<std::int64_t>(marks_.predicting());
     marks_.list(batch.offsets_view(), predicting);

@@ -51,7 +51,7 @@ class StepInputs {
 
  private:
   RetrievalOptions options_;
-  SequenceMarks marks_;  // of the batch last looked at
+  data::SequenceMarks marks_;  // of the batch last looked at
   TokenOrder token_order_;
   Feed feed_;
 };

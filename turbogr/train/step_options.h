@@ -49,7 +49,7 @@ struct RankOptions {
 struct RetrievalOptions {
   model::ModelOptions model;
   model::ModelMemory memory;
-  SequenceParts parts;
+  data::SequenceParts parts;
   double temperature = 0.05;
   NegativeOptions negatives;
   AdamWSettings dense;  // of the dense weights; the step is set by the trainer
