@@ -12,6 +12,7 @@
 #include "turbogr/checkpoint/checkpoint_manifest.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/embedding/wire.h"
 
@@ -61,7 +62,7 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     refuse("its manifest.json is damaged: the checksum differs");
   }
   try {  // a manifest with a right checksum and a wrong structure was made by hand
-    step_ = manifest.at("step").get<std::int64_t>();
+    step_ = whole_number<std::int64_t>(manifest.at("step"));
     const auto named = checkpoint_step(std::filesystem::path(folder_).filename().string());
     if (step_ < 0 || (named && *named != step_)) {
       refuse("its manifest.json is of step ", step_,
@@ -78,7 +79,7 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     const json tables = manifest.value("tables", json::object());
     for (const auto& [name, fields] : tables.items()) {
       Table& table = tables_[name];
-      table.rows = fields.at("rows").get<std::int64_t>();
+      table.rows = whole_number<std::int64_t>(fields.at("rows"));
       table.placement = fields.at("placement").get<std::string>();
       const json& parts = fields.at("parts");
       for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -106,7 +107,7 @@ Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fi
   const std::string path = folder_ + "/" + name + ".safetensors";
   if (!std::filesystem::exists(path)) refuse("the shard '", path, "' is missing");
   if (!std::filesystem::is_regular_file(path)) refuse("the shard '", path, "' is no plain file");
-  const auto bytes = fields.at("bytes").get<std::uint64_t>();
+  const auto bytes = whole_number<std::uint64_t>(fields.at("bytes"));
   const std::uint64_t found = std::filesystem::file_size(path);
   if (found != bytes) {
     refuse("the shard '", path, "' is damaged: it has ", found, " bytes, ", bytes, " were written");

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/core/philox.h"
 
 namespace turbogr::data {
@@ -40,10 +41,10 @@ std::string LoaderState::to_json() const {
 LoaderState LoaderState::from_json(const std::string& text) {
   try {
     const auto json = nlohmann::json::parse(text);
-    return {.seed = json.at("seed").get<std::uint64_t>(),
-            .epoch = json.at("epoch").get<std::int64_t>(),
-            .window = json.at("window").get<std::int64_t>(),
-            .windows = json.at("windows").get<std::int64_t>()};
+    return {.seed = whole_number<std::uint64_t>(json.at("seed")),
+            .epoch = whole_number<std::int64_t>(json.at("epoch")),
+            .window = whole_number<std::int64_t>(json.at("window")),
+            .windows = whole_number<std::int64_t>(json.at("windows"))};
   } catch (const nlohmann::json::exception&) {
     detail::throw_error("a loader position cannot be read from '", text,
                         "': it is not what this program writes; go on from another checkpoint");

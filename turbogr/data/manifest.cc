@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/data/checksum.h"
 
 namespace turbogr::data {
@@ -28,7 +29,7 @@ FileEntry entry_from(const Json& json) {
   FileEntry entry{.name = json.at("name"),
                   .file = json.at("file"),
                   .type = json.at("type"),
-                  .bytes = json.at("bytes"),
+                  .bytes = whole_number<std::int64_t>(json.at("bytes")),
                   .checksum = json.at("xxh64")};
   // A manifest must not lead a reader out of its folder.
   TGR_CHECK(!entry.file.empty() && entry.file.find('/') == std::string::npos && entry.file != "..",
@@ -66,18 +67,18 @@ Feature feature_from(const Json& json) {
           .owner = owner_from(json),
           .kind = from_name(json.at("kind").get<std::string>(),
                             {FeatureKind::kCategory, FeatureKind::kBag, FeatureKind::kNumber}),
-          .values = json.at("values"),
-          .missing = json.at("missing"),
-          .unparsable = json.at("unparsable")};
+          .values = whole_number<std::int64_t>(json.at("values")),
+          .missing = whole_number<std::int64_t>(json.at("missing")),
+          .unparsable = whole_number<std::int64_t>(json.at("unparsable"))};
 }
 
 FeatureTable feature_table_from(const Json& json) {
   return {.owner = owner_from(json),
-          .rows = json.at("rows"),
-          .without_events = json.at("without_events"),
-          .repeated = json.at("repeated"),
-          .unreadable = json.at("unreadable"),
-          .without_row = json.at("without_row")};
+          .rows = whole_number<std::int64_t>(json.at("rows")),
+          .without_events = whole_number<std::int64_t>(json.at("without_events")),
+          .repeated = whole_number<std::int64_t>(json.at("repeated")),
+          .unreadable = whole_number<std::int64_t>(json.at("unreadable")),
+          .without_row = whole_number<std::int64_t>(json.at("without_row"))};
 }
 
 }  // namespace
@@ -151,9 +152,9 @@ Manifest Manifest::from_json(const std::string& text, const std::filesystem::pat
             "' is damaged: its checksum does not match; restore it or prepare the store again");
   try {
     Manifest manifest;
-    manifest.users = json.at("users");
-    manifest.items = json.at("items");
-    manifest.events = json.at("events");
+    manifest.users = whole_number<std::int64_t>(json.at("users"));
+    manifest.items = whole_number<std::int64_t>(json.at("items"));
+    manifest.events = whole_number<std::int64_t>(json.at("events"));
     manifest.time_unit = from_name(json.at("time_unit").get<std::string>(),
                                    {TimeUnit::kNone, TimeUnit::kSeconds, TimeUnit::kMilliseconds});
     const auto kinds = {IdKind::kRange, IdKind::kInt64, IdKind::kString};

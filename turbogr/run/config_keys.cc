@@ -337,6 +337,9 @@ std::vector<ConfigKey> make_keys() {
   };
 }
 
+// No key is longer, and a name may be a whole file.
+constexpr std::size_t kLongestCompared = 80;
+
 std::string_view last_name(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 }  // namespace
@@ -347,22 +350,27 @@ const std::vector<ConfigKey>& config_keys() {
 }
 
 ConfigKey nearest_config_key(std::string_view name) {
-  // Of equally near ones the first: a name of three parts is one of an entry.
-  const bool entry = std::count(name.begin(), name.end(), '.') == 2;
-  std::vector<ConfigKey> known = config_keys();
-  const std::vector<ConfigKey> entries = entry_keys_like(name);
-  known.insert(entry ? known.begin() : known.end(), entries.begin(), entries.end());
+  name = name.substr(0, kLongestCompared);
   const ConfigKey* nearest = nullptr;
   std::size_t least = std::numeric_limits<std::size_t>::max();
-  for (const ConfigKey& candidate : known) {
-    std::size_t edits = edit_distance(name, candidate.name);
-    // The right word in the wrong section is as likely as one slip of the finger.
-    if (last_name(name) == last_name(candidate.name)) edits = std::min<std::size_t>(edits, 1);
-    if (edits < least) {
+  const auto compare = [&](const std::vector<ConfigKey>& known) {
+    for (const ConfigKey& candidate : known) {
+      // The right word in the wrong section is as likely as one slip of the finger.
+      const bool same_word = last_name(name) == last_name(candidate.name);
+      const std::size_t edits = same_word
+                                    ? std::min<std::size_t>(1, edit_distance(name, candidate.name))
+                                    : edit_distance(name, candidate.name);
+      if (edits >= least) continue;
       least = edits;
       nearest = &candidate;
     }
-  }
+  };
+  // Of equally near ones the first: a name of three parts is one of an entry.
+  const std::vector<ConfigKey> entries = entry_keys_like(name);
+  const bool entry = std::count(name.begin(), name.end(), '.') == 2;
+  if (entry) compare(entries);
+  compare(config_keys());
+  if (!entry) compare(entries);
   return *nearest;
 }
 

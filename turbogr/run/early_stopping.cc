@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "turbogr/core/json_number.h"
+
 namespace turbogr::run {
 
 void EarlyStopping::add(double score) {
@@ -20,7 +22,7 @@ nlohmann::json EarlyStopping::state() const {
 }
 
 void EarlyStopping::restore(const nlohmann::json& state) {
-  since_best_ = state.value("since_best", std::int64_t{0});
+  since_best_ = whole_number<std::int64_t>(state.value("since_best", nlohmann::json(0)));
   best_.reset();
   if (state.contains("best")) best_ = state.at("best").get<double>();
 }

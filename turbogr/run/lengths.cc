@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/core/output_file.h"
 
 namespace turbogr::run {
@@ -62,14 +63,16 @@ LengthHistogram read_lengths(const std::string& path) {
   try {
     const nlohmann::json file = nlohmann::json::parse(read_file(path));
     LengthHistogram histogram;
-    histogram.count = file.at("count");
+    histogram.count = whole_number<std::int64_t>(file.at("count"));
     histogram.mean = file.at("mean");
-    histogram.p50 = file.at("p50");
-    histogram.p90 = file.at("p90");
-    histogram.p99 = file.at("p99");
-    histogram.max = file.at("max");
+    histogram.p50 = whole_number<std::int64_t>(file.at("p50"));
+    histogram.p90 = whole_number<std::int64_t>(file.at("p90"));
+    histogram.p99 = whole_number<std::int64_t>(file.at("p99"));
+    histogram.max = whole_number<std::int64_t>(file.at("max"));
     for (const nlohmann::json& bin : file.at("bins")) {
-      histogram.bins.push_back({bin.at(0), bin.at(1), bin.at(2)});
+      histogram.bins.push_back({whole_number<std::int64_t>(bin.at(0)),
+                                whole_number<std::int64_t>(bin.at(1)),
+                                whole_number<std::int64_t>(bin.at(2))});
     }
     return histogram;
   } catch (const nlohmann::json::exception&) {

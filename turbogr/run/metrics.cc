@@ -13,6 +13,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/crc32c.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
@@ -70,8 +71,8 @@ json LoggedBytes::to_json() const { return {{"bytes", bytes}, {"crc32c", sum}}; 
 std::optional<LoggedBytes> LoggedBytes::of(const json& state) {
   const json logged = state.value("metrics", json());
   if (logged.is_null()) return std::nullopt;
-  return LoggedBytes{logged.at("bytes").get<std::uint64_t>(),
-                     logged.at("crc32c").get<std::uint32_t>()};
+  return LoggedBytes{whole_number<std::uint64_t>(logged.at("bytes")),
+                     whole_number<std::uint32_t>(logged.at("crc32c"))};
 }
 
 JsonLines::JsonLines(std::string path, std::optional<std::int64_t> resume_step,

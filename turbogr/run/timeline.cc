@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/core/output_file.h"
 
 namespace turbogr::run {
@@ -32,8 +33,10 @@ std::map<int, Rank> ranks_in(const nlohmann::json& trace) {
         [&](const train::Stage& each) { return event.value("name", "") == each.name; });
     if (stage == train::kStages.end()) continue;
     const double begin = event.value("ts", 0.0);
-    Rank& rank = ranks[event.value("pid", 0)];
-    (event.value("tid", 0) == train::kComputeLane ? rank.computing : rank.ahead)
+    Rank& rank = ranks[whole_number<int>(event.value("pid", nlohmann::json(0)))];
+    (whole_number<int>(event.value("tid", nlohmann::json(0))) == train::kComputeLane
+         ? rank.computing
+         : rank.ahead)
         .push_back({begin, begin + event.value("dur", 0.0),
                     static_cast<std::size_t>(stage - train::kStages.begin())});
   }
