@@ -97,7 +97,7 @@ def targets(columns, store, model, run, folder):
         "labels": wrong([3, [3], ["rating"], ["no such column>=3"], b"x"]), "features": wrong([3, [3], ["no such column"], b"x"]),
         "keep_signal": wrong([*NOT_A_TEXT, "", "no such signal"]), "min_user": count, "min_item": count, "max_bad": count,
         "time_unit": word, "ids": word, "on_error": word, "header": word, "format": word, "deduplicate": word,
-        "memory": wrong([*NOT_A_NUMBER[1:8], "much", "1MB", -1, 0, "", "12 XB", 2**80]), "overwrite": flag,
+        "memory": wrong([*NOT_A_NUMBER[1:8], "much", "1MB", -1, 0, "", "12 XB", 2**80]), "overwrite": flag, "threads": wrong([*NOT_A_NUMBER, -1, 5000, 2**70]),
         "user_table": wrong([3, Hostile(), object(), 1.5]), "item_table": wrong([3, Hostile(), object(), 1.5]),
         "item_features": wrong([3, [3], [""], b"x"]), "user_features": wrong([3, [3], [""], b"x"]),
     }  # fmt: skip
