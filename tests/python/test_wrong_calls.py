@@ -124,7 +124,7 @@ def targets(columns, store, model, run, folder):
         yield attention, ATTENTION, {
             "q": bad_matrix, "k": bad_matrix, "v": bad_values, "offsets": bad_offsets, "heads": lambda d: d.choice([*NOT_A_NUMBER, 0, -1, 3, 5, 2**40]),
             "alpha": wrong(["x", None, float("nan"), float("inf"), [], True]), "norm_length": wrong(["x", None, 0, -1.0, float("nan"), []]),
-            "window": count, "position": wrong([*NOT_AN_ARRAY[:1], np.zeros(3), np.zeros(4), np.zeros((7, 1)), np.zeros(7, np.float32), 3]),
+            "window": count, "max_length": count, "position": wrong([*NOT_AN_ARRAY[:1], np.zeros(3), np.zeros(4), np.zeros((7, 1)), np.zeros(7, np.float32), 3]),
             "time": wrong([np.zeros(129), np.zeros(5), "x", 3]), "num_prefix": wrong([[9, 9], [-1, 0], [1], "x", 3, np.zeros(2)]),
             "num_targets": wrong([[9, 9], [-1, 0], [1], "x", 3, np.zeros(2)]),
         }  # fmt: skip
