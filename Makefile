@@ -5,7 +5,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 # Packages carry the commit's time, not the clock's: two builds of one commit are the same.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null)
 
-.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test wheel parquet asan tsan fuzz bench \
+.PHONY: all deps test-deps dev-deps configure program build cuda cuda-test demo test test-avx2 python-test wheel cuda-wheel parquet asan tsan fuzz bench \
         format format-check layers lint install package cuda-package bare clean help
 
 all: build
@@ -47,6 +47,9 @@ python-test: build dev-deps ## run the tests that need Python, the package's own
 
 wheel: dev-deps ## Python wheels in build/wheels, each tried in a bare environment (tools/wheel)
 	@tools/wheel
+
+cuda-wheel: dev-deps ## the same with CUDA, in build/wheels-cuda; NVIDIA's libraries are found where they are installed
+	@tools/wheel --cuda
 
 parquet: configure ## let build/turbogr read and write Parquet, by the Arrow library of the pyarrow that PYTHON (python3) has
 	@cmake --preset cpu -DTGR_PYARROW=$$($(or $(PYTHON),python3) -c 'import os, pyarrow; print(os.path.dirname(pyarrow.__file__))') > /dev/null

@@ -155,6 +155,8 @@ void add_common_options(Command& command, Flags& flags) {
   command.add_option("--out", options.out, "the store to make")->required();
   command.add_option("--memory", flags.memory, "memory to use at most, whatever the input")
       ->capture_default_str();
+  command.add_option("--threads", options.threads, "threads to use; 0: one a core, up to 8")
+      ->capture_default_str();
   command.add_flag("--overwrite", options.overwrite, "replace a store that is there");
   command.add_option("--min-user", options.min_user, "k-core: keep users with so many events");
   command.add_option("--min-item", options.min_item, "k-core: keep items with so many events");

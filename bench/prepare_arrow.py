@@ -1,27 +1,80 @@
-"""How fast `turbogr.prepare` takes events that are in memory: PYTHONPATH=build/python python bench/prepare_arrow.py EVENTS
+"""How fast `turbogr.prepare` takes a log of integers: from memory (Arrow), from Parquet and from CSV.
 
-Users of 165 events each over 3,706 items, as many as MovieLens-1M has, in a random order of time. Beside the wall it shows the time of
-cores, which a busy machine does not change much.
+    PYTHONPATH=build/python python bench/prepare_arrow.py RATINGS [EVENTS] [FORM...]
+
+RATINGS is MovieLens-1M's log, its ratings.dat or a CSV of user, item, rating, time in this order; it is repeated, each time with users of
+its own, to EVENTS (50 million). Where times are missing, an event's time is its place. FORM is arrow, shuffled (the same in a random order),
+parquet or csv. Beside the wall it shows the time of cores, which a busy machine does not
+change much. Files are written to the folder for temporary files first, and read twice, so that they come from the system's memory.
 """
+import os
 import resource
 import sys
+import tempfile
 import time
 
 import numpy as np
 
 import turbogr
 
-events = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
-random = np.random.default_rng(0)
-log = {
-    "user_id": np.arange(events) // 165,
-    "item_id": random.integers(1, 3953, events),
-    "timestamp": 956_703_932 + random.integers(0, 90_000_000, events),
-}
-for _ in range(3):
-    before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    store = turbogr.prepare(log, memory="16GB")
-    wall = time.perf_counter() - begin
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    cores = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"{events / 1e6:.0f} M events: {events / wall / 1e6:.1f} M/s by the wall, {events / cores / 1e6:.1f} M/s of a core")
+
+def read(path):
+    """User, item and time of each event, in the file's order."""
+    text = open(path, encoding="latin-1").read().replace("::", ",")
+    rows = [line.split(",") for line in text.splitlines() if line[:1].isdigit()]
+    return np.array([[int(row[0]), int(row[1]), int(row[3] or -1)] for row in rows])
+
+
+def repeated(rows, events):
+    """A dictionary of columns."""
+    times = -(-events // len(rows))
+    step = int(rows[:, 0].max()) + 1
+    users = np.concatenate([rows[:, 0] + step * i for i in range(times)])[:events]
+    when = np.tile(rows[:, 2], times)[:events] if (rows[:, 2] >= 0).all() else np.arange(events)
+    return {"user_id": users, "item_id": np.tile(rows[:, 1], times)[:events], "timestamp": when}
+
+
+def file_of(form, log, folder):
+    """The log as a file."""
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    path = os.path.join(folder, f"log.{form}")
+    table = pyarrow.table(log)
+    if form == "csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        pyarrow.parquet.write_table(table, path)
+    os.sync()  # or the store's own fsync would wait for this file, too
+    return path
+
+
+def main():
+    """Each form three times; the best counts."""
+    events = int(sys.argv[2]) if len(sys.argv) > 2 else 50_000_000
+    forms = sys.argv[3:] or ["arrow", "parquet", "csv", "shuffled"]
+    log = repeated(read(sys.argv[1]), events)
+    with tempfile.TemporaryDirectory() as folder:
+        for form in forms:
+            if form == "shuffled":
+                order = np.random.default_rng(0).permutation(events)
+                data = {name: values[order] for name, values in log.items()}
+            elif form == "arrow":
+                data = log
+            else:
+                data = file_of(form, log, folder)
+            for _ in range(3):
+                before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+                store = turbogr.prepare(data, os.path.join(folder, "store"), memory="8GB", overwrite=True)
+                wall = time.perf_counter() - begin
+                after = resource.getrusage(resource.RUSAGE_SELF)
+                cores = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                print(
+                    f"{form:8} {events / 1e6:.0f} M events  {events / wall / 1e6:5.1f} M/s by the wall  "
+                    f"{events / cores / 1e6:5.1f} M/s of a core  reading {store.report.parse_seconds:.2f} of {wall:.2f} s",
+                    flush=True,
+                )
+
+
+main()

@@ -20,7 +20,7 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA_STANDARD 20)
 find_package(CUDAToolkit REQUIRED)
 set(TGR_CUDA_RUNTIME CUDA::cudart_static)
-set(TGR_CUDA_LIBRARIES turbogr_hopper CUDA::cublasLt)
+set(TGR_CUDA_LIBRARIES turbogr_hopper)  # cuBLASLt and NCCL are opened at run time
 set(TGR_CUDA_LAYER cuda)
 
 # nvcc makes a source's whole path part of the names of its kernels; the path in the project will do, and two

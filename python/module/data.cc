@@ -82,6 +82,7 @@ void bind_data(nb::module_& module) {
       .def_rw("min_user", &PrepareOptions::min_user)
       .def_rw("min_item", &PrepareOptions::min_item)
       .def_rw("memory_bytes", &PrepareOptions::memory_bytes)
+      .def_rw("threads", &PrepareOptions::threads)
       .def_rw("user_tables", &PrepareOptions::user_tables)
       .def_rw("item_tables", &PrepareOptions::item_tables)
       .def_rw("user_features", &PrepareOptions::user_features)

@@ -1,5 +1,6 @@
 // Operators on arrays of other libraries, by DLPack: inputs are read and outputs written where they
-// lie. The Python files make the outputs and check what has to do with Python.
+// lie. The Python files make the outputs, check what has to do with Python, that all arrays of a
+// call lie in one place, and on a GPU order the streams.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "python/module/bindings.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/context.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/attention/fuxi_attention.h"
@@ -27,21 +30,44 @@ namespace {
 using In = nb::ndarray<nb::ro>;
 using Out = nb::ndarray<>;
 
-// Threads and scratch memory of all calls, one call at a time. A forked process has none of the
-// threads and makes its own.
+// Where a call computes: the CPU, or the GPU its arrays lie on.
+struct Place {
+  int device_type = nb::device::cpu::value;
+  int device_id = 0;
+
+  bool gpu() const { return device_type != nb::device::cpu::value; }
+};
+
+Place place_of(const In& array) { return {array.device_type(), array.device_id()}; }
+
+// Threads, streams and scratch memory of all calls, one call at a time. A forked process has none
+// of the threads and makes its own; it cannot use its parent's GPU.
 struct Engine {
   std::mutex mutex;
   std::unique_ptr<Context> context;
+  std::map<int, std::unique_ptr<Context>> gpus;
   int threads = 0;
   pid_t process = 0;
 
-  Context& get() {
+  Context& get(const Place& place = {}) {
     if (process != ::getpid()) {
       static_cast<void>(context.release());  // its threads are the parent's: nothing to join
+      for (auto& [id, gpu] : gpus) static_cast<void>(gpu.release());
+      gpus.clear();
       process = ::getpid();
     }
-    if (!context) context = std::make_unique<Context>(ContextOptions{.threads = threads});
-    return *context;
+    if (!place.gpu()) {
+      if (!context) context = std::make_unique<Context>(ContextOptions{.threads = threads});
+      return *context;
+    }
+    TGR_CHECK(kWithCuda, "this build of turbogr has no CUDA; install the one that has, or give ",
+              "arrays in the CPU's memory");
+    use_gpu(place.device_id);
+    std::unique_ptr<Context>& gpu = gpus[place.device_id];
+    if (!gpu) {
+      gpu = std::make_unique<Context>(ContextOptions{.device = Device::kCuda, .threads = 1});
+    }
+    return *gpu;
   }
 };
 Engine& engine() {
@@ -70,8 +96,10 @@ const char* format_name() {
 
 template <class T>
 void check_array(const char* name, const In& array, std::size_t dimensions) {
-  TGR_CHECK(array.device_type() == nb::device::cpu::value, name,
-            " is not in the memory of the CPU; this build computes there: move it with .cpu()");
+  const int where = array.device_type();
+  TGR_CHECK(where == nb::device::cpu::value || (kWithCuda && where == nb::device::cuda::value),
+            name, " is neither in the memory of the CPU nor, where this build has CUDA, on a GPU; ",
+            "move it with .cpu()");
   TGR_CHECK(array.ndim() == dimensions, name, " has ", array.ndim(),
             " dimensions; wanted: ", dimensions);
   TGR_CHECK(has_format<T>(array), name, " has another number format; wanted: ", format_name<T>());
@@ -129,6 +157,7 @@ struct Attention {
   double alpha = 1;
   double norm_length = 1;
   std::int64_t window = 0;
+  std::int64_t max_length = 0;  // on a GPU, where nobody looks at the offsets; 0: not known
   std::optional<In> position, time, key_times, query_times, num_prefix, num_targets;
 
   template <class T>
@@ -143,20 +172,34 @@ struct Attention {
             .num_prefix = vector_of<const std::int64_t>("num_prefix", num_prefix),
             .num_targets = vector_of<const std::int64_t>("num_targets", num_targets)};
   }
+  std::int64_t position_length() const {
+    return position && position->ndim() == 1
+               ? (static_cast<std::int64_t>(position->shape(0)) + 1) / 2
+               : 0;
+  }
+  // No sequence is longer than this; 0: not known.
+  std::int64_t longest_of(const Context& ctx, Offsets offsets) const {
+    if (ctx.device() == Device::kCuda) return max_length > 0 ? max_length : position_length();
+    std::int64_t longest = 0;
+    for (std::int64_t b = 0; b + 1 < offsets.shape[0]; ++b) {
+      longest = std::max(longest, offsets(b + 1) - offsets(b));
+    }
+    return longest;
+  }
   template <class T>
   void reserve(const Context& ctx, const Jagged<const T>& q, const Rows<const T>& v) const {
     TGR_CHECK(heads >= 1, "heads is ", heads, "; wanted: at least 1");
-    std::int64_t longest = 0;
-    for (std::int64_t b = 0; b < q.batch(); ++b) {
-      longest = std::max(longest, q.offsets(b + 1) - q.offsets(b));
-    }
-    const ops::AttentionShape shape = {.threads = ctx.threads(),
+    const ops::AttentionShape shape = {.device = ctx.device(),
+                                       .threads = ctx.threads(),
                                        .tokens = q.tokens(),
                                        .batch = q.batch(),
-                                       .max_length = longest,
+                                       .max_length = longest_of(ctx, q.offsets),
                                        .heads = heads,
                                        .query_width = q.width() / heads,
-                                       .value_width = v.cols / heads};
+                                       .value_width = v.cols / heads,
+                                       .tables = position || time,
+                                       .masks = window > 0 || num_prefix || num_targets,
+                                       .position_length = position_length()};
     ctx.workspace().reserve(fuxi
                                 ? std::max(ops::fuxi_attention_workspace_bytes<T>(shape),
                                            ops::fuxi_attention_backward_workspace_bytes<T>(shape))
@@ -170,6 +213,7 @@ template <class T>
 Jagged<const T> jagged_of(const Rows<const T>& q, const In& offsets) {
   const auto places = vector_of<const std::int64_t>("offsets", offsets);
   TGR_CHECK(places.shape[0] >= 1, "offsets is empty; wanted: one more than there are sequences");
+  if (place_of(offsets).gpu()) return {q, places};  // Python has looked, or nobody does
   TGR_CHECK(places(0) == 0, "offsets begin at ", places(0), "; wanted: 0");
   for (std::int64_t b = 0; b + 1 < places.shape[0]; ++b) {
     TGR_CHECK(places(b) <= places(b + 1), "offsets fall from ", places(b), " to ", places(b + 1));
@@ -190,14 +234,15 @@ void attention(const Attention& a, const In& q, const In& k, const In& v, const 
     const ops::AttentionMask mask = a.mask();
     const nb::gil_scoped_release release;
     const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get();
+    const Context& ctx = engine().get(place_of(q));
     a.reserve<T>(ctx, queries, values);
     if (a.fuxi) {
       ops::fuxi_attention<T>(ctx, queries, keys, values, bias,
                              {a.heads, a.alpha, a.norm_length, mask}, to);
     } else {
-      ops::hstu_attention<T>(ctx, queries, keys, values, bias,
-                             {a.heads, a.alpha, a.norm_length, mask}, to);
+      ops::hstu_attention<T>(
+          ctx, queries, keys, values, bias,
+          {a.heads, a.alpha, a.norm_length, mask, a.longest_of(ctx, queries.offsets)}, to);
     }
   });
 }
@@ -220,23 +265,25 @@ void attention_backward(const Attention& a, const In& q, const In& k, const In& 
     const ops::AttentionMask mask = a.mask();
     const nb::gil_scoped_release release;
     const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get();
+    const Context& ctx = engine().get(place_of(q));
     a.reserve<T>(ctx, queries, values);
     if (a.fuxi) {
       ops::fuxi_attention_backward<T>(ctx, queries, keys, values, bias,
                                       {a.heads, a.alpha, a.norm_length, mask}, from, to_q, to_k,
                                       to_v, dbias);
     } else {
-      ops::hstu_attention_backward<T>(ctx, queries, keys, values, bias,
-                                      {a.heads, a.alpha, a.norm_length, mask}, from, to_q, to_k,
-                                      to_v, dbias);
+      ops::hstu_attention_backward<T>(
+          ctx, queries, keys, values, bias,
+          {a.heads, a.alpha, a.norm_length, mask, a.longest_of(ctx, queries.offsets)}, from, to_q,
+          to_k, to_v, dbias);
     }
   });
 }
 
-// Rows of items by number: none may lie outside.
-void check_numbers(const char* name, const std::int32_t* numbers, std::int64_t count,
-                   std::int64_t items) {
+// Rows of items by number: none may lie outside. On a GPU nobody looks.
+void check_numbers(const char* name, const In& array, const std::int32_t* numbers,
+                   std::int64_t count, std::int64_t items) {
+  if (place_of(array).gpu()) return;
   for (std::int64_t i = 0; i < count; ++i) {
     TGR_CHECK(numbers[i] >= 0 && numbers[i] < items, name, " has the row ", numbers[i],
               " of items, which has ", items, " rows");
@@ -251,16 +298,17 @@ ops::SampledSoftmaxInputs<T> softmax_inputs(const In& query, const In& items, co
   inputs.query = rows_of<const T>("query", query);
   inputs.items = rows_of<const T>("items", items);
   inputs.positive = vector_of<const std::int32_t>("positive", positive);
-  check_numbers("positive", inputs.positive.data, inputs.positive.shape[0], inputs.items.rows);
+  check_numbers("positive", positive, inputs.positive.data, inputs.positive.shape[0],
+                inputs.items.rows);
   if (negatives.ndim() == 1) {
     inputs.shared_negatives = vector_of<const std::int32_t>("negatives", negatives);
-    check_numbers("negatives", inputs.shared_negatives.data, inputs.shared_negatives.size(),
-                  inputs.items.rows);
+    check_numbers("negatives", negatives, inputs.shared_negatives.data,
+                  inputs.shared_negatives.size(), inputs.items.rows);
   } else {
     const auto own = rows_of<const std::int32_t>("negatives", negatives);
     TGR_CHECK(own.stride == own.cols, "negatives has gaps between its rows; make it contiguous");
     inputs.negatives = {own.data, {own.rows, own.cols}};
-    check_numbers("negatives", own.data, own.rows * own.cols, inputs.items.rows);
+    check_numbers("negatives", negatives, own.data, own.rows * own.cols, inputs.items.rows);
   }
   inputs.correction = vector_of<const Accum<T>>("correction", correction);
   return inputs;
@@ -286,7 +334,7 @@ void sampled_softmax(const In& query, const In& items, const In& positive, const
                                           written_vector<Accum<T>>("log_sum_exp", log_sum_exp)};
     const nb::gil_scoped_release release;
     const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get();
+    const Context& ctx = engine().get(place_of(query));
     reserve_softmax(ctx, query, items, negatives, options);
     ops::sampled_softmax<T>(ctx, inputs, options, output);
   });
@@ -305,7 +353,7 @@ void sampled_softmax_backward(const In& query, const In& items, const In& positi
     const auto to_items = written_rows<Accum<T>>("ditems", ditems);
     const nb::gil_scoped_release release;
     const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get();
+    const Context& ctx = engine().get(place_of(query));
     reserve_softmax(ctx, query, items, negatives, options);
     ops::sampled_softmax_backward<T>(ctx, inputs, options, saved, weights, to_query, to_items);
   });
@@ -321,6 +369,7 @@ void bind_ops(nb::module_& module) {
       .def_rw("alpha", &Attention::alpha)
       .def_rw("norm_length", &Attention::norm_length)
       .def_rw("window", &Attention::window)
+      .def_rw("max_length", &Attention::max_length)
       .def_rw("position", &Attention::position, nb::arg().none())
       .def_rw("time", &Attention::time, nb::arg().none())
       .def_rw("key_times", &Attention::key_times, nb::arg().none())
@@ -339,6 +388,16 @@ void bind_ops(nb::module_& module) {
              nb::arg("items"), nb::arg("positive"), nb::arg("negatives"),
              nb::arg("correction").none(), nb::arg("temperature"), nb::arg("normalize"),
              nb::arg("log_sum_exp"), nb::arg("dloss"), nb::arg("dquery"), nb::arg("ditems"));
+  module.attr("with_cuda") = kWithCuda;
+  module.def(
+      "gpu_stream",
+      [](int gpu) {
+        const std::lock_guard turn(engine().mutex);
+        return reinterpret_cast<std::uintptr_t>(
+            engine().get({nb::device::cuda::value, gpu}).stream());
+      },
+      nb::arg("gpu"), nb::call_guard<nb::gil_scoped_release>(),
+      "The stream that operators run on, a cudaStream_t.");
   module.def(
       "set_threads",
       [](int threads) {

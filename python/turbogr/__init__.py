@@ -7,7 +7,7 @@
 
 import logging as _logging
 
-from turbogr import _turbogr, ops
+from turbogr import _libraries, _turbogr, ops
 from turbogr._columns import Table
 from turbogr._data import Store, prepare
 from turbogr._estimator import HSTU, FuXi
@@ -16,6 +16,8 @@ from turbogr._ranker import Ranker
 from turbogr._train import EarlyStopping, Run, config_text, train
 from turbogr._turbogr import Error, __version__
 
+if _turbogr.with_cuda:
+    _libraries.announce()
 _turbogr.log_to(_logging.getLogger("turbogr"))
 
 __all__ = [

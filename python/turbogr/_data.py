@@ -181,6 +181,7 @@ def prepare(
     delimiter: str | None = None,
     header: str = "auto",
     memory: int | str = "2GB",
+    threads: int = 0,
     overwrite: bool = False,
 ) -> Store:
     """Turns a log of events into a sequence store.
@@ -214,6 +215,7 @@ def prepare(
     options.header = arguments.choice_of("header", header, ("auto", "yes", "no"))
     options.delimiter = arguments.column_of("delimiter", delimiter)
     options.memory_bytes = arguments.bytes_of("memory", memory)
+    options.threads = arguments.integer_of("threads", threads, 0, 4096)
     options.overwrite = arguments.flag_of("overwrite", overwrite)
     on_error = arguments.choice_of("on_error", on_error, ("stop", "skip"))
     repeats = arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""

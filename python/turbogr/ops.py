@@ -1,13 +1,20 @@
-"""turbogr's operators on arrays in the CPU's memory: NumPy's, PyTorch's, anything that speaks DLPack.
+"""turbogr's operators on arrays of NumPy, PyTorch, anything that speaks DLPack: in the CPU's memory and, where this build
+has CUDA, on a GPU (PyTorch's tensors, and what PyTorch can take by DLPack).
 
 B sequences lie end to end: sequence b is rows ``offsets[b]`` up to ``offsets[b + 1]``, so a batch has no padding. Arrays
 are read where they lie, in float32, float64 or (PyTorch) bfloat16. Outputs are of the inputs' library. For
 gradients inside PyTorch see :mod:`turbogr.torch`.
+
+On a GPU calls queue work in the order of PyTorch's current stream and return. What lies there is not looked at: offsets
+and row numbers must be right. Offsets in the CPU's memory are checked and then moved, and tell the longest sequence, which
+the fastest kernels want to know where there are time biases or masks and no position table; so does ``max_length``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,7 +49,7 @@ def _array(name: str, value: Any, dtype: str | None = None) -> Any:
     """What the engine can read: detached from autograd; plain lists of numbers become arrays of `dtype`."""
     if _torch_of(value) is not None:
         value = value.detach()
-        if value.device.type != "cpu":
+        if value.device.type != "cpu" and not (value.device.type == "cuda" and _turbogr.with_cuda):
             raise ValueError(f"{name} is on {value.device}; this build computes on the CPU: give {name}.cpu()")
         return value
     if dtype is not None and isinstance(value, (list, tuple)):
@@ -57,6 +64,10 @@ def _array(name: str, value: Any, dtype: str | None = None) -> Any:
     if not hasattr(type(value), "__dlpack__"):
         raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an array (NumPy, PyTorch, DLPack)")
     try:
+        if _turbogr.with_cuda and value.__dlpack_device__()[0] == 2:  # kDLCUDA
+            import torch
+
+            return torch.from_dlpack(value)
         return np.from_dlpack(value)
     except Exception as error:
         raise TypeError(f"{name} is {arguments.shown(value)}, which could not be read: {error}") from error
@@ -74,17 +85,67 @@ def _matrix(name: str, value: Any) -> Any:
 
 
 def _empty(like: Any, shape: tuple[int, ...], *, sums: bool = False, zero: bool = False) -> Any:
-    """An array of the library of `like`; `sums` are kept in float32 where the values are in bfloat16."""
+    """An array of the library of `like`, where it lies; `sums` are kept in float32 where the values are in bfloat16."""
     torch = _torch_of(like)
     if torch is None:
         return (np.zeros if zero else np.empty)(shape, like.dtype)
     dtype = torch.float32 if sums and like.dtype == torch.bfloat16 else like.dtype
-    return (torch.zeros if zero else torch.empty)(shape, dtype=dtype)
+    return (torch.zeros if zero else torch.empty)(shape, dtype=dtype, device=like.device)
+
+
+def _same_place(like: Any, **arrays: Any) -> None:
+    """All arrays of a call lie where its first one does."""
+    torch = _torch_of(like)
+    wanted = "cpu" if torch is None else str(like.device)
+    for name, array in arrays.items():
+        found = "cpu" if _torch_of(array) is None else str(array.device)
+        if array is not None and found != wanted:
+            raise ValueError(f"{name} is on {found} and the other arrays are on {wanted}; move it there")
+
+
+_streams: dict[Any, Any] = {}  # of the engine, one a GPU
+
+
+@contextlib.contextmanager
+def _in_order(like: Any) -> Iterator[None]:
+    """On a GPU: after what PyTorch's current stream has to do, and before what it gets to do."""
+    torch = _torch_of(like)
+    if torch is None or like.device.type == "cpu":
+        yield
+        return
+    with torch.cuda.device(like.device):
+        own = _streams.get(like.device)
+        if own is None:
+            own = torch.cuda.ExternalStream(_turbogr.gpu_stream(like.device.index), device=like.device)
+            _streams[like.device] = own
+        current = torch.cuda.current_stream(like.device)
+        own.wait_stream(current)
+        try:
+            yield
+        finally:
+            current.wait_stream(own)
+
+
+def _offsets(q: Any, value: Any) -> tuple[Any, int]:
+    """Offsets where q lies, and the longest sequence if they could be looked at."""
+    offsets = _array("offsets", value, "int64")
+    torch = _torch_of(q)
+    if torch is None or q.device.type == "cpu" or (_torch_of(offsets) is not None and offsets.device == q.device):
+        return offsets, 0
+    on_host = torch.as_tensor(offsets)
+    if on_host.device.type != "cpu" or on_host.dtype != torch.int64 or on_host.ndim != 1 or len(on_host) == 0:
+        raise ValueError(
+            f"offsets is {arguments.shown(value)}; wanted: int64 [sequences + 1], on {q.device} or in the CPU's memory"
+        )
+    lengths = on_host.diff()
+    if on_host[0] != 0 or on_host[-1] != q.shape[0] or (lengths < 0).any():
+        raise ValueError(f"offsets do not rise from 0 to {q.shape[0]}, the rows of q")
+    return on_host.to(q.device), int(lengths.max()) if len(lengths) > 0 else 0
 
 
 def _options(
     fuxi: bool, heads: Any, alpha: Any, norm_length: Any, window: Any, position: Any, time: Any,
-    key_times: Any, query_times: Any, num_prefix: Any, num_targets: Any,
+    key_times: Any, query_times: Any, num_prefix: Any, num_targets: Any, max_length: Any,
 ) -> Any:  # fmt: skip
     options = _turbogr.Attention()
     options.fuxi = fuxi
@@ -92,6 +153,7 @@ def _options(
     options.alpha = arguments.number_of("alpha", alpha)
     options.norm_length = arguments.number_of("norm_length", norm_length)
     options.window = arguments.integer_of("window", window, 0)
+    options.max_length = arguments.integer_of("max_length", max_length, 0)
     options.position = _optional("position", position)
     options.time = _optional("time", time)
     options.key_times = _optional("key_times", key_times, "int64")
@@ -101,11 +163,18 @@ def _options(
     return options
 
 
+_ARRAYS = ("position", "time", "key_times", "query_times", "num_prefix", "num_targets")
+
+
 def _attention(fuxi: bool, q: Any, k: Any, v: Any, offsets: Any, options: dict[str, Any]) -> Any:
     chosen = _options(fuxi, **options)
     q, k, v = _matrix("q", q), _matrix("k", k), _matrix("v", v)
+    offsets, longest = _offsets(q, offsets)
+    chosen.max_length = chosen.max_length or longest
+    _same_place(q, k=k, v=v, offsets=offsets, **{name: options[name] for name in _ARRAYS})
     out = _empty(v, (v.shape[0], v.shape[1] * (3 if fuxi else 1)))
-    _turbogr.attention(chosen, q, k, v, _array("offsets", offsets, "int64"), out)
+    with _in_order(q):
+        _turbogr.attention(chosen, q, k, v, offsets, out)
     return out
 
 
@@ -114,19 +183,22 @@ def _attention_backward(
 ) -> tuple[Any, ...]:
     chosen = _options(fuxi, **options)
     q, k, v = _matrix("q", q), _matrix("k", k), _matrix("v", v)
+    dout = _matrix("dout", dout)
+    offsets, longest = _offsets(q, offsets)
+    chosen.max_length = chosen.max_length or longest
+    _same_place(q, k=k, v=v, dout=dout, offsets=offsets, **{name: options[name] for name in _ARRAYS})
     dq, dk, dv = (_empty(part, tuple(part.shape)) for part in (q, k, v))
     tables = [_optional(name, options[name]) for name in ("position", "time")]
     dposition, dtime = (None if t is None else _empty(t, tuple(t.shape), zero=True) for t in tables)
-    _turbogr.attention_backward(
-        chosen, q, k, v, _array("offsets", offsets, "int64"), _matrix("dout", dout), dq, dk, dv, dposition, dtime
-    )
+    with _in_order(q):
+        _turbogr.attention_backward(chosen, q, k, v, offsets, dout, dq, dk, dv, dposition, dtime)
     return dq, dk, dv, dposition, dtime
 
 
 def hstu_attention(
     q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
     window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
-    num_prefix: Any = None, num_targets: Any = None,
+    num_prefix: Any = None, num_targets: Any = None, max_length: int = 0,
 ) -> Any:  # fmt: skip
     """HSTU's attention: A_ij = SiLU(alpha q_i . k_j + b_ij) / norm_length where token i sees token j; A V.
 
@@ -137,41 +209,45 @@ def hstu_attention(
     """
     return _attention(False, q, k, v, offsets, dict(
         heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
-        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets,
+        max_length=max_length))  # fmt: skip
 
 
 def hstu_attention_backward(
     dout: Any, q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
     window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
-    num_prefix: Any = None, num_targets: Any = None,
+    num_prefix: Any = None, num_targets: Any = None, max_length: int = 0,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradients of q, k, v, position and time (None where there is none) from that of the result."""
     return _attention_backward(False, dout, q, k, v, offsets, dict(
         heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
-        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets,
+        max_length=max_length))  # fmt: skip
 
 
 def fuxi_attention(
     q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
     window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
-    num_prefix: Any = None, num_targets: Any = None,
+    num_prefix: Any = None, num_targets: Any = None, max_length: int = 0,
 ) -> Any:  # fmt: skip
     """FuXi's attention: three maps over the same values, side by side in each head: by position, by time, and
     SiLU(alpha q_i . k_j) / norm_length. The result is [N, heads * 3 * dv]; a map without its table is zero."""
     return _attention(True, q, k, v, offsets, dict(
         heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
-        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets,
+        max_length=max_length))  # fmt: skip
 
 
 def fuxi_attention_backward(
     dout: Any, q: Any, k: Any, v: Any, offsets: Any, *, heads: int = 1, alpha: float = 1.0, norm_length: float = 1.0,
     window: int = 0, position: Any = None, time: Any = None, key_times: Any = None, query_times: Any = None,
-    num_prefix: Any = None, num_targets: Any = None,
+    num_prefix: Any = None, num_targets: Any = None, max_length: int = 0,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradients of q, k, v, position and time (None where there is none) from that of the result."""
     return _attention_backward(True, dout, q, k, v, offsets, dict(
         heads=heads, alpha=alpha, norm_length=norm_length, window=window, position=position, time=time,
-        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets))  # fmt: skip
+        key_times=key_times, query_times=query_times, num_prefix=num_prefix, num_targets=num_targets,
+        max_length=max_length))  # fmt: skip
 
 
 def sampled_softmax(
@@ -189,10 +265,11 @@ def sampled_softmax(
     negatives = _array("negatives", negatives, "int32")
     if negatives.ndim not in (1, 2):
         raise ValueError(f"negatives has {negatives.ndim} dimensions; wanted: [R] or [N, R]")
-    _turbogr.sampled_softmax(
-        query, items, _array("positive", positive, "int32"), negatives, _optional("correction", correction),
-        arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize), loss, saved,
-    )  # fmt: skip
+    positive, correction = _array("positive", positive, "int32"), _optional("correction", correction)
+    _same_place(query, items=items, positive=positive, negatives=negatives, correction=correction)
+    scale, normalize = arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize)
+    with _in_order(query):
+        _turbogr.sampled_softmax(query, items, positive, negatives, correction, scale, normalize, loss, saved)
     return loss, saved
 
 
@@ -207,9 +284,14 @@ def sampled_softmax_backward(
     negatives = _array("negatives", negatives, "int32")
     if negatives.ndim not in (1, 2):
         raise ValueError(f"negatives has {negatives.ndim} dimensions; wanted: [R] or [N, R]")
-    _turbogr.sampled_softmax_backward(
-        query, items, _array("positive", positive, "int32"), negatives, _optional("correction", correction),
-        arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize),
-        _array("log_sum_exp", log_sum_exp), _array("dloss", dloss), dquery, ditems,
-    )  # fmt: skip
+    positive, correction = _array("positive", positive, "int32"), _optional("correction", correction)
+    saved, dloss = _array("log_sum_exp", log_sum_exp), _array("dloss", dloss)
+    _same_place(
+        query, items=items, positive=positive, negatives=negatives, correction=correction, log_sum_exp=saved, dloss=dloss
+    )
+    scale, normalize = arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize)
+    with _in_order(query):
+        _turbogr.sampled_softmax_backward(
+            query, items, positive, negatives, correction, scale, normalize, saved, dloss, dquery, ditems
+        )
     return dquery, ditems

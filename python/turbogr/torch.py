@@ -1,4 +1,4 @@
-"""turbogr's operators inside PyTorch: functions with gradients and an HSTU block, on the CPU.
+"""turbogr's operators inside PyTorch: functions with gradients and an HSTU block, on the CPU and (with CUDA) on GPUs.
 
 Nothing here is linked with PyTorch: tensors are lent to the engine by DLPack, so any version of it will do.
 """
@@ -133,7 +133,10 @@ class HSTUBlock(torch.nn.Module):
                 raise ValueError("times is None and the block has a time bias; give the times of the tokens")
             options["key_times"] = times
             options["query_times"] = times if query_times is None else query_times
-        attended = hstu_attention(q, k, v, offsets, position=self.position, time=self.time, **options)
+        # Sums over many tokens: tables stay in float32 where the rest is in bfloat16.
+        sums = torch.float64 if q.dtype == torch.float64 else torch.float32
+        position, time = (None if table is None else table.to(sums) for table in (self.position, self.time))
+        attended = hstu_attention(q, k, v, offsets, position=position, time=time, **options)
         gated = u * torch.nn.functional.layer_norm(attended, attended.shape[-1:], eps=self.eps)
         gated = torch.nn.functional.dropout(gated, self.dropout, self.training)
         return x + self.output(gated)

@@ -193,3 +193,13 @@ def test_wrong_settings_are_refused_in_the_program_s_words(store, small, overrid
 def test_a_run_folder_in_use_is_refused(run, store, small):
     with pytest.raises(turbogr.Error, match="run.dir|resume"):
         turbogr.train(small, store, progress=False, run={"dir": run})
+
+
+def test_the_first_line_has_the_time_of_its_step(store, small, tmp_path):
+    lines = []
+    turbogr.train(
+        small, store, callbacks=[lines.append], progress=False, run={"dir": tmp_path / "run"},
+        train={**small["train"], "epochs": 1}, log={"every": 1},
+    )  # fmt: skip
+    first = next(line for line in lines if "tokens_per_s" in line)
+    assert 0 < first["tokens_per_s"] < 1e8  # a window of no time would make it millions of millions

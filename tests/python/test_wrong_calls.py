@@ -97,7 +97,7 @@ def targets(columns, store, model, run, folder):
         "labels": wrong([3, [3], ["rating"], ["no such column>=3"], b"x"]), "features": wrong([3, [3], ["no such column"], b"x"]),
         "keep_signal": wrong([*NOT_A_TEXT, "", "no such signal"]), "min_user": count, "min_item": count, "max_bad": count,
         "time_unit": word, "ids": word, "on_error": word, "header": word, "format": word, "deduplicate": word,
-        "memory": wrong([*NOT_A_NUMBER[1:8], "much", "1MB", -1, 0, "", "12 XB", 2**80]), "overwrite": flag,
+        "memory": wrong([*NOT_A_NUMBER[1:8], "much", "1MB", -1, 0, "", "12 XB", 2**80]), "overwrite": flag, "threads": wrong([*NOT_A_NUMBER, -1, 5000, 2**70]),
         "user_table": wrong([3, Hostile(), object(), 1.5]), "item_table": wrong([3, Hostile(), object(), 1.5]),
         "item_features": wrong([3, [3], [""], b"x"]), "user_features": wrong([3, [3], [""], b"x"]),
     }  # fmt: skip
@@ -124,7 +124,7 @@ def targets(columns, store, model, run, folder):
         yield attention, ATTENTION, {
             "q": bad_matrix, "k": bad_matrix, "v": bad_values, "offsets": bad_offsets, "heads": lambda d: d.choice([*NOT_A_NUMBER, 0, -1, 3, 5, 2**40]),
             "alpha": wrong(["x", None, float("nan"), float("inf"), [], True]), "norm_length": wrong(["x", None, 0, -1.0, float("nan"), []]),
-            "window": count, "position": wrong([*NOT_AN_ARRAY[:1], np.zeros(3), np.zeros(4), np.zeros((7, 1)), np.zeros(7, np.float32), 3]),
+            "window": count, "max_length": count, "position": wrong([*NOT_AN_ARRAY[:1], np.zeros(3), np.zeros(4), np.zeros((7, 1)), np.zeros(7, np.float32), 3]),
             "time": wrong([np.zeros(129), np.zeros(5), "x", 3]), "num_prefix": wrong([[9, 9], [-1, 0], [1], "x", 3, np.zeros(2)]),
             "num_targets": wrong([[9, 9], [-1, 0], [1], "x", 3, np.zeros(2)]),
         }  # fmt: skip

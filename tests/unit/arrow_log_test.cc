@@ -13,6 +13,7 @@
 #include "tests/support/histories.h"
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
+#include "turbogr/core/philox.h"
 #include "turbogr/data/arrow/arrow_csv.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
@@ -79,6 +80,58 @@ TEST(ArrowLog, GivesTheBytesOfTheSameRowsAsText) {
         << entry.path();
   }
   EXPECT_GE(files, 7);
+}
+
+// 150,000 events in two batches: many runs, users that come back, ids past the bitmap and below
+// zero, a missing id in the middle, marks and numbers that are missing at times.
+std::vector<std::vector<ArrowValues>> many_events(bool odd) {
+  std::vector<std::vector<ArrowValues>> batches;
+  PhiloxStream random(7);
+  for (int batch = 0; batch < 2; ++batch) {
+    constexpr std::size_t kCount = 75'000;
+    Ints users(kCount), items(kCount), times(kCount);
+    std::vector<double> ratings(kCount);
+    std::vector<int> clicks(kCount), rated(kCount), known(kCount, 1);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      users[i] = static_cast<std::int64_t>(random.below(3000));
+      items[i] = static_cast<std::int64_t>(random.below(500));
+      times[i] = 1'600'000'000 + static_cast<std::int64_t>(random.below(40));
+      clicks[i] = random.below(2) == 1 ? 1 : 0;
+      ratings[i] = static_cast<double>(random.below(5));
+      rated[i] = random.below(9) > 0 ? 1 : 0;
+      if (odd && i % 9000 == 17) users[i] = -users[i] - 1;
+      if (odd && i % 9000 == 18) items[i] = (std::int64_t{1} << 62) + items[i];
+      if (odd && i % 20000 == 19) known[i] = 0;
+    }
+    batches.push_back({numbers("user_id", "l", users, known), numbers("item_id", "l", items),
+                       numbers("timestamp", "l", times), booleans("is_click", clicks),
+                       numbers("rating", "g", ratings, rated)});
+  }
+  return batches;
+}
+
+TEST(ArrowLog, GivesTheSameBytesWhateverTheThreadsAndTheMemory) {
+  for (const bool odd : {false, true}) {
+    PrepareOptions options;
+    options.bad_rows.skip = true;
+    options.threads = 1;
+    const Prepared one(many_events(odd), options);
+    EXPECT_EQ(one.report.rows, 150'000);
+    EXPECT_EQ(one.report.bad_rows, odd ? 8 : 0);
+    EXPECT_EQ(one.report.sorted_runs, 0u);
+    for (const auto& [threads, megabytes] : {std::pair{2, 2048}, {5, 2048}, {1, 4}, {3, 4}}) {
+      options.threads = threads;
+      options.memory_bytes = static_cast<std::size_t>(megabytes) << 20;
+      const Prepared other(many_events(odd), options);
+      EXPECT_EQ(other.report.sorted_runs > 0, megabytes < 100);
+      EXPECT_EQ(other.report.remarks, one.report.remarks);
+      for (const auto& entry : std::filesystem::directory_iterator(one.folder.path() / "s")) {
+        EXPECT_EQ(test::read_file(entry.path()),
+                  test::read_file(other.folder.path() / "s" / entry.path().filename()))
+            << entry.path() << ", " << threads << " threads, " << megabytes << " MB";
+      }
+    }
+  }
 }
 
 template <class T>

@@ -36,9 +36,10 @@ std::vector<Row> random_rows(std::size_t count, std::uint64_t users, std::int64_
   return rows;
 }
 
-std::vector<Row> sorted_by(const std::filesystem::path& file, const std::vector<Row>& rows,
-                           std::size_t capacity, const SortRange& range, std::size_t* runs) {
-  EventSort sort({}, capacity, range, file, 1000);
+std::vector<Row> sorted_by(ThreadPool& pool, const std::filesystem::path& file,
+                           const std::vector<Row>& rows, std::size_t capacity,
+                           const SortRange& range, std::size_t* runs) {
+  EventSort sort(pool, {}, capacity, range, file, 1000);
   for (const Row& row : rows) {
     std::byte* to = sort.add();
     store_field(to, RowLayout::kUser, row.user);
@@ -56,28 +57,52 @@ std::vector<Row> sorted_by(const std::filesystem::path& file, const std::vector<
   return sorted;
 }
 
+std::vector<Row> stably_sorted(std::vector<Row> rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::pair(a.user, a.time) < std::pair(b.user, b.time);
+  });
+  return rows;
+}
+
 TEST(EventSort, IsAStableSortWhateverTheMemory) {
   TemporaryFolder folder;
+  ThreadPool pool(2);
   // A narrow key goes by radix, a span of 2^60 by comparison.
   for (const std::int64_t span : {std::int64_t{50}, std::int64_t{1} << 60}) {
     const std::vector<Row> rows = random_rows(5000, 37, span);
-    std::vector<Row> wanted = rows;
-    std::stable_sort(wanted.begin(), wanted.end(), [](const Row& a, const Row& b) {
-      return std::pair(a.user, a.time) < std::pair(b.user, b.time);
-    });
+    const std::vector<Row> wanted = stably_sorted(rows);
     const SortRange range{.num_users = 37, .first_time = -span / 2, .last_time = span / 2};
     for (const std::size_t capacity : {1u, 7u, 1000u, 2500u, 5000u, 9000u}) {
       std::size_t runs = 0;
-      EXPECT_EQ(sorted_by(folder / "runs", rows, capacity, range, &runs), wanted) << capacity;
+      EXPECT_EQ(sorted_by(pool, folder / "runs", rows, capacity, range, &runs), wanted) << capacity;
       EXPECT_EQ(runs, capacity >= 5000 ? 0 : (5000 + capacity - 1) / capacity);
+    }
+  }
+}
+
+// More rows than one thread's piece, and more users than buckets.
+TEST(EventSort, IsAStableSortWhateverTheThreads) {
+  TemporaryFolder folder;
+  for (const std::uint64_t users : {1u, 37u, 5000u}) {
+    const std::vector<Row> rows = random_rows(300'000, users, 50);
+    const std::vector<Row> wanted = stably_sorted(rows);
+    const SortRange range{
+        .num_users = static_cast<std::int64_t>(users), .first_time = -25, .last_time = 25};
+    for (const int threads : {1, 3}) {
+      ThreadPool pool(threads);
+      std::size_t runs = 0;
+      EXPECT_EQ(sorted_by(pool, folder / "runs", rows, 300'000, range, &runs), wanted)
+          << users << " users, " << threads << " threads";
+      EXPECT_EQ(sorted_by(pool, folder / "runs", wanted, 300'000, range, &runs), wanted);
     }
   }
 }
 
 TEST(EventSort, TakesNothing) {
   TemporaryFolder folder;
+  ThreadPool pool(2);
   std::size_t runs = 1;
-  EXPECT_TRUE(sorted_by(folder / "runs", {}, 10, {}, &runs).empty());
+  EXPECT_TRUE(sorted_by(pool, folder / "runs", {}, 10, {}, &runs).empty());
   EXPECT_EQ(runs, 0u);
 }
 

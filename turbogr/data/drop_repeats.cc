@@ -54,13 +54,16 @@ SortRange range_of(const ParsedLog& log) {
   return {.num_users = log.users.count, .first_time = log.first_time, .last_time = log.last_time};
 }
 
-void drop_in_memory(RepeatFinder& finder, RowNumbering& numbering, ParsedLog& log) {
+void drop_in_memory(ThreadPool& pool, RepeatFinder& finder, RowNumbering& numbering,
+                    ParsedLog& log) {
   numbering.for_each_row([](const std::byte*) {});  // their times, as the sort is to see them
   const std::size_t stride = log.rows->layout().stride();
   const auto count = static_cast<std::size_t>(log.rows->size());
   std::byte* const rows = log.rows->data();
   std::vector<bool> drop(count);
-  for (const std::uint32_t place : order_of(rows, count, stride, range_of(log))) {
+  const auto order = order_of(pool, rows, count, stride, range_of(log));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t place = order != nullptr ? order[i] : i;
     drop[place] = finder.is_repeat(rows + stride * place);
   }
   std::size_t kept = 0;
@@ -72,12 +75,12 @@ void drop_in_memory(RepeatFinder& finder, RowNumbering& numbering, ParsedLog& lo
   log.rows->shrink(kept);
 }
 
-void drop_on_disk(RepeatFinder& finder, RowNumbering& numbering, ParsedLog& log,
+void drop_on_disk(ThreadPool& pool, RepeatFinder& finder, RowNumbering& numbering, ParsedLog& log,
                   const MemoryPlan& plan, const std::filesystem::path& folder) {
   constexpr std::size_t kRowsInMemory = 1 << 14;  // the sort has the rest
   const RowLayout layout = log.rows->layout();
-  EventSort sort(layout, plan.row_capacity(layout.stride()), range_of(log), folder / "repeats.tmp",
-                 plan.working);
+  EventSort sort(pool, layout, plan.row_capacity(layout.stride()), range_of(log),
+                 folder / "repeats.tmp", plan.working);
   numbering.for_each_row(
       [&](const std::byte* row) { std::memcpy(sort.add(), row, layout.stride()); });
   log.rows->remove_file();
@@ -92,8 +95,9 @@ void drop_on_disk(RepeatFinder& finder, RowNumbering& numbering, ParsedLog& log,
 
 }  // namespace
 
-std::int64_t drop_repeats(Repeats repeats, RowNumbering& numbering, ParsedLog& log,
-                          const MemoryPlan& plan, const std::filesystem::path& folder) {
+std::int64_t drop_repeats(ThreadPool& pool, Repeats repeats, RowNumbering& numbering,
+                          ParsedLog& log, const MemoryPlan& plan,
+                          const std::filesystem::path& folder) {
   if (repeats == Repeats::kKeep) return 0;
   TGR_CHECK(repeats != Repeats::kDropEvents || log.time_unit != TimeUnit::kNone,
             "--deduplicate tells a repeated event by its time, and this log has none; give ",
@@ -101,9 +105,9 @@ std::int64_t drop_repeats(Repeats repeats, RowNumbering& numbering, ParsedLog& l
   const std::int64_t before = log.rows->size();
   RepeatFinder finder(repeats, log.items.count);
   if (log.rows->in_memory()) {
-    drop_in_memory(finder, numbering, log);
+    drop_in_memory(pool, finder, numbering, log);
   } else {
-    drop_on_disk(finder, numbering, log, plan, folder);
+    drop_on_disk(pool, finder, numbering, log, plan, folder);
   }
   return before - log.rows->size();
 }

@@ -12,7 +12,8 @@ namespace turbogr::data {
 
 // After the rows are numbered; returns how many went. Takes a bit an item beside what sorting does.
 // Rows on the disk come out sorted, numbered and in a file of their own.
-std::int64_t drop_repeats(Repeats repeats, RowNumbering& numbering, ParsedLog& log,
-                          const MemoryPlan& plan, const std::filesystem::path& folder);
+std::int64_t drop_repeats(ThreadPool& pool, Repeats repeats, RowNumbering& numbering,
+                          ParsedLog& log, const MemoryPlan& plan,
+                          const std::filesystem::path& folder);
 
 }  // namespace turbogr::data

@@ -46,6 +46,42 @@ void EventCollector::check_same(const LogLayout& layout, const std::string& file
             "); prepare it apart or name the columns to keep");
 }
 
+std::byte* EventCollector::reserve(const EventColumns& events) {
+  const bool plain = types_.integer_users && types_.integer_items && keep_mask_ == 0 &&
+                     event_features_->size() == 0 && events.count > 0;
+  if (!plain || !users_->make_common(events.least_user, events.most_user) ||
+      !items_->make_common(events.least_item, events.most_item)) {
+    return nullptr;
+  }
+  std::byte* rows = rows_->add_piece(static_cast<std::size_t>(events.count));
+  if (rows == nullptr) return nullptr;
+  if (events.times == nullptr) {
+    without_time_ += events.count;
+  } else {
+    first_time_ = std::min(first_time_, events.first_time);
+    last_time_ = std::max(last_time_, events.last_time);
+    whole_seconds_ = whole_seconds_ && events.whole_seconds;
+  }
+  return rows;
+}
+
+void EventCollector::fill(const EventColumns& events, std::byte* rows) {
+  const std::size_t stride = row_layout_.stride();
+  const auto count = static_cast<std::size_t>(events.count);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::byte* row = rows + i * stride;
+    users_->add_common(events.users[i]);
+    items_->add_common(events.items[i]);
+    store_field(row, RowLayout::kUser, events.users[i]);
+    store_field(row, RowLayout::kItem, events.items[i]);
+    store_field(row, RowLayout::kTime, events.times != nullptr ? events.times[i] : 0);
+    if (row_layout_.signals) store_field(row, RowLayout::kSignals, events.signals[i]);
+    for (std::size_t n = 0; n < num_numbers_; ++n) {
+      store_field(row, row_layout_.number(n), events.numbers[n][i]);
+    }
+  }
+}
+
 void EventCollector::settle_time(ParsedLog& log) {
   TGR_CHECK(options_.time_unit == "auto" || options_.time_unit == "s" || options_.time_unit == "ms",
             "--time-unit is auto, s or ms, not '", options_.time_unit, "'");

@@ -43,6 +43,20 @@ struct LogEvent {
   const float* numbers = nullptr;  // [LogLayout::numbers]
 };
 
+// Many events at once, a column a thing; all have integer ids, and a time or none of them has.
+struct EventColumns {
+  std::int64_t count = 0;
+  const std::int64_t* users = nullptr;
+  const std::int64_t* items = nullptr;
+  const std::int64_t* times = nullptr;     // null: none
+  const std::uint32_t* signals = nullptr;  // null where the log has no signals
+  std::vector<const float*> numbers;       // [LogLayout::numbers]
+  // What is in them.
+  std::int64_t least_user = 0, most_user = 0, least_item = 0, most_item = 0;
+  std::int64_t first_time = 0, last_time = 0;
+  bool whole_seconds = true;
+};
+
 class EventCollector {
  public:
   EventCollector(const PrepareOptions& options, const MemoryPlan& plan,
@@ -59,7 +73,9 @@ class EventCollector {
   bool integer_items() const { return types_.integer_items; }
   std::optional<TimeSpelling> spelling() const { return types_.spelling; }
   void set_spelling(TimeSpelling spelling) { types_.spelling = spelling; }
-  void count_empty_signal(std::size_t signal) { ++empty_signals_[signal]; }
+  void count_empty_signals(std::size_t signal, std::int64_t count) {
+    empty_signals_[signal] += count;
+  }
 
   // The event's row, for its features; null when --keep-signal leaves it out.
   std::byte* add(const LogEvent& event) {
@@ -98,6 +114,10 @@ class EventCollector {
     }
     return row;
   }
+  // The rows of many events, to be filled with fill(), which several threads may do at once; null:
+  // these have to be added one by one (rare ids, --keep-signal, features, no room in memory).
+  std::byte* reserve(const EventColumns& events);
+  void fill(const EventColumns& events, std::byte* rows);
   void add_feature(std::byte* row, std::size_t feature, std::string_view field,
                    std::string_view file, std::int64_t line) {
     store_field(row, row_layout_.number(num_numbers_ + feature),

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "turbogr/core/thread_pool.h"
 #include "turbogr/data/file.h"
 
 namespace turbogr::data {
@@ -47,7 +48,9 @@ class EventRows {
         stride_(layout.stride()),
         capacity_(std::max<std::size_t>(capacity, 1)),
         path_(std::move(file)),
-        rows_(new std::byte[capacity_ * stride_]) {}
+        rows_(new std::byte[capacity_ * stride_]) {
+    use_large_pages(rows_.get(), capacity_ * stride_);
+  }
 
   const RowLayout& layout() const { return layout_; }
   std::int64_t size() const { return spilled_ + static_cast<std::int64_t>(count_); }
@@ -56,6 +59,13 @@ class EventRows {
   std::byte* add() {
     if (count_ == capacity_) spill();
     return rows_.get() + stride_ * count_++;
+  }
+
+  // Room for `count` more in one piece; null: there is none without writing rows out.
+  std::byte* add_piece(std::size_t count) {
+    if (count > capacity_ - count_) return nullptr;
+    count_ += count;
+    return rows_.get() + stride_ * (count_ - count);
   }
 
   // After the last row. Then either all rows are in memory, or all are in the file and the memory
@@ -77,7 +87,6 @@ class EventRows {
   // themselves, and writing to them stays.
   template <class Visit>
   void for_each_block(Visit&& visit) {
-    constexpr std::size_t kRows = 1 << 14;
     if (in_memory()) {
       for (std::size_t first = 0; first < count_; first += kRows) {
         visit(rows_.get() + first * stride_, std::min(kRows, count_ - first),
@@ -96,12 +105,24 @@ class EventRows {
     }
   }
 
+  // The same of rows in memory, several pieces at a time.
+  template <class Visit>
+  void for_each_block_at_once(ThreadPool& pool, Visit&& visit) {
+    parallel_ranges(pool, static_cast<std::int64_t>(count_), std::int64_t{kRows},
+                    [&](std::int64_t begin, std::int64_t end, int) {
+                      visit(rows_.get() + static_cast<std::size_t>(begin) * stride_,
+                            static_cast<std::size_t>(end - begin));
+                    });
+  }
+
   void remove_file() {
     std::error_code ignored;
     std::filesystem::remove(path_, ignored);
   }
 
  private:
+  static constexpr std::size_t kRows = 1 << 14;
+
   void spill() {
     if (!writer_) writer_.emplace(path_, std::size_t{1} << 12);
     writer_->append(rows_.get(), count_ * stride_);

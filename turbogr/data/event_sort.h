@@ -1,15 +1,17 @@
 // Events by (user, time, input order), in bounded memory: full buffers are sorted and written as
-// runs, and the runs merged. The order of equal events is the order they came in, whatever the
-// memory, so the result does not depend on it.
+// runs, and the runs merged. The order of equal events is the order they came in, so the result
+// depends neither on the memory nor on the threads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <vector>
 
+#include "turbogr/core/thread_pool.h"
 #include "turbogr/data/event_rows.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/run_reader.h"
@@ -23,15 +25,32 @@ struct SortRange {
   std::int64_t last_time = 0;
 };
 
-// The order of `count` rows: places of the first, second, ... Stable. Takes 24 bytes a row.
-std::vector<std::uint32_t> order_of(const std::byte* rows, std::size_t count, std::size_t stride,
-                                    const SortRange& range);
+// Rows in order, wherever they lie.
+struct SortedRows {
+  const std::byte* rows = nullptr;
+  std::size_t stride = 0;
+  const std::uint32_t* order = nullptr;  // places of the first, second, ...; null: as they lie
+  std::size_t count = 0;
+
+  const std::byte* operator[](std::size_t i) const {
+    return rows + stride * (order != nullptr ? order[i] : i);
+  }
+  void prefetch(std::size_t i) const {
+    if (i < count) __builtin_prefetch((*this)[i]);
+  }
+};
+
+// The places of the first, second, ... of `count` rows, or nothing where they are in order already.
+// Stable. Takes up to 24 bytes a row.
+std::unique_ptr<std::uint32_t[]> order_of(ThreadPool& pool, const std::byte* rows,
+                                          std::size_t count, std::size_t stride,
+                                          const SortRange& range);
 
 class EventSort {
  public:
   // Buffers of `capacity` rows; `merge_bytes` bounds what merging reads ahead.
-  EventSort(RowLayout layout, std::size_t capacity, SortRange range, std::filesystem::path file,
-            std::size_t merge_bytes);
+  EventSort(ThreadPool& pool, RowLayout layout, std::size_t capacity, SortRange range,
+            std::filesystem::path file, std::size_t merge_bytes);
 
   // A slot for the next row, to be filled before the next call.
   std::byte* add() {
@@ -44,23 +63,44 @@ class EventSort {
 
   std::size_t num_runs() const { return ends_.size(); }
 
-  // Calls visit(row) for every row in order, once.
+  // Calls visit(SortedRows) on consecutive blocks of all rows in order, once.
   template <class Visit>
-  void drain(Visit&& visit) {
+  void drain_blocks(Visit&& visit) {
     if (ends_.empty()) {
-      const std::vector<std::uint32_t> order = order_of(rows_.get(), count_, stride_, range_);
-      for (std::size_t i = 0; i < order.size(); ++i) {
-        if (i + 8 < order.size()) {
-          __builtin_prefetch(rows_.get() + stride_ * order[i + 8]);
-        }
-        visit(static_cast<const std::byte*>(rows_.get() + stride_ * order[i]));
+      const auto order = order_of(pool_, rows_.get(), count_, stride_, range_);
+      for (std::size_t first = 0; first < count_; first += kBlock) {
+        const std::size_t count = std::min(kBlock, count_ - first);
+        visit(order != nullptr
+                  ? SortedRows{rows_.get(), stride_, order.get() + first, count}
+                  : SortedRows{rows_.get() + first * stride_, stride_, nullptr, count});
       }
       return;
     }
     close_runs();
     std::vector<Cursor> cursors = open_runs();
-    merge_runs(cursors, [&](const Cursor& cursor) { visit(cursor.row); });
+    const std::size_t size = std::clamp<std::size_t>(merge_bytes_ / 4 / stride_, 1, kBlock);
+    const std::unique_ptr<std::byte[]> block(new std::byte[size * stride_]);
+    std::size_t count = 0;
+    const auto hand_over = [&] {
+      if (count > 0) visit(SortedRows{block.get(), stride_, nullptr, count});
+      count = 0;
+    };
+    merge_runs(cursors, [&](const Cursor& cursor) {
+      std::memcpy(block.get() + stride_ * count, cursor.row, stride_);
+      if (++count == size) hand_over();
+    });
+    hand_over();
     remove_runs();
+  }
+  // Calls visit(row) for every row in order, once.
+  template <class Visit>
+  void drain(Visit&& visit) {
+    drain_blocks([&](const SortedRows& block) {
+      for (std::size_t i = 0; i < block.count; ++i) {
+        block.prefetch(i + 8);
+        visit(block[i]);
+      }
+    });
   }
 
  private:
@@ -88,6 +128,9 @@ class EventSort {
   std::vector<Cursor> open_runs();
   void remove_runs();
 
+  static constexpr std::size_t kBlock = 1 << 16;
+
+  ThreadPool& pool_;
   std::size_t stride_;
   std::size_t capacity_;
   SortRange range_;

@@ -8,7 +8,6 @@ namespace turbogr::data {
 namespace {
 
 // Past this even milliseconds lie beyond the year 5000: microseconds, or not a time at all.
-constexpr std::int64_t kLargestTime = 100'000'000'000'000;
 
 bool digits(std::string_view text, std::size_t at, std::size_t count, int& value) {
   if (at + count > text.size()) return false;
@@ -135,10 +134,6 @@ FieldError parse_signal_slow(std::string_view text, bool& value) {
   if (std::isnan(number)) return FieldError::kNotANumber;  // neither set nor not
   value = number != 0;
   return error;
-}
-
-FieldError time_in_range(std::int64_t time) {
-  return time > -kLargestTime && time < kLargestTime ? FieldError::kNone : FieldError::kTooLarge;
 }
 
 TimeSpelling guess_time_spelling(std::string_view text) {

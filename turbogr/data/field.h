@@ -63,6 +63,9 @@ TimeSpelling guess_time_spelling(std::string_view text);
 FieldError parse_time(std::string_view text, TimeSpelling spelling, std::int64_t& value);
 
 // kTooLarge for what is neither seconds nor milliseconds of the next millennia.
-FieldError time_in_range(std::int64_t time);
+inline constexpr std::int64_t kLargestTime = 100'000'000'000'000;
+inline FieldError time_in_range(std::int64_t time) {
+  return time > -kLargestTime && time < kLargestTime ? FieldError::kNone : FieldError::kTooLarge;
+}
 
 }  // namespace turbogr::data

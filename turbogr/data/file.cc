@@ -1,6 +1,7 @@
 #include "turbogr/data/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,6 +41,13 @@ void FileWriter::close(bool sync) {
   flush();
   if (sync && ::fsync(file_.get()) != 0) throw_file_error("sync", path_, errno);
   file_.close();
+}
+
+void use_large_pages(void* data, std::size_t bytes) {
+  constexpr std::uintptr_t kPage = std::uintptr_t{2} << 20;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(data) + kPage - 1) / kPage * kPage;
+  const auto end = (reinterpret_cast<std::uintptr_t>(data) + bytes) / kPage * kPage;
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 }  // namespace turbogr::data

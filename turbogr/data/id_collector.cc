@@ -176,17 +176,27 @@ IdCollector::IdCollector(IdKind kind, std::filesystem::path stem, std::size_t bu
       set_(kind == IdKind::kString ? 0 : budget_ / 2),
       strings_(budget_) {}
 
-void IdCollector::add_uncommon(std::int64_t id) {
-  // The bitmap grows as ids do, up to a third of the budget (its ranks take half as much again).
+// It grows as ids do, up to a third of the budget (its ranks take half as much again).
+bool IdCollector::grow_bitmap(std::int64_t id) {
   const std::uint64_t most = std::bit_floor(budget_ / 3) * 8;
-  if (id >= 0 && static_cast<std::uint64_t>(id) < most) {
-    num_bits_ = std::max<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(id) + 1), 4096);
-    num_bits_ = std::min(num_bits_, most);
-    bits_.resize(num_bits_ / 64);
+  if (id < 0 || static_cast<std::uint64_t>(id) >= most) return false;
+  num_bits_ = std::max<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(id) + 1), 4096);
+  num_bits_ = std::min(num_bits_, most);
+  bits_.resize(num_bits_ / 64);
+  return true;
+}
+
+bool IdCollector::make_common(std::int64_t least, std::int64_t most) {
+  if (kind_ != IdKind::kInt64 || least < 0) return false;
+  return static_cast<std::uint64_t>(most) < num_bits_ || grow_bitmap(most);
+}
+
+void IdCollector::add_uncommon(std::int64_t id) {
+  if (grow_bitmap(id)) {
     add_integer(id);
-    return;
+  } else if (set_.insert(id) && set_.full()) {
+    flush();
   }
-  if (set_.insert(id) && set_.full()) flush();
 }
 
 std::int64_t IdCollector::add_string(std::string_view id) {

@@ -6,6 +6,7 @@
 // found when their keys are looked up, and refused.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -103,10 +104,23 @@ class IdCollector {
   }
   std::int64_t add_string(std::string_view id);  // returns its key
 
+  // Whether the bitmap has, or has got now, a place for all ids from `least` to `most`. Then
+  // add_common takes them from several threads at once.
+  bool make_common(std::int64_t least, std::int64_t most);
+  void add_common(std::int64_t id) {
+    std::atomic_ref<std::uint64_t> word(bits_[static_cast<std::size_t>(id >> 6)]);
+    const std::uint64_t bit = std::uint64_t{1} << (id & 63);
+    // Most ids have been seen before: looking is cheaper than adding.
+    if ((word.load(std::memory_order_relaxed) & bit) == 0) {
+      word.fetch_or(bit, std::memory_order_relaxed);
+    }
+  }
+
   // Call once, after the last id.
   SortedIds finish();
 
  private:
+  bool grow_bitmap(std::int64_t id);
   void add_uncommon(std::int64_t id);
   void flush();
   void merge_integers(SortedIds& ids);

@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/thread_pool.h"
 #include "turbogr/core/trace.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/drop_repeats.h"
 #include "turbogr/data/event_sort.h"
 #include "turbogr/data/features/feature_text.h"
 #include "turbogr/data/features/table_features.h"
+#include "turbogr/data/history_writer.h"
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
@@ -28,83 +31,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sorted rows to the store, a piece of one user's history at a time.
-class HistoryWriter {
- public:
-  HistoryWriter(StoreWriter& writer, const ParsedLog& log, const Survivors* users)
-      : writer_(writer), log_(log), users_(users), ids_(log.users), layout_(log.rows->layout()) {
-    numbers_.resize(log.number_names.size());
-  }
-
-  void add(const std::byte* row) {
-    const auto user = load_field<std::int64_t>(row, RowLayout::kUser);
-    if (user != user_) {
-      flush();
-      begin_user();
-      user_ = user;
-    } else if (items_.size() == kPiece) {
-      flush();
-    }
-    items_.push_back(load_field<std::int64_t>(row, RowLayout::kItem));
-    if (log_.time_unit != TimeUnit::kNone) {
-      times_.push_back(load_field<std::int64_t>(row, RowLayout::kTime) / log_.time_divisor);
-    }
-    if (layout_.signals) signals_.push_back(load_field<std::uint32_t>(row, RowLayout::kSignals));
-    for (std::size_t i = 0; i < numbers_.size(); ++i) {
-      numbers_[i].push_back(load_field<float>(row, layout_.number(i)));
-    }
-    for (std::size_t i = 0; i < log_.event_features->size(); ++i) {
-      log_.event_features->write(
-          i, load_field<std::uint32_t>(row, layout_.number(numbers_.size() + i)));
-    }
-  }
-
-  void flush() {
-    if (items_.empty()) return;
-    check_interrupt();
-    events_.items = items_;
-    events_.times = times_;
-    events_.signals = signals_;
-    events_.numbers.assign(numbers_.begin(), numbers_.end());
-    writer_.add_events(events_);
-    items_.clear();
-    times_.clear();
-    signals_.clear();
-    for (auto& numbers : numbers_) numbers.clear();
-  }
-
- private:
-  static constexpr std::size_t kPiece = 1 << 14;
-
-  // Users come without gaps, so the next one's id is the next that survived.
-  void begin_user() {
-    const bool strings = log_.users.kind == IdKind::kString;
-    while (true) {
-      const bool stays = users_ == nullptr || users_->has(next_id_);
-      ++next_id_;
-      if (strings) {
-        const std::string& id = ids_.next_string();
-        if (stays) return writer_.begin_user(std::string_view(id));
-      } else {
-        const std::int64_t id = ids_.next_integer();
-        if (stays) return writer_.begin_user(id);
-      }
-    }
-  }
-
-  StoreWriter& writer_;
-  const ParsedLog& log_;
-  const Survivors* users_;
-  IdStream ids_;
-  RowLayout layout_;
-  std::int64_t next_id_ = 0;
-  std::int64_t user_ = -1;
-  std::vector<std::int64_t> items_;
-  std::vector<std::int64_t> times_;
-  std::vector<std::uint32_t> signals_;
-  std::vector<std::vector<float>> numbers_;
-  Events events_;
-};
+// Past a few, threads wait for the memory.
+int usual_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
+}
 
 void write_item_ids(StoreWriter& writer, const SortedIds& ids, const Survivors* survivors) {
   IdStream stream(ids);
@@ -184,6 +114,8 @@ void remark_on_tables(const PrepareOptions& options, const ParsedLog& log, const
 PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
+  TGR_CHECK(options.threads >= 0, "--threads is ", options.threads,
+            "; give 0 (one a core) or more");
   TGR_CHECK(options.bad_rows.max_bad >= 0, "--max-bad is ", options.bad_rows.max_bad,
             "; give 0 or more");
   const std::int64_t begin_ns = Trace::now_ns();
@@ -191,16 +123,17 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   PrepareReport report;
   Progress progress(options.show_progress);
   const MemoryPlan plan(options.memory_bytes);
+  ThreadPool pool(options.threads > 0 ? options.threads : usual_threads());
   PartialFolder folder(options.out, options.overwrite);
   const fs::path work = folder.path() / "work";
   fs::create_directory(work);
 
-  ParsedLog log = parse_logs(options, plan, work, progress, report);
+  ParsedLog log = parse_logs(pool, options, plan, work, progress, report);
   report.parse_seconds = elapsed();
 
-  RowNumbering numbering(options, plan, log, work);
+  RowNumbering numbering(pool, options, plan, log, work);
   numbering.number();
-  report.repeated = drop_repeats(options.repeats, numbering, log, plan, work);
+  report.repeated = drop_repeats(pool, options.repeats, numbering, log, plan, work);
   numbering.find_core();
   const CoreFilter* core = numbering.core() ? &*numbering.core() : nullptr;
   const std::int64_t num_users = core != nullptr ? core->users.count() : log.users.count;
@@ -212,12 +145,15 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   const std::int64_t num_rows = log.rows->size();
   std::optional<EventSort> sort;
   sort.emplace(
-      layout, plan.row_capacity(layout.stride()),
+      pool, layout, plan.row_capacity(layout.stride()),
       SortRange{.num_users = num_users, .first_time = log.first_time, .last_time = log.last_time},
       work / "runs.tmp", plan.working);
   progress.begin("sorting", num_rows, "rows");
   std::int64_t kept = 0;
-  if (log.rows->in_memory()) {
+  if (numbering.done()) {
+    kept = num_rows;
+    sort->adopt(log.rows->release_memory(), static_cast<std::size_t>(kept));
+  } else if (log.rows->in_memory()) {
     std::byte* const rows = log.rows->data();
     numbering.for_each_row([&](const std::byte* row) {
       std::byte* to = rows + layout.stride() * static_cast<std::size_t>(kept++);
@@ -242,13 +178,12 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
                                          .numbers = log.number_names});
   progress.begin("writing", kept, "rows");
   {
-    HistoryWriter histories(writer, log, core != nullptr ? &core->users : nullptr);
+    HistoryWriter histories(pool, writer, log, core != nullptr ? &core->users : nullptr);
     log.event_features->open(writer);
-    sort->drain([&](const std::byte* row) {
-      histories.add(row);
-      if ((writer.num_events() & 0xfff) == 0) progress.update(writer.num_events());
+    sort->drain_blocks([&](const SortedRows& rows) {
+      histories.add(rows);
+      progress.update(writer.num_events());
     });
-    histories.flush();
     report.sorted_runs = sort->num_runs();
     sort.reset();  // its memory is for the tables now
   }
@@ -259,7 +194,7 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
         copy_tables(writer, items ? options.item_tables : options.user_tables,
                     items ? log.item_tables : log.user_tables, std::string(name_of(owner)));
     write_table_features(
-        writer, owner, tables,
+        pool, writer, owner, tables,
         feature_requests(items ? options.item_features : options.user_features, owner, tables),
         plan.working, work, report.remarks);
   }

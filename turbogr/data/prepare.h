@@ -3,7 +3,7 @@
 // Rows are parsed once and kept (the surplus in a temporary file) while the distinct ids are
 // gathered; ids are numbered in ascending order; repeats go and the k-core is found if that is
 // asked for; rows are sorted by (user, time, input order) and written. The store depends on the
-// input and on what is asked of it, never on the memory.
+// input and on what is asked of it, never on the memory or the threads.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +46,7 @@ struct PrepareOptions {
   std::int64_t min_item = 0;
   BadRowPolicy bad_rows;
   std::size_t memory_bytes = std::size_t{2} << 30;
+  int threads = 0;                                 // 0: one a core, up to 8
   std::vector<std::filesystem::path> user_tables;  // CSV files copied into the store
   std::vector<std::filesystem::path> item_tables;
   // Columns of those tables to keep as features: name, or name:kind. The log's are in `columns`.

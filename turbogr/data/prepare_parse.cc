@@ -32,9 +32,10 @@ void check_table(const fs::path& path) {
 
 class Parser {
  public:
-  Parser(const PrepareOptions& options, const MemoryPlan& plan, const fs::path& folder,
-         Progress& progress, PrepareReport& report)
-      : options_(options),
+  Parser(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
+         const fs::path& folder, Progress& progress, PrepareReport& report)
+      : pool_(pool),
+        options_(options),
         progress_(progress),
         report_(report),
         bad_(options.bad_rows),
@@ -57,11 +58,11 @@ class Parser {
     if (parquet) {
       const auto stream =
           open_parquet_log(files_of_shard(options_.inputs, options_), options_.columns);
-      read_arrow_log(*stream, options_, events_, bad_, report_);
+      read_arrow_log(pool_, *stream, options_, events_, bad_, report_);
     }
     for (const ArrowInput& input : options_.streams) {
       ArrowStream stream(input.name, input.stream);
-      read_arrow_log(stream, options_, events_, bad_, report_);
+      read_arrow_log(pool_, stream, options_, events_, bad_, report_);
     }
     return finish();
   }
@@ -80,6 +81,7 @@ class Parser {
   std::string time_remark(std::string_view text) const;
   ParsedLog finish();
 
+  ThreadPool& pool_;
   const PrepareOptions& options_;
   Progress& progress_;
   PrepareReport& report_;
@@ -237,7 +239,7 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     const FieldError error = parse_signal(text, set);
     if (error != FieldError::kNone) return reject(error, reader, layout, layout.signals[i], file);
     event.signals |= static_cast<std::uint32_t>(set) << i;
-    if (text.empty()) events_.count_empty_signal(i);
+    if (text.empty()) events_.count_empty_signals(i, 1);
   }
   for (std::size_t i = 0; i < layout.labels.size(); ++i) {
     const auto& [column, label] = layout.labels[i];
@@ -246,7 +248,7 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     if (error != FieldError::kNone) return reject(error, reader, layout, column, file);
     const std::size_t bit = layout.signals.size() + i;
     event.signals |= static_cast<std::uint32_t>(label.holds(number)) << bit;
-    if (field(column).empty()) events_.count_empty_signal(bit);
+    if (field(column).empty()) events_.count_empty_signals(bit, 1);
   }
   float numbers[kMostNumbers];
   for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
@@ -297,9 +299,9 @@ MemoryPlan::MemoryPlan(std::size_t memory_bytes) {
   working = room / 100 * 60;
 }
 
-ParsedLog parse_logs(const PrepareOptions& options, const MemoryPlan& plan, const fs::path& folder,
-                     Progress& progress, PrepareReport& report) {
-  return Parser(options, plan, folder, progress, report).run();
+ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
+                     const fs::path& folder, Progress& progress, PrepareReport& report) {
+  return Parser(pool, options, plan, folder, progress, report).run();
 }
 
 }  // namespace turbogr::data

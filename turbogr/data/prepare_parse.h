@@ -52,7 +52,7 @@ struct ParsedLog {
 };
 
 // Temporary files go into `folder`. Adds to report what it saw.
-ParsedLog parse_logs(const PrepareOptions& options, const MemoryPlan& plan,
+ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
                      const std::filesystem::path& folder, Progress& progress,
                      PrepareReport& report);
 

@@ -63,11 +63,26 @@ void RowNumbering::number_in_memory(const SortedIds& ids, std::size_t field) {
   TGR_CHECK(lookup.num_windows() == 1, ids.count, " distinct ids are more than one table holds; ",
             "give less --memory, so that they are numbered on the disk");
   const std::size_t stride = log_.rows->layout().stride();
-  log_.rows->for_each_block([&](std::byte* rows, std::size_t count, std::int64_t) {
-    check_interrupt();
+  check_interrupt();
+  log_.rows->for_each_block_at_once(pool_, [&](std::byte* rows, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       std::byte* row = rows + i * stride;
       store_field(row, field, lookup.find(load_field<std::int64_t>(row, field)));
+    }
+  });
+}
+
+// Bitmaps need no table, so one look at a row does for both ids.
+void RowNumbering::number_both_in_memory() {
+  const std::size_t stride = log_.rows->layout().stride();
+  check_interrupt();
+  log_.rows->for_each_block_at_once(pool_, [&](std::byte* rows, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::byte* row = rows + i * stride;
+      const auto user = load_field<std::int64_t>(row, RowLayout::kUser);
+      const auto item = load_field<std::int64_t>(row, RowLayout::kItem);
+      store_field(row, RowLayout::kUser, log_.users.index_of_bit(user));
+      store_field(row, RowLayout::kItem, log_.items.index_of_bit(item));
     }
   });
 }
@@ -103,6 +118,7 @@ void RowNumbering::release() {
 
 void RowNumbering::number() {
   if (log_.rows->in_memory()) {
+    if (log_.users.num_listed + log_.items.num_listed == 0) return number_both_in_memory();
     number_in_memory(log_.users, RowLayout::kUser);
     number_in_memory(log_.items, RowLayout::kItem);
     return;

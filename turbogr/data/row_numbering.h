@@ -38,9 +38,9 @@ class IndexFile {
 // Rows in memory hold indices after number(); rows on the disk get theirs on the way out.
 class RowNumbering {
  public:
-  RowNumbering(const PrepareOptions& options, const MemoryPlan& plan, ParsedLog& log,
-               const std::filesystem::path& folder)
-      : options_(options), plan_(plan), log_(log), folder_(folder) {}
+  RowNumbering(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
+               ParsedLog& log, const std::filesystem::path& folder)
+      : pool_(pool), options_(options), plan_(plan), log_(log), folder_(folder) {}
 
   void number();
   // If one is asked for. Rows on the disk may have got their indices in the meantime, and the
@@ -48,6 +48,10 @@ class RowNumbering {
   void find_core();
   const std::optional<CoreFilter>& core() const { return core_; }
   void release();  // the lookups and their files; the core stays
+  // Whether for_each_row has nothing to change or leave out: the rows are in memory, and whole.
+  bool done() const {
+    return log_.rows->in_memory() && !core_ && log_.time_unit != TimeUnit::kNone;
+  }
 
   // After number(): visit(row) for every row that stays, numbered, its time 0 when the log has
   // none.
@@ -57,8 +61,10 @@ class RowNumbering {
  private:
   bool filtering() const { return options_.min_user > 1 || options_.min_item > 1; }
   void number_in_memory(const SortedIds& ids, std::size_t field);
+  void number_both_in_memory();
   void scan(const PairBlock& block);
 
+  ThreadPool& pool_;
   const PrepareOptions& options_;
   const MemoryPlan& plan_;
   ParsedLog& log_;

@@ -97,31 +97,37 @@ void StoreWriter::add_id(Ids& ids, std::string_view id) {
   ++ids.count;
 }
 
-void StoreWriter::close_user() {
-  if (num_users_ > 0) offsets_->file.append_value(num_events_);
-  last_time_ = std::numeric_limits<std::int64_t>::min();
+void StoreWriter::close_user(std::int64_t event) {
+  if (num_users_ > 0) offsets_->file.append_value(event);
 }
 
 void StoreWriter::begin_user() {
   TGR_CHECK(schema_.user_ids == IdKind::kRange, "user ids are of kind ", name_of(schema_.user_ids),
             "; give this user's");
-  close_user();
+  close_user(num_events_);
+  begun_.push_back(num_events_);
   ++num_users_;
 }
 
-void StoreWriter::begin_user(std::int64_t id) {
+void StoreWriter::begin_user(std::int64_t id) { begin_user_at(num_events_, id); }
+
+void StoreWriter::begin_user(std::string_view id) { begin_user_at(num_events_, id); }
+
+void StoreWriter::begin_user_at(std::int64_t event, std::int64_t id) {
   add_id(user_ids_, id);
-  close_user();
+  close_user(event);
+  begun_.push_back(event);
   ++num_users_;
 }
 
-void StoreWriter::begin_user(std::string_view id) {
+void StoreWriter::begin_user_at(std::int64_t event, std::string_view id) {
   add_id(user_ids_, id);
-  close_user();
+  close_user(event);
+  begun_.push_back(event);
   ++num_users_;
 }
 
-void StoreWriter::add_events(const Events& events) {
+void StoreWriter::check_sizes(const Events& events) const {
   const std::size_t count = events.items.size();
   TGR_CHECK(num_users_ > 0, "begin a user before adding events");
   TGR_CHECK(events.times.size() == (times_ != nullptr ? count : 0), "got ", events.times.size(),
@@ -131,7 +137,14 @@ void StoreWriter::add_events(const Events& events) {
             schema_.signals.size(), " signals");
   TGR_CHECK(events.numbers.size() == numbers_.size(), "got ", events.numbers.size(),
             " columns of numbers, wanted ", numbers_.size());
-  for (const std::int64_t item : events.items) {
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    TGR_CHECK(events.numbers[i].size() == count, "got ", events.numbers[i].size(), " values of '",
+              schema_.numbers[i], "' for ", count, " events");
+  }
+}
+
+void StoreWriter::write_items(std::span<const std::int64_t> items) {
+  for (const std::int64_t item : items) {
     TGR_CHECK(item >= 0 && item < schema_.num_items, "item index ", item, " is not one of ",
               schema_.num_items);
     if (wide_items_) {
@@ -140,25 +153,58 @@ void StoreWriter::add_events(const Events& events) {
       items_->file.append_value(static_cast<std::int32_t>(item));
     }
   }
-  for (const std::int64_t time : events.times) {
-    TGR_CHECK(time >= last_time_, "time ", time, " comes after ", last_time_,
-              " in one user's history; events go oldest first");
-    last_time_ = time;
-  }
-  if (times_ != nullptr) times_->file.append(events.times.data(), events.times.size_bytes());
-  if (signals_ != nullptr && schema_.signals.size() > 16) {
-    signals_->file.append(events.signals.data(), events.signals.size_bytes());
-  } else if (signals_ != nullptr) {
-    for (const std::uint32_t bits : events.signals) {
-      signals_->file.append_value(static_cast<std::uint16_t>(bits));
+}
+
+void StoreWriter::write_times(std::span<const std::int64_t> times) {
+  std::size_t user = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    for (; user < begun_.size() && begun_[user] == num_events_ + static_cast<std::int64_t>(i);
+         ++user) {
+      last_time_ = std::numeric_limits<std::int64_t>::min();
     }
+    TGR_CHECK(times[i] >= last_time_, "time ", times[i], " comes after ", last_time_,
+              " in one user's history; events go oldest first");
+    last_time_ = times[i];
   }
+  times_->file.append(times.data(), times.size_bytes());
+}
+
+void StoreWriter::write_signals(std::span<const std::uint32_t> signals) {
+  if (schema_.signals.size() > 16) {
+    signals_->file.append(signals.data(), signals.size_bytes());
+    return;
+  }
+  for (const std::uint32_t bits : signals) {
+    signals_->file.append_value(static_cast<std::uint16_t>(bits));
+  }
+}
+
+void StoreWriter::add_events(const Events& events) {
+  check_sizes(events);
+  write_items(events.items);
+  if (times_ != nullptr) write_times(events.times);
+  if (signals_ != nullptr) write_signals(events.signals);
   for (std::size_t i = 0; i < numbers_.size(); ++i) {
-    TGR_CHECK(events.numbers[i].size() == count, "got ", events.numbers[i].size(), " values of '",
-              schema_.numbers[i], "' for ", count, " events");
     numbers_[i]->file.append(events.numbers[i].data(), events.numbers[i].size_bytes());
   }
-  num_events_ += static_cast<std::int64_t>(count);
+  num_events_ += static_cast<std::int64_t>(events.items.size());
+  if (!events.items.empty()) begun_.clear();
+}
+
+void StoreWriter::add_histories(ThreadPool& pool, const Events& events) {
+  check_sizes(events);
+  const std::int64_t fixed = 3;
+  parallel_for(pool, fixed + static_cast<std::int64_t>(numbers_.size()),
+               [&](std::int64_t column, int) {
+                 if (column == 0 && times_ != nullptr) write_times(events.times);
+                 if (column == 1) write_items(events.items);
+                 if (column == 2 && signals_ != nullptr) write_signals(events.signals);
+                 if (column < fixed) return;
+                 const auto i = static_cast<std::size_t>(column - fixed);
+                 numbers_[i]->file.append(events.numbers[i].data(), events.numbers[i].size_bytes());
+               });
+  num_events_ += static_cast<std::int64_t>(events.items.size());
+  if (!events.items.empty()) begun_.clear();
 }
 
 void StoreWriter::add_user(const Events& events) {
@@ -219,7 +265,7 @@ WrittenIds StoreWriter::written_ids(FeatureOwner owner) {
 void StoreWriter::finish() {
   TGR_CHECK(item_ids_.kind == IdKind::kRange || item_ids_.count == schema_.num_items, "got ",
             item_ids_.count, " item ids for ", schema_.num_items, " items");
-  close_user();
+  close_user(num_events_);
   Manifest manifest{.users = num_users_,
                     .items = schema_.num_items,
                     .events = num_events_,

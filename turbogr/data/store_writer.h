@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "turbogr/core/thread_pool.h"
 #include "turbogr/data/features/feature_writer.h"
 #include "turbogr/data/file.h"
 #include "turbogr/data/id_map.h"
@@ -59,6 +60,13 @@ class StoreWriter {
   // Appends to the user begun last, which may be done in pieces. Throws when times fall or an item
   // is out of range.
   void add_events(const Events& events);
+
+  // Many users at once: first begin_user_at for each of them, at the number its first event is
+  // going to have in the store, then add_histories with the events of all, which may be cut
+  // anywhere. Columns are written side by side.
+  void begin_user_at(std::int64_t event, std::int64_t id);
+  void begin_user_at(std::int64_t event, std::string_view id);
+  void add_histories(ThreadPool& pool, const Events& events);
 
   void add_user(const Events& events);
   void add_user(std::int64_t id, const Events& events);
@@ -106,7 +114,11 @@ class StoreWriter {
   Ids open_ids(IdKind kind, const char* whose);
   static void add_id(Ids& ids, std::int64_t id);
   static void add_id(Ids& ids, std::string_view id);
-  void close_user();
+  void close_user(std::int64_t event);
+  void check_sizes(const Events& events) const;
+  void write_items(std::span<const std::int64_t> items);
+  void write_times(std::span<const std::int64_t> times);
+  void write_signals(std::span<const std::uint32_t> signals);
 
   PartialFolder folder_;
   StoreSchema schema_;
@@ -124,7 +136,9 @@ class StoreWriter {
   bool wide_items_ = false;
   std::int64_t num_users_ = 0;
   std::int64_t num_events_ = 0;
-  std::int64_t last_time_ = 0;  // of the user begun last
+  std::int64_t last_time_ = 0;  // before the next event, of its user
+  // Users begun whose first events are to come.
+  std::vector<std::int64_t> begun_;
 };
 
 }  // namespace turbogr::data

@@ -18,6 +18,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/cuda_call.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/loaded_library.h"
 #include "turbogr/core/log.h"
 #include "turbogr/dist/device_communicator.h"
 
@@ -45,18 +46,14 @@ struct Library {
   std::string problem;
 
   Library() {
-    const char* asked = std::getenv("TGR_NCCL");
-    const char* path = asked != nullptr ? asked : "libnccl.so.2";
-    void* file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (file == nullptr) {
-      const char* why = dlerror();
-      problem = std::string("NCCL was not found (") + (why != nullptr ? why : path) +
-                "); set LD_LIBRARY_PATH, or TGR_NCCL to the file";
+    const LoadedLibrary nccl = open_library("NCCL", "libnccl.so.2", "TGR_NCCL");
+    if (nccl.handle == nullptr) {
+      problem = nccl.problem + "; it is a package of NVIDIA's, or `pip install nvidia-nccl-cu13`";
       return;
     }
-#define TGR_NCCL_FIND(Call)                                                    \
-  Call = reinterpret_cast<decltype(&::nccl##Call)>(dlsym(file, "nccl" #Call)); \
-  if (Call == nullptr) problem = std::string(path) + " is too old: no nccl" #Call;
+#define TGR_NCCL_FIND(Call)                                                           \
+  Call = reinterpret_cast<decltype(&::nccl##Call)>(dlsym(nccl.handle, "nccl" #Call)); \
+  if (Call == nullptr) problem = "NCCL is too old: no nccl" #Call;
     TGR_NCCL_CALLS(TGR_NCCL_FIND)
 #undef TGR_NCCL_FIND
   }

@@ -142,7 +142,7 @@ RunEnd TrainingRun::train() {
               early_stopping_.out_of_patience() ? "train.patience" : "train.epochs or train.steps");
   }
   while (!finished() && !pausing() && !interrupted()) {
-    const double begin = seconds_now();
+    counted_until_ = seconds_now();
     const bool read = [&] {
       const TraceScope scope(trace_.get(), train::stages::kRead.name, train::kComputeLane);
       return task_->read();
@@ -154,11 +154,10 @@ RunEnd TrainingRun::train() {
     }
     submitted_.push_back(task_->submit(data::interrupted()));
     finish_steps(task_->queue_length() - 1);
-    const double seconds = seconds_now() - begin;
-    window_.seconds += seconds;
-    watched_seconds_ += seconds;
+    count_seconds();
     after_step();
   }
+  counted_until_ = seconds_now();
   finish_steps(0);
   progress_ = nullptr;
   // A run that goes on from here counts these steps into its next line, as if it had not stopped.
@@ -190,6 +189,14 @@ bool TrainingRun::finished() const {
          early_stopping_.out_of_patience();
 }
 
+// Before a line is logged, too: the time of its last step belongs to it.
+void TrainingRun::count_seconds() {
+  const double now = seconds_now();
+  window_.seconds += now - counted_until_;
+  watched_seconds_ += now - counted_until_;
+  counted_until_ = now;
+}
+
 void TrainingRun::finish_steps(std::int64_t left) {
   while (task_->pending() > left) {
     const train::StepResult result = task_->finish();
@@ -204,6 +211,7 @@ void TrainingRun::finish_steps(std::int64_t left) {
     bad_steps_ = result.finite ? 0 : bad_steps_ + 1;
     if (!result.finite) report_bad_step(result, step);
     if (result.step % config_.log.every == 0) {
+      count_seconds();
       log_window(result);
       begin_window();
     }

@@ -82,6 +82,7 @@ class TrainingRun {
   bool finished() const;
 
   // Reads results until no more than `left` steps are on their way.
+  void count_seconds();
   void finish_steps(std::int64_t left);
 
   // Says now and then which rank the others wait for.
@@ -151,6 +152,7 @@ class TrainingRun {
   TrainingProgress* progress_ = nullptr;
   PeakRate peak_rate_;
   Window window_;
+  double counted_until_ = 0;  // the clock, when seconds were last added to the window
   train::StepResult last_;
   std::int64_t epoch_ = 0;
   std::int64_t bad_steps_ = 0;

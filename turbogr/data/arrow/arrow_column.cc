@@ -1,5 +1,6 @@
 #include "turbogr/data/arrow/arrow_column.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -146,11 +147,20 @@ void ArrowColumn::bind(const ArrowArray& array, std::int64_t first) {
                                      2,          2, 3, 3, 3, 2, 2, 2, 2, 1};
   TGR_CHECK(array.n_buffers >= kBuffers[static_cast<int>(kind_)], where_, ": an Arrow array has ",
             array.n_buffers, " buffers where its type wants ", kBuffers[static_cast<int>(kind_)]);
+  TGR_CHECK(
+      array.length == 0 || kBuffers[static_cast<int>(kind_)] < 2 || array.buffers[1] != nullptr,
+      where_, ": an Arrow array of ", array.length, " values comes without them");
   array_ = &array;
   first_ = first + array.offset;
   valid_ = kind_ == Kind::kNull || array.null_count == 0
                ? nullptr
                : static_cast<const std::uint8_t*>(array.buffers[0]);
+  text_end_ = 0;
+  if (kind_ == Kind::kString && array.length > 0) {
+    text_end_ = static_cast<const std::int32_t*>(array.buffers[1])[array.offset + array.length];
+  } else if (kind_ == Kind::kLargeString && array.length > 0) {
+    text_end_ = static_cast<const std::int64_t*>(array.buffers[1])[array.offset + array.length];
+  }
   if (dictionary_) {
     TGR_CHECK(array.dictionary != nullptr, where_, ": a batch comes without its dictionary");
     dictionary_->bind(*array.dictionary, 0);
@@ -206,14 +216,23 @@ std::string_view ArrowColumn::string(std::int64_t row) const {
     const auto* view = static_cast<const char*>(array_->buffers[1]) + 16 * (first_ + row);
     std::int32_t parts[4];  // length, prefix, buffer, offset
     std::memcpy(parts, view, sizeof parts);
+    TGR_CHECK(parts[0] >= 0, where_, ": a string has ", parts[0],
+              " bytes; the Arrow data is damaged");
     const auto length = static_cast<std::size_t>(parts[0]);
     if (length <= 12) return {view + 4, length};
     TGR_CHECK(parts[2] >= 0 && parts[2] + 3 < array_->n_buffers, where_, ": a string lies in ",
               "buffer ", parts[2], " of ", array_->n_buffers - 3, "; the Arrow data is damaged");
+    const std::int64_t size =
+        static_cast<const std::int64_t*>(array_->buffers[array_->n_buffers - 1])[parts[2]];
+    TGR_CHECK(parts[3] >= 0 && std::int64_t{parts[3]} + parts[0] <= size, where_, ": a string of ",
+              parts[0], " bytes lies at byte ", parts[3], " of ", size,
+              "; the Arrow data is damaged");
     return {static_cast<const char*>(array_->buffers[2 + parts[2]]) + parts[3], length};
   }
   const auto* characters = static_cast<const char*>(array_->buffers[2]);
   const auto part = [&](auto begin, auto end) {
+    TGR_CHECK(begin >= 0 && begin <= end && end <= text_end_, where_, ": a string runs from byte ",
+              begin, " to ", end, " of ", text_end_, "; the Arrow data is damaged");
     return end > begin ? std::string_view(characters + begin, static_cast<std::size_t>(end - begin))
                        : std::string_view();
   };
@@ -309,6 +328,11 @@ bool ArrowColumn::integers(std::int64_t row, std::int64_t count, std::int64_t* o
       }
     }
     return verdict.fine;
+  }
+  if (kind_ == Kind::kInt64 && valid_ == nullptr) {  // nothing can be wrong with these
+    std::copy_n(data<std::int64_t>() + row, count, out);
+    std::fill_n(errors, count, FieldError::kNone);
+    return true;
   }
   visit_values(
       row, count, [&](std::int64_t i, auto value) { verdict.note(i, to_integer(value, out[i])); },

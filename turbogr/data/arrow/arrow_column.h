@@ -106,6 +106,7 @@ class ArrowColumn {
   std::unique_ptr<ArrowColumn> dictionary_;
   const ArrowArray* array_ = nullptr;
   std::int64_t first_ = 0;
+  std::int64_t text_end_ = 0;            // bytes of all strings with offsets
   const std::uint8_t* valid_ = nullptr;  // bitmap; null: all are there
 };
 

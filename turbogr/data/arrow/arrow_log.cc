@@ -3,33 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/arrow/arrow_column.h"
 #include "turbogr/data/arrow/arrow_log_columns.h"
+#include "turbogr/data/arrow/arrow_run.h"
 #include "turbogr/data/interrupt.h"
 
 namespace turbogr::data {
 namespace {
 
-constexpr std::int64_t kRun = 4096;  // events converted at a time: they stay in the cache
+constexpr std::size_t kRunsAtOnce = 16;
 constexpr int kSampleRows = 1000;
 
 class ArrowLogReader {
  public:
-  ArrowLogReader(ArrowStream& stream, const PrepareOptions& options, EventCollector& events,
-                 BadRows& bad, PrepareReport& report)
-      : stream_(stream),
+  ArrowLogReader(ThreadPool& pool, ArrowStream& stream, const PrepareOptions& options,
+                 EventCollector& events, BadRows& bad, PrepareReport& report)
+      : pool_(pool),
+        stream_(stream),
         options_(options),
         events_(events),
         bad_(bad),
         report_(report),
         columns_(stream, options.columns),
         layout_(columns_.layout()),
-        marks_(layout_.signals.size() + layout_.labels.size()),
-        numbers_(layout_.numbers.size()) {}
+        runs_(kRunsAtOnce, ArrowRun(layout_)) {}
 
   void run() {
     bool begun = false;
@@ -41,58 +43,42 @@ class ArrowLogReader {
       if (columns_.sequential()) {
         for (std::int64_t row = 0; row < batch.length; ++row) read_user(row);
       } else {
-        for (std::int64_t row = 0; row < batch.length; row += kRun) {
-          check_interrupt();
-          read_run(std::min(kRun, batch.length - row), row, 0);
+        for (std::int64_t row = 0; row < batch.length; row += ArrowRun::kEvents) {
+          read_run(std::min(ArrowRun::kEvents, batch.length - row), row, 0);
         }
       }
+      take_runs();
       rows_before_ += batch.length;
     }
     if (!begun) begin(0);
   }
 
  private:
-  // The values of one column over a run of events.
-  struct Values {
-    std::vector<std::int64_t> integers = std::vector<std::int64_t>(kRun);
-    std::vector<FieldError> errors = std::vector<FieldError>(kRun);
-    bool fine = true;
-  };
-  struct Marks {
-    std::vector<std::uint8_t> set = std::vector<std::uint8_t>(kRun);
-    std::vector<std::uint8_t> missing = std::vector<std::uint8_t>(kRun);
-    std::vector<FieldError> errors = std::vector<FieldError>(kRun);
-    bool fine = true;
-  };
-  struct Numbers {
-    std::vector<float> values = std::vector<float>(kRun);
-    std::vector<FieldError> errors = std::vector<FieldError>(kRun);
-    bool fine = true;
-  };
-
   void begin(std::int64_t rows);
   bool integer_ids(int column);
   TimeSpelling spelling_of(int column, std::int64_t rows);
   std::vector<std::string> sample(int column, std::int64_t rows);
   void read_user(std::int64_t row);
   void read_run(std::int64_t count, std::int64_t row, std::int64_t place);
-  template <class Fill, class Spread>
-  void fetch(int column, std::int64_t count, std::int64_t row, std::int64_t place, Fill&& fill,
-             Spread&& spread);
-  void read_times(std::int64_t count, std::int64_t row, std::int64_t place);
-  void read_marks(std::int64_t count, std::int64_t row, std::int64_t place);
-  bool take_id(bool integer, int column, const Values& values, std::int64_t i, std::int64_t& id,
-               std::string_view& text, std::string& scratch);
-  void reject(FieldError error, int column, std::int64_t i);
+  void take_runs();
+  void add_one_by_one(const ArrowRun& run);
+  bool take_id(bool integer, int column, const ArrowRun& run, const ArrowRun::Values& values,
+               std::int64_t i, std::int64_t& id, std::string_view& text, std::string& scratch);
+  void reject(FieldError error, int column, const ArrowRun& run, std::int64_t i);
 
-  // Where event i of the run lies in a column.
-  std::pair<const ArrowColumn*, std::int64_t> cell(int column, std::int64_t i) {
+  // Where event i of a run lies in a column.
+  std::pair<const ArrowColumn*, std::int64_t> cell(int column, const ArrowRun& run,
+                                                   std::int64_t i) {
     const ArrowColumn& found = columns_[column];
-    if (!columns_.sequential()) return {&found, row_ + i};
-    if (!found.is_list()) return {&found, row_};
-    return {&found.values(), found.span(row_).begin + place_ + i};
+    if (!columns_.sequential()) return {&found, run.row() + i};
+    if (!found.is_list()) return {&found, run.row()};
+    return {&found.values(), found.span(run.row()).begin + run.place() + i};
+  }
+  std::int64_t line_of(const ArrowRun& run, std::int64_t i) {
+    return rows_before_ + (columns_.sequential() ? run.row() : run.row() + i) + 1;
   }
 
+  ThreadPool& pool_;
   ArrowStream& stream_;
   const PrepareOptions& options_;
   EventCollector& events_;
@@ -102,14 +88,8 @@ class ArrowLogReader {
   const LogLayout& layout_;
 
   std::int64_t rows_before_ = 0;  // of earlier batches
-  std::int64_t row_ = 0;          // the run's first, or the user's
-  std::int64_t place_ = 0;        // in the user's lists, of the run's first
-  Values users_;
-  Values items_;
-  Values times_;
-  std::vector<Marks> marks_;  // signals, then labels
-  std::vector<Numbers> numbers_;
-  Numbers label_numbers_;
+  std::vector<ArrowRun> runs_;    // the first num_runs_ wait to be taken
+  std::size_t num_runs_ = 0;
   std::string user_scratch_, item_scratch_, scratch_;
 };
 
@@ -135,7 +115,7 @@ TimeSpelling ArrowLogReader::spelling_of(int column, std::int64_t rows) {
 // The first values of a column, as text.
 std::vector<std::string> ArrowLogReader::sample(int column, std::int64_t rows) {
   std::vector<std::string> found;
-  ArrowColumn& values = columns_[column];
+  const ArrowColumn& values = columns_[column];
   for (std::int64_t row = 0; row < rows && found.size() < kSampleRows; ++row) {
     if (!values.is_list() || !columns_.sequential()) {
       found.emplace_back(values.text(row, scratch_));
@@ -180,13 +160,13 @@ void ArrowLogReader::begin(std::int64_t rows) {
 
 // One row is all that a user did.
 void ArrowLogReader::read_user(std::int64_t row) {
-  check_interrupt();
   const ArrowColumn::Span items = columns_[layout_.item].span(row);
   const std::int64_t length = items.end - items.begin;
   const auto check_length = [&](int column) {
     if (column < 0 || !columns_[column].is_list()) return true;
     const ArrowColumn::Span own = columns_[column].span(row);
     if (own.end - own.begin == length) return true;
+    take_runs();  // in order
     ++report_.rows;
     bad_.add(BadRow::kColumns,
              {.file = stream_.name(),
@@ -205,88 +185,13 @@ void ArrowLogReader::read_user(std::int64_t row) {
   }
   for (const auto& [column, label] : layout_.labels) same = same && check_length(column);
   if (!same) return;
-  for (std::int64_t place = 0; place < length; place += kRun) {
-    read_run(std::min(kRun, length - place), row, place);
+  for (std::int64_t place = 0; place < length; place += ArrowRun::kEvents) {
+    read_run(std::min(ArrowRun::kEvents, length - place), row, place);
   }
 }
 
-// Calls fill(column, row, count) where a column has a value an event, and fill of one value and
-// then spread() where it has one for the whole row.
-template <class Fill, class Spread>
-void ArrowLogReader::fetch(int column, std::int64_t count, std::int64_t row, std::int64_t place,
-                           Fill&& fill, Spread&& spread) {
-  ArrowColumn& found = columns_[column];
-  if (!columns_.sequential()) {
-    fill(found, row, count);
-  } else if (found.is_list()) {
-    fill(found.values(), found.span(row).begin + place, count);
-  } else {
-    fill(found, row, 1);
-    spread();
-  }
-}
-
-void ArrowLogReader::read_times(std::int64_t count, std::int64_t row, std::int64_t place) {
-  fetch(
-      layout_.time, count, row, place,
-      [&](const ArrowColumn& from, std::int64_t first, std::int64_t values) {
-        times_.fine = from.times(first, values, *events_.spelling(), times_.integers.data(),
-                                 times_.errors.data());
-      },
-      [&] {
-        std::fill_n(times_.integers.begin(), count, times_.integers[0]);
-        std::fill_n(times_.errors.begin(), count, times_.errors[0]);
-      });
-}
-
-void ArrowLogReader::read_marks(std::int64_t count, std::int64_t row, std::int64_t place) {
-  for (std::size_t i = 0; i < layout_.signals.size(); ++i) {
-    Marks& marks = marks_[i];
-    static_assert(sizeof(bool) == 1);
-    fetch(
-        layout_.signals[i], count, row, place,
-        [&](const ArrowColumn& from, std::int64_t first, std::int64_t values) {
-          marks.fine =
-              from.signals(first, values, reinterpret_cast<bool*>(marks.set.data()),
-                           reinterpret_cast<bool*>(marks.missing.data()), marks.errors.data());
-        },
-        [&] {
-          std::fill_n(marks.set.begin(), count, marks.set[0]);
-          std::fill_n(marks.missing.begin(), count, marks.missing[0]);
-          std::fill_n(marks.errors.begin(), count, marks.errors[0]);
-        });
-  }
-  const auto read_numbers = [&](int column, Numbers& numbers) {
-    fetch(
-        column, count, row, place,
-        [&](const ArrowColumn& from, std::int64_t first, std::int64_t values) {
-          numbers.fine = from.numbers(first, values, numbers.values.data(), numbers.errors.data());
-        },
-        [&] {
-          std::fill_n(numbers.values.begin(), count, numbers.values[0]);
-          std::fill_n(numbers.errors.begin(), count, numbers.errors[0]);
-        });
-  };
-  for (std::size_t i = 0; i < layout_.labels.size(); ++i) {
-    const auto& [column, label] = layout_.labels[i];
-    Marks& marks = marks_[layout_.signals.size() + i];
-    read_numbers(column, label_numbers_);
-    marks.fine = label_numbers_.fine;
-    marks.errors = label_numbers_.errors;
-    for (std::int64_t e = 0; e < count; ++e) {
-      const auto at = static_cast<std::size_t>(e);
-      const float value = label_numbers_.values[at];
-      marks.set[at] = label.holds(value) ? 1 : 0;
-      marks.missing[at] = value != value ? 1 : 0;
-    }
-  }
-  for (std::size_t i = 0; i < layout_.numbers.size(); ++i) {
-    read_numbers(layout_.numbers[i], numbers_[i]);
-  }
-}
-
-void ArrowLogReader::reject(FieldError error, int column, std::int64_t i) {
-  const auto [found, row] = cell(column, i);
+void ArrowLogReader::reject(FieldError error, int column, const ArrowRun& run, std::int64_t i) {
+  const auto [found, row] = cell(column, run, i);
   const std::string_view text = found->text(row, scratch_);
   const bool id = column == layout_.user || column == layout_.item;
   const BadRow kind = error == FieldError::kEmpty      ? BadRow::kEmptyId
@@ -296,7 +201,7 @@ void ArrowLogReader::reject(FieldError error, int column, std::int64_t i) {
                                                        : BadRow::kNotANumber;
   bad_.add(kind,
            {.file = stream_.name(),
-            .line = rows_before_ + (columns_.sequential() ? row_ : row_ + i) + 1,
+            .line = line_of(run, i),
             .column = layout_.names[static_cast<std::size_t>(column)],
             .text = text},
            [&]() -> std::string {
@@ -308,21 +213,21 @@ void ArrowLogReader::reject(FieldError error, int column, std::int64_t i) {
 }
 
 // False: the row is bad and has been said to be.
-bool ArrowLogReader::take_id(bool integer, int column, const Values& values, std::int64_t i,
-                             std::int64_t& id, std::string_view& text, std::string& scratch) {
-  const auto at = static_cast<std::size_t>(i);
+bool ArrowLogReader::take_id(bool integer, int column, const ArrowRun& run,
+                             const ArrowRun::Values& values, std::int64_t i, std::int64_t& id,
+                             std::string_view& text, std::string& scratch) {
   if (integer) {
-    if (!values.fine && values.errors[at] != FieldError::kNone) {
-      reject(values.errors[at], column, i);
+    if (const FieldError error = values.error(i); error != FieldError::kNone) {
+      reject(error, column, run, i);
       return false;
     }
-    id = values.integers[at];
+    id = values.integers[static_cast<std::size_t>(i)];
     return true;
   }
-  const auto [found, row] = cell(column, i);
+  const auto [found, row] = cell(column, run, i);
   text = found->text(row, scratch);
   if (text.empty() || text.size() > kLongestId) {
-    reject(text.empty() ? FieldError::kEmpty : FieldError::kTooLong, column, i);
+    reject(text.empty() ? FieldError::kEmpty : FieldError::kTooLong, column, run, i);
     return false;
   }
   return true;
@@ -330,82 +235,109 @@ bool ArrowLogReader::take_id(bool integer, int column, const Values& values, std
 
 // Events of rows [row, row + count), or those from `place` on of the user in `row`.
 void ArrowLogReader::read_run(std::int64_t count, std::int64_t row, std::int64_t place) {
-  row_ = row;
-  place_ = place;
-  report_.rows += count;
-  const auto read_ids = [&](int column, Values& values) {
-    fetch(
-        column, count, row, place,
-        [&](const ArrowColumn& from, std::int64_t first, std::int64_t number) {
-          values.fine = from.integers(first, number, values.integers.data(), values.errors.data());
-        },
-        [&] {
-          std::fill_n(values.integers.begin(), count, values.integers[0]);
-          std::fill_n(values.errors.begin(), count, values.errors[0]);
-        });
-  };
-  if (events_.integer_users()) read_ids(layout_.user, users_);
-  if (events_.integer_items()) read_ids(layout_.item, items_);
-  if (layout_.time >= 0) read_times(count, row, place);
-  read_marks(count, row, place);
+  if (count <= 0) return;
+  if (num_runs_ == runs_.size()) take_runs();
+  runs_[num_runs_++].set(count, row, place);
+}
 
+// Converts all that wait, several at a time; then their events are taken in order, those of runs
+// with nothing odd in them several at a time again.
+void ArrowLogReader::take_runs() {
+  check_interrupt();
+  const auto num_runs = static_cast<std::int64_t>(std::exchange(num_runs_, 0));
+  const auto run_of = [&](std::int64_t run) -> ArrowRun& {
+    return runs_[static_cast<std::size_t>(run)];
+  };
+  parallel_for(pool_, num_runs, [&](std::int64_t run, int) {
+    run_of(run).convert(columns_, events_.integer_users(), events_.integer_items(),
+                        events_.spelling());
+  });
+  std::array<std::byte*, kRunsAtOnce> rows;
+  std::int64_t filled = 0;
+  const auto fill_up_to = [&](std::int64_t end) {
+    parallel_for(pool_, end - filled, [&](std::int64_t i, int) {
+      const std::int64_t run = filled + i;
+      events_.fill(run_of(run).columns(), rows[static_cast<std::size_t>(run)]);
+    });
+    filled = end;
+  };
+  for (std::int64_t i = 0; i < num_runs; ++i) {
+    const ArrowRun& run = run_of(i);
+    report_.rows += run.count();
+    std::byte* to = run.fine() ? events_.reserve(run.columns()) : nullptr;
+    rows[static_cast<std::size_t>(i)] = to;
+    if (to == nullptr) {
+      fill_up_to(i);  // adding may write rows out: none may be without its event
+      add_one_by_one(run);
+      ++filled;
+      continue;
+    }
+    for (std::size_t m = 0; m < run.marks.size(); ++m) {
+      events_.count_empty_signals(m, run.marks[m].num_missing);
+    }
+  }
+  fill_up_to(num_runs);
+}
+
+void ArrowLogReader::add_one_by_one(const ArrowRun& run) {
   float numbers[kMostNumbers];
-  for (std::int64_t e = 0; e < count; ++e) {
+  for (std::int64_t e = 0; e < run.count(); ++e) {
     const auto at = static_cast<std::size_t>(e);
     LogEvent event;
     event.numbers = numbers;
     if (layout_.time >= 0) {
-      event.has_time = times_.fine || times_.errors[at] == FieldError::kNone;
+      const FieldError error = run.times.error(e);
+      event.has_time = error == FieldError::kNone;
       if (event.has_time) {
-        event.time = times_.integers[at];
-      } else if (times_.errors[at] != FieldError::kEmpty) {
-        reject(times_.errors[at], layout_.time, e);
+        event.time = run.times.integers[at];
+      } else if (error != FieldError::kEmpty) {
+        reject(error, layout_.time, run, e);
         continue;
       }
     }
     bool fine = true;
-    for (std::size_t i = 0; i < marks_.size() && fine; ++i) {
-      const Marks& marks = marks_[i];
-      if (!marks.fine && marks.errors[at] != FieldError::kNone) {
+    for (std::size_t i = 0; i < run.marks.size() && fine; ++i) {
+      const FieldError error = run.marks[i].error(e);
+      if (error != FieldError::kNone) {
         const bool label = i >= layout_.signals.size();
-        reject(marks.errors[at],
-               label ? layout_.labels[i - layout_.signals.size()].first : layout_.signals[i], e);
+        reject(error, label ? layout_.labels[i - layout_.signals.size()].first : layout_.signals[i],
+               run, e);
         fine = false;
       }
-      event.signals |= std::uint32_t{marks.set[at]} << i;
+      event.signals |= std::uint32_t{run.marks[i].set[at]} << i;
     }
-    for (std::size_t i = 0; i < numbers_.size() && fine; ++i) {
-      numbers[i] = numbers_[i].values[at];
-      if (numbers_[i].fine || numbers_[i].errors[at] == FieldError::kNone) continue;
-      reject(numbers_[i].errors[at], layout_.numbers[i], e);
+    for (std::size_t i = 0; i < run.numbers.size() && fine; ++i) {
+      numbers[i] = run.numbers[i].values[at];
+      const FieldError error = run.numbers[i].error(e);
+      if (error == FieldError::kNone) continue;
+      reject(error, layout_.numbers[i], run, e);
       fine = false;
     }
-    if (!fine || !take_id(events_.integer_users(), layout_.user, users_, e, event.user,
+    if (!fine || !take_id(events_.integer_users(), layout_.user, run, run.users, e, event.user,
                           event.user_text, user_scratch_)) {
       continue;
     }
-    if (!take_id(events_.integer_items(), layout_.item, items_, e, event.item, event.item_text,
-                 item_scratch_)) {
+    if (!take_id(events_.integer_items(), layout_.item, run, run.items, e, event.item,
+                 event.item_text, item_scratch_)) {
       continue;
     }
-    for (std::size_t i = 0; i < marks_.size(); ++i) {
-      if (marks_[i].missing[at] != 0) events_.count_empty_signal(i);
+    for (std::size_t i = 0; i < run.marks.size(); ++i) {
+      events_.count_empty_signals(i, run.marks[i].missing[at]);
     }
     std::byte* to = events_.add(event);
     if (to == nullptr) continue;
     for (std::size_t i = 0; i < layout_.features.size(); ++i) {
-      const auto [found, place_in] = cell(layout_.features[i], e);
-      events_.add_feature(to, i, found->text(place_in, scratch_), stream_.name(),
-                          rows_before_ + (columns_.sequential() ? row_ : row_ + e) + 1);
+      const auto [found, place] = cell(layout_.features[i], run, e);
+      events_.add_feature(to, i, found->text(place, scratch_), stream_.name(), line_of(run, e));
     }
   }
 }
 
 }  // namespace
 
-void read_arrow_log(ArrowStream& stream, const PrepareOptions& options, EventCollector& events,
-                    BadRows& bad, PrepareReport& report) {
-  ArrowLogReader(stream, options, events, bad, report).run();
+void read_arrow_log(ThreadPool& pool, ArrowStream& stream, const PrepareOptions& options,
+                    EventCollector& events, BadRows& bad, PrepareReport& report) {
+  ArrowLogReader(pool, stream, options, events, bad, report).run();
 }
 
 }  // namespace turbogr::data

@@ -3,6 +3,7 @@
 // its name in the plural (item_ids).
 #pragma once
 
+#include "turbogr/core/thread_pool.h"
 #include "turbogr/data/arrow/arrow_stream.h"
 #include "turbogr/data/bad_rows.h"
 #include "turbogr/data/event_collector.h"
@@ -10,7 +11,7 @@
 
 namespace turbogr::data {
 
-void read_arrow_log(ArrowStream& stream, const PrepareOptions& options, EventCollector& events,
-                    BadRows& bad, PrepareReport& report);
+void read_arrow_log(ThreadPool& pool, ArrowStream& stream, const PrepareOptions& options,
+                    EventCollector& events, BadRows& bad, PrepareReport& report);
 
 }  // namespace turbogr::data

@@ -17,8 +17,10 @@ class ArrowLogColumns {
   ArrowLogColumns(const ArrowStream& stream, const ColumnMap& map);
 
   const LogLayout& layout() const { return layout_; }
-  ArrowColumn& operator[](int column) { return *columns_[static_cast<std::size_t>(column)]; }
-  bool sequential() { return (*this)[layout_.item].is_list(); }  // a row is a user
+  const ArrowColumn& operator[](int column) const {
+    return *columns_[static_cast<std::size_t>(column)];
+  }
+  bool sequential() const { return (*this)[layout_.item].is_list(); }  // a row is a user
   void bind(const ArrowArray& batch);
 
  private:

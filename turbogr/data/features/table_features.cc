@@ -39,7 +39,7 @@ constexpr std::size_t kMask = RowLayout::kSignals;
 
 class TableFeatures {
  public:
-  TableFeatures(StoreWriter& writer, FeatureOwner owner,
+  TableFeatures(ThreadPool& pool, StoreWriter& writer, FeatureOwner owner,
                 const std::vector<FeatureRequest>& requests, std::size_t memory_bytes,
                 const fs::path& folder)
       : writer_(writer),
@@ -49,7 +49,7 @@ class TableFeatures {
         layout_{.signals = true, .num_numbers = requests.size()},
         ids_(writer.written_ids(owner)),
         bags_(std::make_unique<FileWriter>(bags_path_)),
-        sort_(layout_, memory_bytes / 2 / (layout_.stride() + 24),
+        sort_(pool, layout_, memory_bytes / 2 / (layout_.stride() + 24),
               {.num_users = ids_.ids.size(), .first_time = 0, .last_time = 0},
               folder / "features.tmp", memory_bytes / 2),
         readings_(requests.size()),
@@ -276,7 +276,7 @@ void TableFeatures::remark(std::vector<std::string>& remarks) const {
 
 }  // namespace
 
-void write_table_features(StoreWriter& writer, FeatureOwner owner,
+void write_table_features(ThreadPool& pool, StoreWriter& writer, FeatureOwner owner,
                           const std::vector<TableFile>& tables,
                           const std::vector<FeatureRequest>& requests, std::size_t memory_bytes,
                           const fs::path& folder, std::vector<std::string>& remarks) {
@@ -288,7 +288,7 @@ void write_table_features(StoreWriter& writer, FeatureOwner owner,
     seen.push_back(opened.back().get());
   }
   check_features_found(seen, owner, requests);
-  TableFeatures features(writer, owner, requests, memory_bytes, folder);
+  TableFeatures features(pool, writer, owner, requests, memory_bytes, folder);
   features.settle(opened, remarks);
   for (const auto& table : opened) features.read(*table);
   features.write(remarks);

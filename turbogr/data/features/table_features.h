@@ -16,7 +16,7 @@ namespace turbogr::data {
 
 // Temporary files go into `folder`. Adds to `remarks` what a person should know. The ids of the
 // owner's side must be written already.
-void write_table_features(StoreWriter& writer, FeatureOwner owner,
+void write_table_features(ThreadPool& pool, StoreWriter& writer, FeatureOwner owner,
                           const std::vector<TableFile>& tables,
                           const std::vector<FeatureRequest>& requests, std::size_t memory_bytes,
                           const std::filesystem::path& folder, std::vector<std::string>& remarks);
