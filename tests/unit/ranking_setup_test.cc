@@ -211,6 +211,26 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
   }
 }
 
+TEST_F(RankingSetupTest, CutTablesHoldTheCodesOfTheirFeatures) {
+  const RankingSetup made = setup(
+      "[embedding]\ncut = 10\n[features.item]\nfrom = \"item\"\n[features.user]\nfrom = \"user\"\n"
+      "[features.mix]\ncross = [\"user\", \"item\"]\nplace = \"prefix\"\ntable = \"user\"\n"
+      "[tables.item]\nrows = 100\n[tables.user]\nrows = 5000\n");
+  EXPECT_EQ(made.features.table_rows, (std::vector<std::int64_t>{100, 500}));
+  EXPECT_EQ(made.named_rows, (std::vector<std::int64_t>{100, 5000}));
+  EXPECT_EQ(made.layout.prefix[1].cross_rows, 500);
+}
+
+TEST_F(RankingSetupTest, AShapeWithoutAStoreNamesItsRows) {
+  const std::string item = "[features.item]\nfrom = \"item\"\n";
+  EXPECT_NE(message_of([&] { ranking_shape(parsed(item)); }).find("rows must be named"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              ranking_shape(parsed("[features.u]\nfrom = \"user\"\n[tables.u]\nrows = 9\n"));
+            }).find("no feature reads the item itself"),
+            std::string::npos);
+}
+
 TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {
   const RankingSetup made = setup(
       "[tasks.any]\nsignals = [\"click\", \"is_hate\"]\nweight = 2\n[tasks.is_hate]\n"

@@ -22,6 +22,7 @@
 #include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/run_plan.h"
+#include "turbogr/run/sample_setup.h"
 #include "turbogr/run/task.h"
 #include "turbogr/train/ranking_step.h"
 
@@ -77,6 +78,12 @@ class RankingTask : public Task {
         config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
         grouped_text(step_->model().parameters().count()), grouped_text(rows),
         config_.model.embedding, setup_.tables.size());
+    if (config_.embedding.cut > 1) {
+      std::int64_t named = 0;
+      for (const std::int64_t each : setup_.named_rows) named += each;
+      print_result("tables   cut to 1/{} of the {} rows that the config names\n",
+                   config_.embedding.cut, grouped_text(named));
+    }
     print_ranks(parts_, link_);
     print_memory();
     print_compute(parts_);
