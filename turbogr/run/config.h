@@ -192,6 +192,7 @@ struct RunConfig {
   std::string start_from;
   std::int64_t seed = 1;
   bool trace = false;
+  bool mllog = false;
   bool dry_run = false;
 
   bool operator==(const RunConfig&) const = default;

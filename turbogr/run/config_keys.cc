@@ -329,6 +329,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(run, start_from, anything(), "checkpoint whose weights a new run starts from"),
       TGR_KEY(run, seed, at_least(0), "seed of weights, order, dropout and negatives"),
       TGR_KEY(run, trace, anything(), "write trace.json, to be opened in Perfetto"),
+      TGR_KEY(run, mllog, anything(),
+              "ranking: write mllog.txt, the run's figures in lines of MLPerf's logging package, "
+              "for its tools; unofficial"),
       TGR_KEY(run, dry_run, anything(), "print the plan and the memory, train nothing"),
 
       TGR_KEY(checkpoint, every, at_least(0),

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,10 +50,13 @@ class RankingTask : public Task {
     data::PlanOptions plan = sample_loader_options(config_, setup_, parts.share).queue.plan;
     steps_ = count_steps(loader_.samples().windows, plan, 1, config_.train.epochs);
     bounds_.include(loader_);
+    samples_[static_cast<std::size_t>(data::Split::kTrain)] = loader_.samples().size();
     for (const data::Split split : held_out(config_)) {
       data::SampleLoaderOptions options = evaluation_of(split);
       options.queue.threads = 0;  // only its sizes are asked for
-      bounds_.include(data::SampleLoader(store_, options));
+      const data::SampleLoader held(store_, options);
+      bounds_.include(held);
+      samples_[static_cast<std::size_t>(split)] = held.samples().size();
     }
     make_step();
   }
@@ -93,6 +97,10 @@ class RankingTask : public Task {
     std::vector<std::int64_t> lengths;
     for (const data::Window& window : loader_.samples().windows) lengths.push_back(window.length);
     return lengths;
+  }
+
+  std::int64_t samples(data::Split split) const override {
+    return samples_[static_cast<std::size_t>(split)];
   }
 
   void check_evaluation() const override {}  // an empty split was found while planning
@@ -308,6 +316,7 @@ class RankingTask : public Task {
   dist::LinkChoice link_;  // between GPUs
   data::SampleLoader loader_;
   RankingBounds bounds_;
+  std::array<std::int64_t, 3> samples_ = {};  // of each split
   std::unique_ptr<embedding::RowSource<T>> rows_;
   std::unique_ptr<train::RankingTrainStep<T>> step_;
   std::unique_ptr<eval::RankingEvaluator<T>> evaluator_;
