@@ -48,6 +48,28 @@ bool on_item(const FeatureConfig& feature) {
          std::any_of(feature.cross.begin(), feature.cross.end(), of_event);
 }
 
+// Keys that the kind of feature does not read would be set in vain.
+void check_keys_of_kind(const FeatureConfig& feature, const data::SampleFeature& reads,
+                        const std::string& where) {
+  static const FeatureConfig plain;
+  const bool number = !reads.is_cross() && reads.keys[0].is_number();
+  const auto check = [&](const char* key, bool set, bool read, const char* reader) {
+    TGR_CHECK(!set || read, where, key, " is for ", reader, ", and ",
+              reads.is_cross() ? "this is a cross" : "'" + feature.from + "' is none",
+              "; leave it out");
+  };
+  check("pooling", feature.pooling != plain.pooling, reads.is_bag(), "bags");
+  check("most", feature.most != plain.most, reads.is_bag(), "bags");
+  check("edges", !feature.edges.empty(), number, "numbers");
+  check("unit", feature.unit != plain.unit, number, "numbers");
+  check("buckets", feature.buckets != plain.buckets, number, "numbers");
+  TGR_CHECK(
+      feature.edges.empty() || (feature.unit == plain.unit && feature.buckets == plain.buckets),
+      where,
+      "edges say where buckets begin, unit and buckets make them by powers of two; give one of "
+      "the two");
+}
+
 data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Store& store) {
   const std::string where = "[features." + feature.name + "]: ";
   TGR_CHECK(feature.from.empty() != feature.cross.empty(), where,
@@ -68,6 +90,7 @@ data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Sto
   } catch (const Error& error) {
     detail::throw_error(where, error.what());
   }
+  check_keys_of_kind(feature, reads, where);
   reads.most_ids = feature.most;
   for (const double edge : feature.edges) reads.buckets.edges.push_back(static_cast<float>(edge));
   TGR_CHECK(std::is_sorted(reads.buckets.edges.begin(), reads.buckets.edges.end(),
