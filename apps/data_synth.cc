@@ -10,6 +10,7 @@
 #include "apps/commands.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/progress.h"
+#include "turbogr/data/dlrmv3/dlrmv3_store.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/synth.h"
 #include "turbogr/data/yambda/yambda_files.h"
@@ -35,6 +36,10 @@ void write_world(const data::YambdaWorld& world, ThreadPool& pool, const std::st
                  const data::SynthStoreOptions& options) {
   data::write_yambda_store(world, pool, store, options);
 }
+void write_world(const data::Dlrmv3World& world, ThreadPool& pool, const std::string& store,
+                 const data::SynthStoreOptions& options) {
+  data::write_dlrmv3_store(world, pool, store, options);
+}
 void write_logs(const data::SynthWorld& world, ThreadPool& pool, const std::string& folder,
                 const data::SynthProgress& show) {
   data::write_synth_csv(world, pool, folder, show);
@@ -43,6 +48,12 @@ void write_logs(const data::YambdaWorld& world, ThreadPool& pool, const std::str
                 const data::SynthProgress& show) {
   data::write_yambda_csv(world, pool, folder, show);
 }
+
+void write_logs(const data::Dlrmv3World&, ThreadPool&, const std::string&,
+                const data::SynthProgress&) {}  // refused before
+std::int64_t items_of(const data::SynthWorld& world) { return world.catalogue().num_items(); }
+std::int64_t items_of(const data::YambdaWorld& world) { return world.catalogue().num_items(); }
+std::int64_t items_of(const data::Dlrmv3World& world) { return world.num_items(); }
 
 template <class World>
 void write_files(const SynthCommand& command, const World& world, ThreadPool& pool) {
@@ -54,7 +65,7 @@ void write_files(const SynthCommand& command, const World& world, ThreadPool& po
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     progress.clear();
     fmt::print("{}: {} users, {} events, a catalogue of {} items\n", target, world.num_users(),
-               world.num_events(), world.catalogue().num_items());
+               world.num_events(), items_of(world));
     fmt::print("made in {:.2f} s ({:.1f} M events/s on {} threads)\n", seconds.count(),
                static_cast<double>(world.num_events()) / seconds.count() / 1e6, pool.size());
   };
@@ -70,15 +81,7 @@ void write_files(const SynthCommand& command, const World& world, ThreadPool& po
   }
 }
 
-void run_synth(const SynthCommand& command) {
-  TGR_CHECK(!command.store.empty() || !command.csv.empty(),
-            "say where the world goes: --out STORE, --csv FOLDER, or both");
-  const data::InterruptGuard guard;
-  ThreadPool pool(command.threads);
-  if (command.options.like != "yambda") {
-    write_files(command, data::SynthWorld(command.options), pool);
-    return;
-  }
+void make_yambda(const SynthCommand& command, ThreadPool& pool) {
   const data::YambdaWorld world({.users = command.options.users,
                                  .items = command.options.items,
                                  .mean_length = command.options.mean_length,
@@ -91,12 +94,39 @@ void run_synth(const SynthCommand& command) {
       world.bayes_auc());
 }
 
+void make_dlrmv3(const SynthCommand& command, ThreadPool& pool) {
+  TGR_CHECK(command.options.mean_length == 0 && command.options.max_length == 0,
+            "--mean-length and --max-length are not for --like dlrmv3, whose users meet about 100 "
+            "items a step; leave them out");
+  TGR_CHECK(command.csv.empty(),
+            "--csv is for kuairand27k and yambda; of dlrmv3 take --out, a store");
+  const data::Dlrmv3World world({.users = command.options.users,
+                                 .items = command.options.items,
+                                 .seed = command.options.seed});
+  write_files(command, world, pool);
+  const data::Dlrmv3World::BayesAuc auc = world.bayes_auc();
+  fmt::print(
+      "who knows this world tells liked candidates from others with an AUC of {:.4f}, and those of "
+      "one request with {:.4f} (GAUC)\n",
+      auc.all, auc.by_request);
+}
+
+void run_synth(const SynthCommand& command) {
+  TGR_CHECK(!command.store.empty() || !command.csv.empty(),
+            "say where the world goes: --out STORE, --csv FOLDER, or both");
+  const data::InterruptGuard guard;
+  ThreadPool pool(command.threads);
+  if (command.options.like == "yambda") return make_yambda(command, pool);
+  if (command.options.like == "dlrmv3") return make_dlrmv3(command, pool);
+  write_files(command, data::SynthWorld(command.options), pool);
+}
+
 }  // namespace
 
 void add_data_synth(Command& data) {
   auto* command = data.add_subcommand("synth", "Make a world like a published one, of any size");
   auto synth = std::make_shared<SynthCommand>();
-  command->add_option("--like", synth->options.like, "kuairand27k, movielens or yambda")
+  command->add_option("--like", synth->options.like, "kuairand27k, movielens, yambda or dlrmv3")
       ->capture_default_str();
   command->add_option("--users", synth->options.users, "how many users")->required();
   command->add_option(
@@ -118,7 +148,7 @@ void add_data_synth(Command& data) {
                       "a folder for raw logs in KuaiRand's or Yambda's own columns");
   command->add_flag("--numbers", synth->numbers,
                     "keep play_time_ms and duration_ms in the store, as prepare does; of yambda "
-                    "played_ratio_pct and track_length_seconds");
+                    "played_ratio_pct and track_length_seconds, of dlrmv3 rating");
   command
       ->add_option("--bayes-auc", synth->bayes_auc,
                    "yambda: the best AUC that anybody can have in predicting listens")

@@ -67,11 +67,6 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const data::Store store = run::open_store(config, options.store);
   const run::Share share = {world.rank(), world.size()};
   const int threads = run::threads_for_rank(options.threads, run::rank_cores(world));
-  for (const std::int64_t k : options.at) {
-    if (k < store.num_items()) continue;
-    log::warn("--at {}: there are {} items to rank, so every target that is ranked is a hit", k,
-              store.num_items());
-  }
   run::device_for_rank(config, world);
   std::vector<data::Split> splits;
   const bool has_validation = data::Holdout(config.data.holdout).has_validation();
@@ -87,6 +82,11 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     return run_ranking_eval(checkpoint, store,
                             {splits, threads, options.untrained, options.popularity, options.json},
                             world);
+  }
+  for (const std::int64_t k : options.at) {
+    if (k < store.num_items()) continue;
+    log::warn("--at {}: there are {} items to rank, so every target that is ranked is a hit", k,
+              store.num_items());
   }
   const eval::SeenItems seen = run::seen_for(checkpoint, config, options.seen);
   run::TrainedModel model(checkpoint, store, threads, world);

@@ -3,36 +3,32 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "bench/ranking_configs.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/data/samples/cross_hash.h"
 #include "turbogr/model/ranking_flops.h"
+#include "turbogr/run/config.h"
+#include "turbogr/run/ranking_setup.h"
 
 namespace turbogr::bench {
 namespace {
 
-constexpr std::int64_t kLeastRows = 128;
 constexpr std::int64_t kHour = 3600;
 
-model::RankingOptions published_model() {
-  return {.embedding = 512,
-          .width = 512,
-          .heads = 4,
-          .dq = 128,
-          .dv = 128,
-          .hidden = 256,
-          .head_hidden = 512,
-          .positions = 8192,
-          .time_buckets = 2048};
-}
-
-void cut_tables(RankingShape& shape, std::int64_t cut) {
-  TGR_CHECK(cut >= 1, "tables cut to 1 / ", cut, " of their rows; give at least 1");
-  for (const std::int64_t rows : shape.whole_rows) {
-    shape.features.table_rows.push_back(std::max(kLeastRows, rows / cut));
-  }
+RankingShape shape_of_config(const char* name, std::string_view text, std::int64_t cut,
+                             std::int64_t most_targets) {
+  const run::Config config = run::parse_config(text, std::string(name) + ".toml",
+                                               {{"embedding.cut", std::to_string(cut)}});
+  const run::RankingSetup setup = run::ranking_shape(config);
+  return {.name = name,
+          .model = run::ranking_options(config, setup, most_targets),
+          .features = setup.features,
+          .whole_rows = setup.named_rows};
 }
 
 // How often the tracks of a music service are heard, by rank: power laws between published points
@@ -76,47 +72,14 @@ std::int64_t belongs_to(std::int64_t item, std::int64_t rows) {
 }  // namespace
 
 RankingShape dlrmv4_shape(std::int64_t cut) {
-  RankingShape shape;
-  shape.name = "dlrmv4";
-  shape.model = published_model();
-  shape.model.prefix = 8;
-  shape.model.item_features = 3;
-  shape.model.actions = 3;
-  shape.model.layers = 3;
+  RankingShape shape = shape_of_config("dlrmv4", kDlrmv4Config, cut, 1);
   shape.nominal_length = 4096;
-  shape.model.max_length = 4096;
-  shape.model.norm_length = 4096;
-  const auto million = [](std::int64_t count) { return count * 1'000'000; };
-  shape.whole_rows = {9'390'624,   1'293'395,   3'367'692,   1'000'001,  million(100), million(40),
-                      million(24), million(40), million(32), million(2), million(40)};
-  cut_tables(shape, cut);
-  shape.features.items = {{.name = "item_id", .table = 0},
-                          {.name = "artist_id", .table = 1},
-                          {.name = "album_id", .table = 2}};
-  shape.features.prefix = {{.name = "uid", .table = 3}};
-  for (const char* cross : {"user_x_artist", "user_x_album", "user_x_hour", "item_x_hour",
-                            "artist_x_hour", "user_x_is_organic", "user_x_artist_x_hour"}) {
-    shape.features.prefix.push_back({.name = cross, .table = 3 + shape.features.prefix.size()});
-  }
   return shape;
 }
 
 RankingShape dlrmv3_shape(std::int64_t cut) {
-  RankingShape shape;
-  shape.name = "dlrmv3";
-  shape.model = published_model();
-  shape.model.prefix = 1;
-  shape.model.item_features = 2;
-  shape.model.actions = 5;
-  shape.model.action_scale = 5;
-  shape.model.layers = 5;
+  RankingShape shape = shape_of_config("dlrmv3", kDlrmv3Config, cut, 2'048);
   shape.nominal_length = 6'700 + 2'048;
-  shape.model.max_length = 16'384;
-  shape.model.norm_length = 16'384;
-  shape.whole_rows = {1'000'000'000, 128, 10'000'000};
-  cut_tables(shape, cut);
-  shape.features.items = {{.name = "item_id", .table = 0}, {.name = "category", .table = 1}};
-  shape.features.prefix = {{.name = "user_id", .table = 2, .least_events = 20}};
   shape.timed = false;
   return shape;
 }

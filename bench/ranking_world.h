@@ -17,12 +17,12 @@ struct RankingShape {
   std::string name;
   model::RankingOptions model;
   model::RankingFeatures features;       // tables cut
-  std::vector<std::int64_t> whole_rows;  // of each table as published
+  std::vector<std::int64_t> whole_rows;  // of each table as the config names them
   std::int64_t nominal_length = 0;       // events of a sequence that FLOPs are quoted for
   bool timed = true;                     // events have times; else all the same one
 };
 
-// Every table has 1 / cut of the published rows, and at least 128.
+// By configs/dlrmv4.toml and dlrmv3.toml; `cut` instead of their embedding.cut.
 RankingShape dlrmv4_shape(std::int64_t cut);
 RankingShape dlrmv3_shape(std::int64_t cut);
 

@@ -183,7 +183,66 @@ TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {
     EXPECT_NE(outcome.output.find(each.message), std::string::npos) << outcome.output;
   }
   const Outcome recommend = run_program("recommend --checkpoint " + root() + "/scored --user 5");
-  EXPECT_NE(recommend.output.find("use `turbogr rank`"), std::string::npos) << recommend.output;
+  EXPECT_NE(recommend.output.find("use `turbogr rank --checkpoint RUN --user U --items A,B` for"),
+            std::string::npos)
+      << recommend.output;
+}
+
+TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
+  ASSERT_EQ(train("asked", "--train.steps=2").status, 0);
+  const struct {
+    const char *line, *message;
+  } cases[] = {
+      {R"({"user": 5, "item": [1]})", R"(unknown key "item"; did you mean "items"?)"},
+      {R"({"user": 5, "items": [1], "colour": 2})", R"(unknown key "colour"; A request has user)"},
+      {R"({"items": [1]})", R"(no "user"; a request has user and items)"},
+      {R"({"user": 5})", R"(no "items")"},
+      {R"({"user": null, "items": [1]})", R"("user" is null (null); wanted: a whole number)"},
+      {R"({"user": 1.5, "items": [1]})", R"("user" is 1.5 (a number))"},
+      {R"({"user": 5, "items": 1})", R"("items" is 1; wanted: a list)"},
+      {R"({"user": 5, "items": []})", R"("items" is []; wanted: a list of one or more)"},
+      {R"({"user": 5, "items": [[1]]})", R"("items" is [1] (a list))"},
+      {R"({"user": 5, "items": [1], "at": "now"})", R"("at" is "now" (text); wanted: a whole)"},
+      {R"({"user": 5, "items": [1], "context": 3})", R"("context" is 3 (a number); wanted: an)"},
+      {R"({"user": 5, "items": [1], "context": {"tab": true}})",
+       R"("tab" is true (true or false))"},
+      {R"({"user": 5, "items": [1], "context": {"tub": 1}})", "it has: tab"},
+      {R"([5, 1])", "the line is a list; wanted: an object"},
+      {R"({"user": 5)", "the line is no JSON"},
+  };
+  for (const auto& each : cases) {
+    std::ofstream(root() + "/odd.jsonl") << "{\"user\": 5, \"items\": [1]}\n" << each.line << "\n";
+    const Outcome outcome = run_program(
+        fmt::format("rank --checkpoint {0}/asked --requests {0}/odd.jsonl --threads 1", root()));
+    EXPECT_NE(outcome.status, 0) << each.line;
+    EXPECT_NE(outcome.output.find("odd.jsonl:2: "), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find(each.message), std::string::npos) << outcome.output;
+  }
+}
+
+// Its lines are checked by the official tool in tests/unit/mllog_test.cc.
+TEST_F(Ranking, LogsARunInTheLinesOfMlPerf) {
+  const std::string options = "--train.steps=12 --eval.every_steps=4 --run.mllog=true";
+  const Outcome trained = train("logged", options);
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  std::ifstream lines(root() + "/logged/mllog.txt");
+  std::vector<int> evaluated;
+  std::string status;
+  std::int64_t train_samples = 0, eval_samples = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(line.starts_with(":::MLLOG ")) << line;
+    const json fields = json::parse(line.substr(9));
+    if (fields["key"] == "eval_accuracy") evaluated.push_back(fields["metadata"]["samples_count"]);
+    if (fields["key"] == "run_stop") status = fields["metadata"]["status"];
+    if (fields["key"] == "train_samples") train_samples = fields["value"];
+    if (fields["key"] == "eval_samples") eval_samples = fields["value"];
+  }
+  EXPECT_EQ(evaluated, (std::vector<int>{4 * 16, 8 * 16, 12 * 16}));
+  EXPECT_TRUE(status == "aborted" || status == "success") << status;
+  EXPECT_GT(train_samples, 60);
+  EXPECT_EQ(eval_samples, 60);
+  EXPECT_NE(train("unlogged", "--train.steps=1 --run.mllog=true").output.find("eval.every_steps"),
+            std::string::npos);
 }
 
 TEST_F(Ranking, PlansTablesThatThisMachineHasNoRoomFor) {

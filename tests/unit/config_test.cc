@@ -305,7 +305,9 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
                                   "ml-1m-ranking",
                                   "ml-1m-ranking-tuned",
                                   "kuairand-pure-ranking",
-                                  "kuairand-pure-ranking-tuned"};
+                                  "kuairand-pure-ranking-tuned",
+                                  "dlrmv4",
+                                  "dlrmv3"};
   for (const std::string kind : {"hstu", "fuxi"}) {
     for (const std::string size : {"tiny", "small", "medium", "large", "long"}) {
       wanted.insert("kuairand27k-" + kind + "-" + size);

@@ -111,6 +111,10 @@ TEST(Holdout, KeepsEventsBeforeTheTestForValidation) {
             std::string::npos);
   EXPECT_NE(message_of([] { Holdout("last:50%,50%"); }).find("100%"), std::string::npos);
   EXPECT_NE(message_of([] { Holdout("last:5,50%"); }).find("share '5'"), std::string::npos);
+  EXPECT_NE(message_of([] { Holdout("last:5,50%"); }).find("last:V%,P% also the V% before"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { Holdout("time:soon"); }).find("time:V,T also validates from V to T"),
+            std::string::npos);
 }
 
 TEST(Holdout, SaysWhatItDoesNotUnderstand) {

@@ -195,6 +195,18 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
       {item + "[features.t]\ncross = [\"user\", \"item.tags\"]\n", "has not one code a row"},
       {item + "[features.t]\nfrom = \"item.price\"\nedges = [3, 1]\n",
        "edges of buckets must rise"},
+      {item + "[features.t]\nfrom = \"user\"\nedges = [1]\n",
+       "edges is for numbers, and 'user' is"},
+      {item + "[features.t]\nfrom = \"event.tab\"\nunit = 2\n", "unit is for numbers"},
+      {item + "[features.t]\nfrom = \"item.tags\"\nbuckets = 2\n", "buckets is for numbers"},
+      {item + "[features.t]\nfrom = \"item.price\"\nmost = 2\n", "most is for bags"},
+      {item + "[features.t]\ncross = [\"user\", \"item\"]\npooling = \"sum\"\n",
+       "pooling is for bags, and this is a cross"},
+      {item + "[features.t]\nfrom = \"item.price\"\nedges = [1]\nbuckets = 2\n",
+       "give one of the two"},
+      {item + "[features.t]\nfrom = \"clock.minute\"\n", "a clock is clock.hour or clock.day"},
+      {item + "[features.t]\ncross = [\"user\", \"item.price\"]\n", "has not one code a row"},
+      {item + "[features.t]\nfrom = \"event.tub\"\n", "the nearest is 'event.tab'"},
       {item + "[tables.item]\nrows = 2\n", "it has ids up to 2, and [tables.item] has rows = 2"},
       {item + "[tables.itm]\nrows = 9\n", "did you mean [tables.item]?"},
       {item + "[tables.item]\nwidth = 9\n", "and model.embedding is 16"},
@@ -209,6 +221,63 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
     EXPECT_NE(refusal(each.text).find(each.message), std::string::npos) << each.text << "\n"
                                                                         << refusal(each.text);
   }
+}
+
+// An example of each: ids, categories of the event and the request, bags, numbers by edges and by
+// powers of two, clocks, crosses, shared tables.
+TEST_F(RankingSetupTest, EveryKindOfFeatureHasItsPlaceAndRows) {
+  const RankingSetup made = setup(
+      "[features.user]\nfrom = \"user\"\nleast = 2\n"
+      "[features.shown]\nfrom = \"event.tab\"\nplace = \"prefix\"\ntable = \"tab\"\n"
+      "[features.hour]\nfrom = \"clock.hour\"\n"
+      "[features.day]\nfrom = \"clock.day\"\nplace = \"item\"\n"
+      "[features.mix]\ncross = [\"user\", \"event.tab\", \"clock.hour\"]\nplace = \"prefix\"\n"
+      "[tables.mix]\nrows = 40\n"
+      "[features.tab]\nfrom = \"event.tab\"\n"
+      "[features.tags]\nfrom = \"item.tags\"\npooling = \"sum\"\nmost = 3\n"
+      "[features.price]\nfrom = \"item.price\"\nunit = 2\nbuckets = 5\n"
+      "[features.dear]\nfrom = \"item.price\"\nedges = [1.5, 3.5]\n"
+      "[features.item]\nfrom = \"item\"\n");
+  const auto names = [](const std::vector<model::Feature>& features) {
+    std::string text;
+    for (const model::Feature& feature : features) text += feature.name + " ";
+    return text;
+  };
+  EXPECT_EQ(names(made.features.prefix), "user shown hour mix ");
+  EXPECT_EQ(names(made.features.items), "item day tab tags price dear ");
+  const auto rows = [&](const model::Feature& feature) {
+    return made.features.table_rows[feature.table];
+  };
+  const std::vector<std::int64_t> prefix_rows = {3, 3, 25, 40}, item_rows = {3, 8, 3, 5, 6, 4};
+  for (std::size_t f = 0; f < prefix_rows.size(); ++f) {
+    EXPECT_EQ(rows(made.features.prefix[f]), prefix_rows[f]) << f;
+  }
+  for (std::size_t f = 0; f < item_rows.size(); ++f) {
+    EXPECT_EQ(rows(made.features.items[f]), item_rows[f]) << f;
+  }
+  EXPECT_EQ(made.features.items[3].pooling, model::Pooling::kSum);
+  EXPECT_EQ(made.features.prefix[0].least_events, 2);
+  EXPECT_EQ(made.features.prefix[1].table, made.features.items[2].table);
+}
+
+TEST_F(RankingSetupTest, CutTablesHoldTheCodesOfTheirFeatures) {
+  const RankingSetup made = setup(
+      "[embedding]\ncut = 10\n[features.item]\nfrom = \"item\"\n[features.user]\nfrom = \"user\"\n"
+      "[features.mix]\ncross = [\"user\", \"item\"]\nplace = \"prefix\"\ntable = \"user\"\n"
+      "[tables.item]\nrows = 100\n[tables.user]\nrows = 5000\n");
+  EXPECT_EQ(made.features.table_rows, (std::vector<std::int64_t>{100, 500}));
+  EXPECT_EQ(made.named_rows, (std::vector<std::int64_t>{100, 5000}));
+  EXPECT_EQ(made.layout.prefix[1].cross_rows, 500);
+}
+
+TEST_F(RankingSetupTest, AShapeWithoutAStoreNamesItsRows) {
+  const std::string item = "[features.item]\nfrom = \"item\"\n";
+  EXPECT_NE(message_of([&] { ranking_shape(parsed(item)); }).find("rows must be named"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              ranking_shape(parsed("[features.u]\nfrom = \"user\"\n[tables.u]\nrows = 9\n"));
+            }).find("no feature reads the item itself"),
+            std::string::npos);
 }
 
 TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {

@@ -172,6 +172,24 @@ TEST_F(SampleBatchTest, ARequestIsJudgedAfterTheHistoryBeforeItsTime) {
   EXPECT_EQ(batch.weights, std::vector<float>(8, 0.0f));
 }
 
+TEST_F(SampleBatchTest, TargetsMayStandAtTheTimeOfTheEventBeforeThem) {
+  SampleLayout given = layout();
+  given.items.push_back(feature("clock.hour"));
+  SampleOptions options = {.holdout = Holdout("time:80000000"),
+                           .builder = SampleBuilder::kRequests,
+                           .targets_at_last_time = true};
+  options.prefix = 2;
+  const Samples samples = make_samples(*store_, options);
+  const SampleCollator collator(*store_, options, given);
+  SampleBatch batch;
+  collator.collate(samples, std::vector<std::uint32_t>{1, 0}, batch);
+  EXPECT_EQ(batch.times, (Ids{1, 1, 1, 1})) << "without a history: its own";
+  EXPECT_EQ(batch.items[2].ids, (Ids{1, 3, 3, 1})) << "the clock is the target's own";
+  const SampleRequest later[] = {{.user = 1, .seconds = 90'010, .has_time = true, .items = {0}}};
+  collator.collate(later, batch);
+  EXPECT_EQ(batch.times, (Ids{90'000, 90'000}));
+}
+
 TEST_F(SampleBatchTest, ALoaderGivesTheSameBatchesWithAnyThreadsAndGoesOnWhereItStood) {
   const auto options = [&](int threads) {
     SampleLoaderOptions made = {

@@ -45,7 +45,8 @@ Holdout::Edge Holdout::parse_edge(std::string_view text) const {
     const bool spelt = text.ends_with('%') && parse_integer(text.substr(0, text.size() - 1),
                                                             edge.value) == FieldError::kNone;
     TGR_CHECK(spelt && edge.value >= 1 && edge.value <= 99, "hold-out share '", printable(text, 80),
-              "'; give 1% to 99% of each user's events, as in last:20%");
+              "'; give 1% to 99% of each user's events: last:P% keeps the last P% for the test, "
+              "last:V%,P% also the V% before them for validation, as in last:10%,20%");
     return edge;
   }
   // Text with a dash inside: 20220501 is a number.
@@ -54,7 +55,7 @@ Holdout::Edge Holdout::parse_edge(std::string_view text) const {
                                         : parse_integer(text, edge.value);
   TGR_CHECK(error == FieldError::kNone, "hold-out time '", printable(text, 80),
             "' is neither a number in the store's unit nor a date like 2022-05-01 or "
-            "2022-05-01T12:00:00");
+            "2022-05-01T12:00:00; time:T tests from T on, time:V,T also validates from V to T");
   return edge;
 }
 
@@ -63,8 +64,8 @@ void Holdout::check(Split split, TimeUnit unit) const {
             "' keeps no validation events; use validation_test, time:V,T or last:V%,P%, or "
             "evaluate on test");
   TGR_CHECK(kind_ != Kind::kTime || unit != TimeUnit::kNone, "hold-out '", text_,
-            "' needs times, and the store has only the order of events; use test or "
-            "validation_test");
+            "' needs times, and the store has only the order of events; use test, validation_test, "
+            "last:P% or last:V%,P%");
 }
 
 std::int64_t Holdout::Edge::in(TimeUnit unit) const {

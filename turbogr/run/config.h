@@ -41,6 +41,7 @@ struct SamplesConfig {
   std::int64_t least_history = 0;
   std::int64_t lookback = 20000;
   std::int64_t per_action = 1362;
+  std::string target_time = "own";
 
   bool operator==(const SamplesConfig&) const = default;
 };
@@ -145,6 +146,7 @@ struct EmbeddingConfig {
   std::string eps_place = "auto";
   double weight_decay = 0.0;
   double init = 0.02;
+  std::int64_t cut = 1;
 
   bool operator==(const EmbeddingConfig&) const = default;
 };
@@ -190,6 +192,7 @@ struct RunConfig {
   std::string start_from;
   std::int64_t seed = 1;
   bool trace = false;
+  bool mllog = false;
   bool dry_run = false;
 
   bool operator==(const RunConfig&) const = default;

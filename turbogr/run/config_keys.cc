@@ -140,6 +140,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(samples, lookback, at_least(1), "anchors: events before it that are looked at"),
       TGR_KEY(samples, per_action, at_least(1),
               "anchors: the last so many events with each of samples.actions make the history"),
+      TGR_KEY(samples, target_time, one_of({"own", "last"}),
+              "when a target stands in its sequence: at its own time, or at that of the last event "
+              "before it, as the published DLRMv4 has it; clock.hour and clock.day are its own"),
 
       TGR_KEY(model, kind, one_of({"hstu", "fuxi"}), "architecture"),
       TGR_KEY(model, layers, between(1, 1024), "number of layers"),
@@ -280,6 +283,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(embedding, init, positive(),
               "standard deviation of fresh rows (truncated normal); ranking: see "
               "tables.NAME.init"),
+      TGR_KEY(embedding, cut, at_least(1),
+              "ranking: tables have 1 / cut of the rows they name, but 128 or more, and no fewer "
+              "than their features' codes need; for published shapes on smaller machines"),
 
       TGR_KEY(negatives, count, between(1, 1 << 24), "negatives R a token, or in the shared set"),
       TGR_KEY(negatives, set, one_of({"token", "batch"}),
@@ -323,6 +329,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(run, start_from, anything(), "checkpoint whose weights a new run starts from"),
       TGR_KEY(run, seed, at_least(0), "seed of weights, order, dropout and negatives"),
       TGR_KEY(run, trace, anything(), "write trace.json, to be opened in Perfetto"),
+      TGR_KEY(run, mllog, anything(),
+              "ranking: write mllog.txt, the run's figures in lines of MLPerf's logging package, "
+              "for its tools; unofficial"),
       TGR_KEY(run, dry_run, anything(), "print the plan and the memory, train nothing"),
 
       TGR_KEY(checkpoint, every, at_least(0),

@@ -51,6 +51,10 @@ void resolve_config(Config& config) {
   if (model.hidden == 0) model.hidden = model.width;
   if (model.head_hidden == 0) model.head_hidden = model.width;
   if (config.ranks()) check_ranking(config);
+  TGR_CHECK(!config.run.mllog ||
+                (config.ranks() && config.train.batch > 0 && config.eval.every_steps > 0),
+            "run.mllog writes the lines of a ranking benchmark that counts samples; it wants task "
+            "= \"ranking\", train.batch and eval.every_steps");
 
   TrainConfig& train = config.train;
   if (train.batch == 0 && train.tokens == 0) train.batch = 128;
@@ -64,13 +68,17 @@ void resolve_config(Config& config) {
             " cannot hold one sequence of data.max_length = ", config.data.max_length,
             "; raise the one or lower the other");
   const bool has_validation = data::Holdout(config.data.holdout).has_validation();
-  TGR_CHECK(config.checkpoint.keep_best == 0 || has_validation,
-            "checkpoint.keep_best = ", config.checkpoint.keep_best,
-            " chooses by the validation split, which data.holdout = \"", config.data.holdout,
-            "\" does not have; set data.holdout = \"validation_test\" or keep_best = 0");
-  TGR_CHECK(train.patience == 0 || has_validation, "train.patience = ", train.patience,
-            " goes by the validation split, which data.holdout = \"", config.data.holdout,
-            "\" does not have; set data.holdout = \"validation_test\" or patience = 0");
+  TGR_CHECK(
+      config.checkpoint.keep_best == 0 || has_validation,
+      "checkpoint.keep_best = ", config.checkpoint.keep_best,
+      " chooses by the validation split, which data.holdout = \"", config.data.holdout,
+      "\" does not have; set data.holdout = \"validation_test\", \"time:V,T\" (validation from "
+      "V, test from T on) or \"last:V%,P%\" (of each user's last events), or keep_best = 0");
+  TGR_CHECK(
+      train.patience == 0 || has_validation, "train.patience = ", train.patience,
+      " goes by the validation split, which data.holdout = \"", config.data.holdout,
+      "\" does not have; set data.holdout = \"validation_test\", \"time:V,T\" (validation from "
+      "V, test from T on) or \"last:V%,P%\" (of each user's last events), or patience = 0");
   TGR_CHECK(train.patience == 0 || config.eval.every > 0 || config.eval.every_steps > 0,
             "train.patience = ", train.patience,
             " counts evaluations, and eval.every and eval.every_steps are both 0; set one of them "

@@ -1,5 +1,6 @@
 #include "turbogr/run/rank_requests.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -7,6 +8,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/nearest_name.h"
 
 namespace turbogr::run {
 namespace {
@@ -16,9 +18,70 @@ std::int64_t seconds_in(const data::Store& store, std::int64_t time) {
   return time / 1000 - (time % 1000 < 0 ? 1 : 0);
 }
 
-// Ids may be numbers or text.
-std::string id_text(const nlohmann::json& value) {
+// "a list", for messages.
+const char* kind_of(const nlohmann::json& value) {
+  return value.is_object()    ? "an object"
+         : value.is_array()   ? "a list"
+         : value.is_string()  ? "text"
+         : value.is_boolean() ? "true or false"
+         : value.is_null()    ? "null"
+                              : "a number";
+}
+
+// Ids and values may be whole numbers or text.
+std::string id_text(const std::string& key, const nlohmann::json& value) {
+  TGR_CHECK(value.is_number_integer() || (value.is_string() && !value.get<std::string>().empty()),
+            "\"", key, "\" is ", value.dump(), " (", kind_of(value),
+            "); wanted: a whole number or text that is not empty");
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void check_request_keys(const nlohmann::json& fields) {
+  TGR_CHECK(fields.is_object(), "the line is ", kind_of(fields), "; wanted: an object");
+  const std::vector<std::string> known = {"user", "items", "at", "context"};
+  for (const auto& [key, value] : fields.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string nearest = nearest_name(key, known);
+    detail::throw_error("unknown key \"", key, "\"; ",
+                        nearest.empty() ? "" : "did you mean \"" + nearest + "\"? ",
+                        "A request has user and items, and at and context if wanted");
+  }
+  for (const char* key : {"user", "items"}) {
+    TGR_CHECK(fields.contains(key), "no \"", key, "\"; a request has user and items");
+  }
+}
+
+std::vector<std::string> item_texts(const nlohmann::json& items) {
+  TGR_CHECK(items.is_array() && !items.empty(), "\"items\" is ", items.dump(),
+            "; wanted: a list of one or more items");
+  std::vector<std::string> texts;
+  for (const nlohmann::json& item : items) texts.push_back(id_text("items", item));
+  return texts;
+}
+
+// In the store's unit.
+std::optional<std::int64_t> time_of(const nlohmann::json& fields) {
+  if (!fields.contains("at")) return std::nullopt;
+  const nlohmann::json& at = fields.at("at");
+  TGR_CHECK(at.is_number_integer(), "\"at\" is ", at.dump(), " (", kind_of(at),
+            "); wanted: a whole number, a time in the store's unit");
+  return at.get<std::int64_t>();
+}
+
+RankRequest parse_request(const std::string& line, const KnownIds& known,
+                          const std::string& where) {
+  const nlohmann::json fields = nlohmann::json::parse(line);
+  check_request_keys(fields);
+  RankRequest request =
+      rank_request(known.store, id_text("user", fields.at("user")),
+                   indices_of(item_texts(fields.at("items")), known), time_of(fields), where);
+  const nlohmann::json context = fields.value("context", nlohmann::json::object());
+  TGR_CHECK(context.is_object(), "\"context\" is ", context.dump(), " (", kind_of(context),
+            "); wanted: an object such as {\"tab\": \"home\"}");
+  for (const auto& [feature, value] : context.items()) {
+    add_context(known.store, feature, id_text(feature, value), request);
+  }
+  return request;
 }
 
 }  // namespace
@@ -65,22 +128,13 @@ std::vector<RankRequest> read_rank_requests(const std::string& path, const Known
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = path + ":" + std::to_string(number) + ": ";
     try {
-      const nlohmann::json fields = nlohmann::json::parse(line);
-      std::vector<std::string> items;
-      for (const nlohmann::json& item : fields.at("items")) items.push_back(id_text(item));
-      std::optional<std::int64_t> at;
-      if (fields.contains("at")) at = fields.at("at").get<std::int64_t>();
-      requests.push_back(rank_request(known.store, id_text(fields.at("user")),
-                                      indices_of(items, known), at, where));
-      const nlohmann::json context = fields.value("context", nlohmann::json::object());
-      for (const auto& [feature, value] : context.items()) {
-        add_context(known.store, feature, id_text(value), requests.back());
-      }
+      requests.push_back(parse_request(line, known, where));
     } catch (const nlohmann::json::exception&) {
-      detail::throw_error(where,
-                          "no request; wanted a line such as {\"user\": 7, \"items\": [1, 2], "
-                          "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
-                          "wanted");
+      detail::throw_error(
+          where,
+          "the line is no JSON; wanted one such as {\"user\": 7, \"items\": [1, 2], "
+          "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
+          "wanted");
     } catch (const Error& error) {
       detail::throw_error(where, error.what());
     }

@@ -8,6 +8,7 @@
 
 #include "turbogr/eval/counted_rates.h"
 #include "turbogr/run/ranking_figures.h"
+#include "turbogr/run/sample_setup.h"
 
 namespace turbogr::run {
 

@@ -38,11 +38,36 @@ void add_feature(Config& config, std::set<std::string>& taken, const std::string
   config.features.push_back(std::move(feature));
 }
 
-bool on_item(const FeatureConfig& feature, const data::SampleFeature& reads) {
+// By its name alone: what depends on the item or the event belongs to every one of them.
+bool on_item(const FeatureConfig& feature) {
   if (feature.place != "auto") return feature.place == "item";
-  return std::any_of(reads.keys.begin(), reads.keys.end(), [](const data::FeatureSource& key) {
-    return key.of_item() || key.of_event();
-  });
+  const auto of_event = [](const std::string& source) {
+    return source == "item" || source.starts_with("item.") || source.starts_with("event.");
+  };
+  return of_event(feature.from) ||
+         std::any_of(feature.cross.begin(), feature.cross.end(), of_event);
+}
+
+// Keys that the kind of feature does not read would be set in vain.
+void check_keys_of_kind(const FeatureConfig& feature, const data::SampleFeature& reads,
+                        const std::string& where) {
+  static const FeatureConfig plain;
+  const bool number = !reads.is_cross() && reads.keys[0].is_number();
+  const auto check = [&](const char* key, bool set, bool read, const char* reader) {
+    TGR_CHECK(!set || read, where, key, " is for ", reader, ", and ",
+              reads.is_cross() ? "this is a cross" : "'" + feature.from + "' is none",
+              "; leave it out");
+  };
+  check("pooling", feature.pooling != plain.pooling, reads.is_bag(), "bags");
+  check("most", feature.most != plain.most, reads.is_bag(), "bags");
+  check("edges", !feature.edges.empty(), number, "numbers");
+  check("unit", feature.unit != plain.unit, number, "numbers");
+  check("buckets", feature.buckets != plain.buckets, number, "numbers");
+  TGR_CHECK(
+      feature.edges.empty() || (feature.unit == plain.unit && feature.buckets == plain.buckets),
+      where,
+      "edges say where buckets begin, unit and buckets make them by powers of two; give one of "
+      "the two");
 }
 
 data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Store& store) {
@@ -65,6 +90,7 @@ data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Sto
   } catch (const Error& error) {
     detail::throw_error(where, error.what());
   }
+  check_keys_of_kind(feature, reads, where);
   reads.most_ids = feature.most;
   for (const double edge : feature.edges) reads.buckets.edges.push_back(static_cast<float>(edge));
   TGR_CHECK(std::is_sorted(reads.buckets.edges.begin(), reads.buckets.edges.end(),
@@ -88,36 +114,38 @@ std::uint64_t seed_of(std::uint64_t seed, const std::string& name) {
   return hash;
 }
 
+constexpr std::int64_t kLeastCutRows = 128;
+
 // Tables as the features fill them; `rows` of a cross's table must be named.
 class Tables {
  public:
   Tables(const Config& config, RankingSetup& setup) : config_(config), setup_(setup) {}
 
-  std::size_t add(const FeatureConfig& feature, data::SampleFeature& reads) {
+  // `needed` rows for the codes that the feature reads. A cross needs none, and fills what it gets.
+  std::size_t add(const FeatureConfig& feature, std::int64_t needed) {
     const std::string& name = feature.table.empty() ? feature.name : feature.table;
     const TableConfig* given = find_table(config_, name);
+    const std::int64_t named = given == nullptr ? 0 : given->rows;
     const std::string where = "[features." + feature.name + "]: ";
     check_known(feature, name, given);
-    if (reads.is_cross()) {
-      TGR_CHECK(given != nullptr && given->rows > 0, where,
-                "a cross is hashed into its table; say how large that is, as in [tables.", name,
-                "] rows = 100000");
-      reads.cross_rows = given->rows;
-    }
-    TGR_CHECK(given == nullptr || given->rows == 0 || given->rows >= reads.rows(), where,
-              "it has ids up to ", reads.rows() - 1, ", and [tables.", name,
-              "] has rows = ", given == nullptr ? 0 : given->rows, "; give at least ", reads.rows(),
-              ", or 0");
+    TGR_CHECK(feature.cross.empty() || named > 0, where,
+              "a cross is hashed into its table; say how large that is, as in [tables.", name,
+              "] rows = 100000");
+    TGR_CHECK(named == 0 || named >= needed, where, "it has ids up to ", needed - 1,
+              ", and [tables.", name, "] has rows = ", named, "; give at least ", needed, ", or 0");
     const auto at = std::find(setup_.table_names.begin(), setup_.table_names.end(), name);
     const auto t = static_cast<std::size_t>(at - setup_.table_names.begin());
     if (at == setup_.table_names.end()) {
       setup_.table_names.push_back(name);
-      setup_.features.table_rows.push_back(0);
+      setup_.named_rows.push_back(named);
+      setup_.features.table_rows.push_back(cut(named));
     }
     std::int64_t& rows = setup_.features.table_rows[t];
-    rows = std::max(given != nullptr && given->rows > 0 ? given->rows : rows, reads.rows());
+    rows = std::max(rows, needed);
     return t;
   }
+
+  std::int64_t rows(std::size_t table) const { return setup_.features.table_rows[table]; }
 
   void finish() {
     for (const TableConfig& table : config_.tables) {
@@ -149,6 +177,11 @@ class Tables {
   }
 
  private:
+  std::int64_t cut(std::int64_t named) const {
+    const std::int64_t cut = config_.embedding.cut;
+    return cut == 1 ? named : std::min(named, std::max(kLeastCutRows, named / cut));
+  }
+
   // A table that is named but not described is fine; one that looks like another's misspelt name
   // is not.
   void check_known(const FeatureConfig& feature, const std::string& name,
@@ -192,6 +225,20 @@ void add_tasks(const Config& config, const data::Store& store, RankingSetup& set
   }
 }
 
+void check_has_item(const RankingSetup& setup, const std::string& first) {
+  TGR_CHECK(!setup.features.items.empty() && first == "item",
+            "no feature reads the item itself; add [features.item] from = \"item\"");
+}
+
+// Puts the feature in its place, the item's id first.
+template <class Feature>
+void place_feature(const FeatureConfig& feature, Feature&& placed, std::vector<Feature>& prefix,
+                   std::vector<Feature>& items) {
+  auto& list = on_item(feature) ? items : prefix;
+  const bool id = on_item(feature) && feature.from == "item";
+  list.insert(id ? list.begin() : list.end(), std::move(placed));
+}
+
 }  // namespace
 
 void name_features(Config& config, const data::Store& store) {
@@ -219,32 +266,66 @@ RankingSetup ranking_setup(const Config& config, const data::Store& store) {
   Tables tables(config, setup);
   for (const FeatureConfig& feature : config.features) {
     data::SampleFeature reads = sample_feature(feature, store);
-    const bool item = on_item(feature, reads);
     const model::Pooling pooling = !reads.is_bag()             ? model::Pooling::kOne
                                    : feature.pooling == "mean" ? model::Pooling::kMean
                                                                : model::Pooling::kSum;
-    model::Feature rows = {.name = feature.name,
-                           .table = tables.add(feature, reads),
-                           .pooling = pooling,
-                           .most_ids = reads.is_bag() ? feature.most : 1,
-                           .least_events = feature.least};
-    TGR_CHECK(feature.least == 0 || !item, "[features.", feature.name, "]: least = ", feature.least,
+    const std::size_t table = tables.add(feature, reads.is_cross() ? 0 : reads.rows());
+    TGR_CHECK(feature.least == 0 || !on_item(feature), "[features.", feature.name,
+              "]: least = ", feature.least,
               " is for prefix features, and this is an item's; leave it out");
-    // The id comes first.
-    const bool id = item && feature.from == "item";
-    auto& reading = item ? setup.layout.items : setup.layout.prefix;
-    auto& model_features = item ? setup.features.items : setup.features.prefix;
-    reading.insert(id ? reading.begin() : reading.end(), std::move(reads));
-    model_features.insert(id ? model_features.begin() : model_features.end(), std::move(rows));
+    place_feature(feature,
+                  model::Feature{.name = feature.name,
+                                 .table = table,
+                                 .pooling = pooling,
+                                 .most_ids = reads.is_bag() ? feature.most : 1,
+                                 .least_events = feature.least},
+                  setup.features.prefix, setup.features.items);
+    place_feature(feature, std::move(reads), setup.layout.prefix, setup.layout.items);
   }
-  TGR_CHECK(!setup.layout.items.empty() && setup.layout.items[0].keys[0].text == "item",
-            "no feature reads the item itself; add [features.item] from = \"item\"");
+  check_has_item(setup, setup.layout.items.empty() ? "" : setup.layout.items[0].keys[0].text);
   tables.finish();
+  // The rows of a table are known when all its features are.
+  const auto fill_crosses = [&](std::vector<data::SampleFeature>& reading,
+                                const std::vector<model::Feature>& features) {
+    for (std::size_t f = 0; f < reading.size(); ++f) {
+      if (reading[f].is_cross()) reading[f].cross_rows = tables.rows(features[f].table);
+    }
+  };
+  fill_crosses(setup.layout.prefix, setup.features.prefix);
+  fill_crosses(setup.layout.items, setup.features.items);
   add_tasks(config, store, setup);
   std::vector<std::string> actions = config.samples.actions;
   if (actions.empty()) actions = store.manifest().signals;
   for (const std::string& action : actions) {
     setup.layout.action_bits.push_back(store.signal_bit(action));
+  }
+  return setup;
+}
+
+RankingSetup ranking_shape(const Config& config) {
+  RankingSetup setup;
+  Tables tables(config, setup);
+  std::string first;
+  for (const FeatureConfig& feature : config.features) {
+    const std::size_t table = tables.add(feature, 0);
+    TGR_CHECK(setup.named_rows[table] > 0, "[features.", feature.name,
+              "]: without a store a table's rows must be named, as in [tables.",
+              setup.table_names[table], "] rows = 100000");
+    place_feature(
+        feature,
+        model::Feature{.name = feature.name, .table = table, .least_events = feature.least},
+        setup.features.prefix, setup.features.items);
+    if (feature.from == "item") first = "item";
+  }
+  check_has_item(setup, first);
+  tables.finish();
+  for (const TaskConfig& task : config.tasks) {
+    setup.layout.tasks.push_back({.name = task.name, .number = task.number});
+    setup.regression.push_back(task.number.empty() ? 0 : 1);
+    setup.task_weights.push_back(task.weight);
+  }
+  for (std::size_t a = 0; a < config.samples.actions.size(); ++a) {
+    setup.layout.action_bits.push_back(static_cast<int>(a));
   }
   return setup;
 }
@@ -313,59 +394,6 @@ train::RankingTrainOptions ranking_train_options(const Config& config, const Ran
   options.norm_by_batch = config.model.normaliser == "batch";
   options.bucket_bytes = config.dist.bucket;
   options.seed = static_cast<std::uint64_t>(config.run.seed);
-  return options;
-}
-
-data::SampleOptions sample_options(const Config& config, data::Split split) {
-  const SamplesConfig& samples = config.samples;
-  data::SampleOptions options;
-  options.holdout = data::Holdout(config.data.holdout);
-  options.split = split;
-  options.builder = data::sample_builder_from_name(samples.builder);
-  options.targets = samples.targets;
-  options.max_history = config.data.max_length;
-  options.history_before_split = config.samples.history == "split";
-  if (split == data::Split::kTrain && samples.order == "time") {
-    options.order = data::SampleOrder::kTime;
-    options.window_seconds = samples.window;
-  }
-  options.anchors = {.signals = samples.anchor,
-                     .actions = samples.actions,
-                     .per_action = samples.per_action,
-                     .lookback = samples.lookback,
-                     .least_history = samples.least_history};
-  options.user_seed = static_cast<std::uint64_t>(config.run.seed);
-  return options;
-}
-
-data::SampleLoaderOptions sample_loader_options(const Config& config, const RankingSetup& setup,
-                                                const Share& share) {
-  data::SampleLoaderOptions options = {
-      .samples = sample_options(config, data::Split::kTrain), .layout = setup.layout, .queue = {}};
-  data::PlanOptions& plan = options.queue.plan;
-  plan.world = share.world;
-  plan.seed = static_cast<std::uint64_t>(config.run.seed);
-  plan.shuffle = config.data.shuffle;
-  if (config.train.tokens > 0) {
-    plan.budget = data::BatchBudget::tokens(config.train.tokens);
-  } else {
-    plan.budget = data::BatchBudget::samples(config.train.batch);
-    plan.whole_step = true;
-  }
-  options.queue.rank = share.rank;
-  options.queue.threads = static_cast<int>(config.data.workers);
-  options.queue.queue = static_cast<int>(config.data.prefetch);
-  return options;
-}
-
-data::SampleLoaderOptions sample_eval_options(const Config& config, const RankingSetup& setup,
-                                              data::Split split, std::int64_t samples,
-                                              const Share& share) {
-  data::SampleLoaderOptions options = sample_loader_options(config, setup, share);
-  options.samples = sample_options(config, split);
-  options.samples.max_users = config.eval.max_users;
-  options.queue.plan.whole_step = false;
-  options.queue.plan.budget = data::BatchBudget::samples(samples);
   return options;
 }
 

@@ -13,7 +13,6 @@
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/ranking_options.h"
 #include "turbogr/run/config.h"
-#include "turbogr/run/run_options.h"
 #include "turbogr/train/ranking_step.h"
 
 namespace turbogr::run {
@@ -26,6 +25,7 @@ struct RankingSetup {
   data::SampleLayout layout;
   model::RankingFeatures features;
   std::vector<std::string> table_names;
+  std::vector<std::int64_t> named_rows;  // of each table in the config, before embedding.cut
   std::vector<embedding::TableOptions> tables;
   std::vector<std::uint8_t> regression;  // [K]
   std::vector<double> task_weights;      // [K]
@@ -34,6 +34,10 @@ struct RankingSetup {
 // Throws on features that the store does not have, tables that do not fit them, and tasks without
 // labels.
 RankingSetup ranking_setup(const Config& config, const data::Store& store);
+
+// What a config says without a store: features, of which each reads one row, in tables that name
+// their rows; tasks and actions by number.
+RankingSetup ranking_shape(const Config& config);
 
 // Of a table in a checkpoint.
 std::string saved_table_name(const std::string& table);
@@ -50,14 +54,5 @@ struct RankingBounds {
 };
 train::RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
                                                  const RankingBounds& bounds);
-
-data::SampleOptions sample_options(const Config& config, data::Split split);
-// Of a rank's share of every training step.
-data::SampleLoaderOptions sample_loader_options(const Config& config, const RankingSetup& setup,
-                                                const Share& share = {});
-// Of a held-out split, in batches of so many samples a rank.
-data::SampleLoaderOptions sample_eval_options(const Config& config, const RankingSetup& setup,
-                                              data::Split split, std::int64_t samples,
-                                              const Share& share = {});
 
 }  // namespace turbogr::run

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/run_plan.h"
+#include "turbogr/run/sample_setup.h"
 #include "turbogr/run/task.h"
 #include "turbogr/train/ranking_step.h"
 
@@ -48,10 +50,13 @@ class RankingTask : public Task {
     data::PlanOptions plan = sample_loader_options(config_, setup_, parts.share).queue.plan;
     steps_ = count_steps(loader_.samples().windows, plan, 1, config_.train.epochs);
     bounds_.include(loader_);
+    samples_[static_cast<std::size_t>(data::Split::kTrain)] = loader_.samples().size();
     for (const data::Split split : held_out(config_)) {
       data::SampleLoaderOptions options = evaluation_of(split);
       options.queue.threads = 0;  // only its sizes are asked for
-      bounds_.include(data::SampleLoader(store_, options));
+      const data::SampleLoader held(store_, options);
+      bounds_.include(held);
+      samples_[static_cast<std::size_t>(split)] = held.samples().size();
     }
     make_step();
   }
@@ -77,6 +82,12 @@ class RankingTask : public Task {
         config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
         grouped_text(step_->model().parameters().count()), grouped_text(rows),
         config_.model.embedding, setup_.tables.size());
+    if (config_.embedding.cut > 1) {
+      std::int64_t named = 0;
+      for (const std::int64_t each : setup_.named_rows) named += each;
+      print_result("tables   cut to 1/{} of the {} rows that the config names\n",
+                   config_.embedding.cut, grouped_text(named));
+    }
     print_ranks(parts_, link_);
     print_memory();
     print_compute(parts_);
@@ -86,6 +97,10 @@ class RankingTask : public Task {
     std::vector<std::int64_t> lengths;
     for (const data::Window& window : loader_.samples().windows) lengths.push_back(window.length);
     return lengths;
+  }
+
+  std::int64_t samples(data::Split split) const override {
+    return samples_[static_cast<std::size_t>(split)];
   }
 
   void check_evaluation() const override {}  // an empty split was found while planning
@@ -301,6 +316,7 @@ class RankingTask : public Task {
   dist::LinkChoice link_;  // between GPUs
   data::SampleLoader loader_;
   RankingBounds bounds_;
+  std::array<std::int64_t, 3> samples_ = {};  // of each split
   std::unique_ptr<embedding::RowSource<T>> rows_;
   std::unique_ptr<train::RankingTrainStep<T>> step_;
   std::unique_ptr<eval::RankingEvaluator<T>> evaluator_;

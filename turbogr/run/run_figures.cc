@@ -91,6 +91,11 @@ std::optional<double> TrainingRun::evaluate_all() {
     if (split == data::Split::kValidation) score = score_of(found, config_.eval.metric);
     record.values.insert(record.values.end(), found.counts.begin(), found.counts.end());
     write(record);
+    if (mllog_ && split == splits.front()) {
+      const double auc = score_of(found, "auc").value_or(0);
+      mllog_->evaluation(samples_done(), auc);
+      best_auc_ = std::max(best_auc_, auc);
+    }
     if (!prints()) continue;
     if (progress_ != nullptr) progress_->clear();
     // The targets of a split are the same every time: said once.

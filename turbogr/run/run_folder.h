@@ -16,6 +16,7 @@ struct RunFolder {
   std::string checkpoints() const { return path + "/checkpoints"; }
   std::string metrics() const { return path + "/metrics.jsonl"; }
   std::string trace() const { return path + "/trace.json"; }
+  std::string mllog() const { return path + "/mllog.txt"; }
   std::string lengths() const { return path + "/lengths.json"; }
   std::string config() const { return path + "/config.toml"; }
   std::string tensorboard() const { return path + "/tensorboard"; }

@@ -121,9 +121,10 @@ std::optional<std::int64_t> TrainingRun::resume() {
   const checkpoint::Checkpoint saved = checkpoint::open_newest_checkpoint(
       world_, folder_.checkpoints(), config_.checkpoint.fall_back);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
-  for (const char* section : {"task", "model.", "samples.", "tables.", "features.", "tasks.",
-                              "train.loss_scale", "data.holdout", "data.max_length", "data.history",
-                              "data.shuffle", "train.dtype", "run.seed"}) {
+  for (const char* section :
+       {"task", "model.", "samples.", "tables.", "features.", "tasks.", "embedding.cut",
+        "train.loss_scale", "data.holdout", "data.max_length", "data.history", "data.shuffle",
+        "train.dtype", "run.seed"}) {
     const std::vector<std::string> differences = config_differences(was, config_, section);
     TGR_CHECK(differences.empty(), "cannot go on from checkpoint '", saved.folder(),
               "': ", differences.front(), "; a resumed run keeps its model and data");

@@ -74,6 +74,8 @@ class Task {
   virtual StepCount steps() const = 0;
   virtual void print_plan() const = 0;
   virtual std::vector<std::int64_t> lengths() const = 0;  // of an epoch's sequences
+  // Of an epoch, or held out; 0 of a task that knows none.
+  virtual std::int64_t samples(data::Split /*split*/) const { return 0; }
   virtual void check_evaluation() const = 0;  // throws when there is nothing to evaluate on
   virtual PeakRate make_peak() const = 0;
 

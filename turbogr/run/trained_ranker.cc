@@ -13,6 +13,7 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/ranking_figures.h"
 #include "turbogr/run/ranking_rows.h"
+#include "turbogr/run/sample_setup.h"
 #include "turbogr/train/dense_tensors.h"
 
 namespace turbogr::run {

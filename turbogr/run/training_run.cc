@@ -102,6 +102,15 @@ void TrainingRun::open_files(std::optional<std::int64_t> resumed) {
   if (config_.log.tensorboard) {
     events_ = std::make_unique<TensorBoardEvents>(folder_.tensorboard(), resumed);
   }
+  if (config_.run.mllog) {
+    const bool begun = resumed.value_or(0) > 0;
+    mllog_ = std::make_unique<MlLog>(folder_.mllog(), begun);
+    if (!begun) {
+      mllog_->begin(mllog_facts(config_, world_.size(), task_->samples(data::Split::kTrain),
+                                task_->samples(held_out(config_).front())));
+      mllog_->start();
+    }
+  }
   write_lengths(folder_.lengths(), length_histogram(task_->lengths()));
 }
 
@@ -173,6 +182,7 @@ RunEnd TrainingRun::train() {
   if (!finished()) return RunEnd::kPaused;
   save_if_scored(evaluate_all());
   if (writer_) writer_->wait();
+  if (mllog_) mllog_->stop(samples_done(), best_auc_ >= kMlLogTarget);
   if (!control_.quiet) compare_with_baseline();
   if (!prints()) return RunEnd::kFinished;
   if (skipped_steps_ > 0) {

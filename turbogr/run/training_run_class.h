@@ -20,6 +20,7 @@
 #include "turbogr/run/config.h"
 #include "turbogr/run/early_stopping.h"
 #include "turbogr/run/metrics.h"
+#include "turbogr/run/mllog.h"
 #include "turbogr/run/peak_rate.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/run_folder.h"
@@ -100,6 +101,7 @@ class TrainingRun {
   void begin_window();
 
   void write(const MetricRecord& record);
+  std::int64_t samples_done() const { return task_->steps_done() * config_.train.batch; }
 
   void end_epoch();
 
@@ -142,6 +144,8 @@ class TrainingRun {
   std::optional<LoggedBytes> logged_;  // before the step gone on from
   std::unique_ptr<JsonLines> lines_;
   std::unique_ptr<TensorBoardEvents> events_;
+  std::unique_ptr<MlLog> mllog_;
+  double best_auc_ = 0;                 // of those in it
   std::unique_ptr<Watchdog> watchdog_;  // of several ranks
   double watched_seconds_ = 0;          // in steps
   int named_rank_ = -1;                 // as the slowest, last

@@ -38,7 +38,10 @@ void add_ids(const std::vector<SampleFeature>& features, const EventPlace& place
 
 SampleCollator::SampleCollator(const Store& store, const SampleOptions& options,
                                const SampleLayout& layout)
-    : store_(store), layout_(layout), history_(store, options) {
+    : store_(store),
+      layout_(layout),
+      history_(store, options),
+      targets_at_last_time_(options.targets_at_last_time) {
   for (const SampleTask& task : layout.tasks) {
     numbers_.push_back(task.is_number() ? store.numbers(task.number) : std::span<const float>());
   }
@@ -120,7 +123,8 @@ void SampleCollator::add_events(std::int64_t user, std::int64_t history_end, std
   for (std::size_t i = 0; i < batch.events.size(); ++i) {
     const EventPlace place = {user, batch.event_items[i], batch.events[i],
                               seconds_of(batch.events[i])};
-    batch.times.push_back(place.seconds);
+    const bool at_last = targets_at_last_time_ && i >= history && history > 0;
+    batch.times.push_back(at_last ? seconds_of(batch.events[history - 1]) : place.seconds);
     // What became of a target stays hidden.
     batch.actions.push_back(i < history ? actions_of(batch.event_signals[i]) : 0u);
     add_ids(layout_.items, place, batch.items);
@@ -174,7 +178,7 @@ void SampleCollator::collate(std::span<const SampleRequest> requests, SampleBatc
   for (std::size_t r = 0; r < requests.size(); ++r) {
     const SampleRequest& request = requests[r];
     TGR_CHECK(!request.items.empty(), "a request without items to rank");
-    std::int64_t seconds = request.seconds;
+    std::int64_t seconds = request.seconds, last = seconds;
     if (request.user >= 0) {
       const auto user = static_cast<std::size_t>(request.user);
       const std::int64_t begin = store_.offsets()[user];
@@ -185,9 +189,10 @@ void SampleCollator::collate(std::span<const SampleRequest> requests, SampleBatc
         seconds = seconds_of(end - 1);
       }
       add_events(request.user, end, end, 0, batch);
+      last = batch.events.empty() ? seconds : seconds_of(batch.events.back());
     }
     for (const std::int64_t item : request.items) {
-      batch.times.push_back(seconds);
+      batch.times.push_back(targets_at_last_time_ ? last : seconds);
       batch.actions.push_back(0u);
       add_ids(layout_.items, {request.user, item, -1, seconds, &request.values}, batch.items);
       add_label(-1, 0, batch);

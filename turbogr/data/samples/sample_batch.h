@@ -105,6 +105,7 @@ class SampleCollator {
   std::vector<std::span<const float>> numbers_;  // of each task; empty of those with signals
   std::span<const std::int64_t> times_;
   std::int64_t second_ = 1;
+  bool targets_at_last_time_;
 };
 
 }  // namespace turbogr::data

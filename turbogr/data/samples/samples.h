@@ -45,6 +45,7 @@ struct SampleOptions {
   std::int64_t prefix = 0;   // tokens before the history
   std::int64_t max_history = 200;
   bool history_before_split = false;  // evaluation splits: a user's targets share one history
+  bool targets_at_last_time = false;  // targets stand at the time of the last event before them
   SampleOrder order = SampleOrder::kUser;
   std::int64_t window_seconds = 0;  // of time order; 0: sample by sample
   AnchorOptions anchors;

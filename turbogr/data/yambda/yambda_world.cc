@@ -7,6 +7,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/data/expected_auc.h"
 #include "turbogr/data/synth_presets.h"
 
 namespace turbogr::data {
@@ -95,26 +96,6 @@ std::vector<std::int64_t> lengths_of(const YambdaOptions& options) {
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
-// Chances p of events, each counted as p of a positive and 1 - p of a negative.
-double expected_auc(std::vector<double> chances) {
-  std::ranges::sort(chances);
-  double below = 0, pairs = 0, positives = 0, negatives = 0;
-  for (std::size_t i = 0; i < chances.size();) {
-    std::size_t end = i;
-    double positive = 0, negative = 0;
-    for (; end < chances.size() && chances[end] == chances[i]; ++end) {
-      positive += chances[end];
-      negative += 1 - chances[end];
-    }
-    pairs += positive * (below + negative / 2);
-    below += negative;
-    positives += positive;
-    negatives += negative;
-    i = end;
-  }
-  return pairs / (positives * negatives);
-}
 
 // Where a function that rises with x reaches `wanted`.
 template <class Function>
