@@ -1,6 +1,4 @@
 // `turbogr plan`: what a run would cost on a cluster, before anybody rents it.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -11,39 +9,14 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/plan_command.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
-#include "turbogr/plan/cluster.h"
-#include "turbogr/plan/histories.h"
-#include "turbogr/plan/search.h"
-#include "turbogr/plan/simulator.h"
 #include "turbogr/run/config.h"
 
 namespace turbogr::apps {
-namespace {
-
-struct PlanCommand {
-  plan::ClusterOptions cluster;
-  int ranks = 0;
-  std::string data;
-  bool simulate = false;
-  int steps = 3;
-  std::vector<int> trace_ranks = {0};
-  std::string trace, json;
-  plan::Disturbances disturbances;
-  double price = 0;     // of a device and hour
-  double mtbf = 0;      // hours between failures of a machine
-  double disk_gbs = 2;  // of a machine
-  bool explain = false;
-};
-
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-
-double seconds_from(std::int64_t begin_ns) {
-  return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9;
-}
 
 nlohmann::ordered_json json_of(const plan::Simulation& result, int ranks) {
   nlohmann::ordered_json json = {{"ranks", ranks},
@@ -96,176 +69,10 @@ std::unique_ptr<plan::Histories> histories_for(const run::Config& config,
       {.config = config, .least_tokens = (steps + 1) * command.cluster.ranks() * tokens});
 }
 
-nlohmann::ordered_json json_of(const plan::Choice& choice, int ranks) {
-  nlohmann::ordered_json json = {{"group", choice.settings.group},
-                                 {"schedule", choice.settings.schedule},
-                                 {"rows", choice.settings.rows},
-                                 {"gradients", choice.settings.gradients},
-                                 {"recompute", choice.settings.recompute},
-                                 {"result", text_of(choice.semantics)},
-                                 {"fits", choice.fits},
-                                 {"device_gib", choice.memory.device / kGib},
-                                 {"activations_gib", choice.memory.activations / kGib},
-                                 {"table_gib", choice.memory.table / kGib},
-                                 {"host_gib", choice.memory.host / kGib}};
-  if (choice.fits) json["simulation"] = json_of(choice.simulation, ranks);
-  return json;
-}
+namespace {
 
-// The fastest whose results are no further from the config's than `semantics`.
-const plan::Choice* best_of(const std::vector<plan::Choice>& choices, plan::Semantics semantics) {
-  for (const plan::Choice& choice : choices) {
-    if (choice.fits && choice.semantics <= semantics) return &choice;
-  }
-  return nullptr;
-}
-
-void print_choices(const std::vector<plan::Choice>& choices) {
-  print_result("{:<58}{:>10}{:>10}{:>9}{:>8}{:>8}{:>9}\n", "setting", "results", "step ms",
-               "linear", "sparse", "dense", "GiB");
-  for (const plan::Choice& choice : choices) {
-    const double gib = choice.memory.device / kGib;
-    if (!choice.fits) {
-      print_result("{:<58}{:>10}{:>35}{:>9.1f}\n", choice.settings.text(),
-                   text_of(choice.semantics), "does not fit", gib);
-      continue;
-    }
-    const plan::Simulation& s = choice.simulation;
-    print_result("{:<58}{:>10}{:>10.2f}{:>9.3f}{:>7.1f}%{:>7.1f}%{:>9.1f}\n",
-                 choice.settings.text(), text_of(choice.semantics), 1e3 * s.step_seconds,
-                 s.linearity(), 100 * s.share(train::StageKind::kSparse),
-                 100 * s.share(train::StageKind::kDense), gib);
-  }
-}
-
-// Where the time of the best setting goes, and what one change would make of it.
-void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const run::Config& config) {
-  const plan::Simulation& s = best.simulation;
-  const double step = s.step_seconds;
-  print_result(
-      "\nof a step: {:.1f} % computing of the mean rank, {:.1f} % uneven shares, {:.1f} % "
-      "rows and ids, {:.1f} % dense sums and waiting in them\n",
-      100 * s.compute_seconds / step, 100 * (s.busiest_seconds - s.compute_seconds) / step,
-      100 * s.share(train::StageKind::kSparse), 100 * s.share(train::StageKind::kDense));
-  struct Change {
-    std::string text;
-    std::vector<run::Override> overrides;
-    double network = 1;
-  };
-  std::vector<Change> changes = {
-      {"a network twice as fast", {}, 2},
-      {"dist.bucket of 32 MiB", {{"dist.bucket", std::to_string(32 << 20)}}, 1}};
-  if (config.optim.clip > 0) {
-    changes.push_back(
-        {"optim.clip = 0, so that row gradients may return late", {{"optim.clip", "0"}}, 1});
-  }
-  for (const Change& change : changes) {
-    const plan::Choice with = search.try_changed(best.settings, change.overrides, change.network);
-    if (!with.fits) continue;
-    print_result("with {}: {:.2f} ms, linearity {:.3f}\n", change.text,
-                 1e3 * with.simulation.step_seconds, with.simulation.linearity());
-  }
-}
-
-void print_sources(const plan::SimulationSetup& setup) {
-  int measured = 0, published = 0, derived = 0;
-  const auto count = [&](const std::vector<plan::NamedFigure>& figures) {
-    for (const plan::NamedFigure& each : figures) {
-      const std::string& source = each.figure->source;
-      ++(source.starts_with("measured")    ? measured
-         : source.starts_with("published") ? published
-                                           : derived);
-    }
-  };
-  count(figures_of(setup.gpu));
-  count(figures_of(setup.network));
-  print_result(
-      "figures    of {} and {}: {} measured, {} published, {} derived (--explain lists them)\n",
-      setup.gpu.name, setup.network.name, measured, published, derived);
-}
-
-void list_sources(const plan::SimulationSetup& setup) {
-  print_result("\n{:<26}{:>10}  source\n", "figure", "value");
-  for (const auto& figures : {figures_of(setup.gpu), figures_of(setup.network)}) {
-    for (const plan::NamedFigure& each : figures) {
-      print_result("{:<26}{:>10g}  {}\n", each.key, each.figure->value, each.figure->source);
-    }
-  }
-}
-
-// How often to save: what a save costs against what a failure loses (Young's rule).
-void print_checkpoints(const PlanCommand& command, const plan::SimulationSetup& setup,
-                       const plan::Choice& best) {
-  const int group = best.settings.group;
-  const int writers = std::max(1, group / command.cluster.gpus);           // machines of one group
-  const double dense = 12.0 * static_cast<double>(setup.work.parameters);  // and two moments, f32
-  const double bytes = best.memory.table * group + dense;
-  const double save = bytes / (command.disk_gbs * 1e9 * writers);
-  const double between = 3600 * command.mtbf / command.cluster.nodes;
-  const double interval = std::sqrt(2 * save * between);
-  print_result(
-      "save       {:.1f} GB in {:.1f} s at {:g} GB/s a machine, at most; with a failure every "
-      "{:.1f} "
-      "hours save every {:.1f} minutes (checkpoint.every = {}): {:.2f} % of the time is lost\n",
-      bytes * 1e-9, save, command.disk_gbs, between / 3600, interval / 60,
-      static_cast<std::int64_t>(interval / best.simulation.step_seconds),
-      100 * (save / interval + interval / 2 / between));
-}
-
-void run_plan(const run::Config& config, const PlanCommand& command) {
-  const int ranks = command.cluster.ranks();
-  const plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
-  const Context ctx;
-  const auto histories = histories_for(config, command, command.steps + 3);
-  plan::PlanSearch search(ctx, config, command.cluster, *histories, command.steps);
-  const std::vector<plan::Choice> choices = search.run();
-  print_result("cluster    {} ranks, {} a machine\n", ranks, command.cluster.gpus);
-  print_result("data       {}\n", histories->text());
-  print_sources(setup);
-  print_result("\n");
-  print_choices(choices);
-  const plan::Choice* exact = best_of(choices, plan::Semantics::kSame);
-  const plan::Choice* any = best_of(choices, plan::Semantics::kLate);
-  TGR_CHECK(any != nullptr, "nothing fits ", setup.gpu.memory_gib.value, " GiB of ", setup.gpu.name,
-            ": lower train.tokens, take more devices, set embedding.dtype = "
-            "\"bf16\", or keep the table in host memory (embedding.memory)");
-  const plan::Choice& best = exact != nullptr ? *exact : *any;
-  print_result("\n");
-  print_simulation(best.simulation, setup);
-  const double epoch_hours =
-      histories->epoch_tokens() / (best.simulation.tokens / best.simulation.step_seconds) / 3600;
-  print_result("epoch      {} of {} tokens",
-               epoch_hours < 1 ? fmt::format("{:.1f} s", 3600 * epoch_hours)
-                               : fmt::format("{:.1f} hours", epoch_hours),
-               grouped_text(static_cast<std::int64_t>(histories->epoch_tokens())));
-  if (command.price > 0) {
-    print_result(", {:.2f} at {:g} a device and hour", epoch_hours * ranks * command.price,
-                 command.price);
-  }
-  print_result(
-      "\nmemory     {:.1f} of {:.1f} GiB a device: {:.1f} activations, {:.1f} item table and "
-      "its state\n",
-      best.memory.device / kGib, setup.gpu.memory_gib.value, best.memory.activations / kGib,
-      best.memory.table / kGib);
-  if (command.mtbf > 0) print_checkpoints(command, setup, best);
-  std::string line;
-  for (const run::Override& each : best.settings.overrides()) {
-    line += " --" + each.key + "=" + each.value;
-  }
-  print_result("take      {}\n", line);
-  if (command.explain) {
-    explain_choice(search, best, config);
-    list_sources(setup);
-  }
-  if (command.json.empty()) return;
-  nlohmann::ordered_json json = {{"ranks", ranks},
-                                 {"gpu", setup.gpu.name},
-                                 {"network", setup.network.name},
-                                 {"epoch_hours", epoch_hours}};
-  if (command.price > 0) json["epoch_price"] = epoch_hours * ranks * command.price;
-  json["best"] = json_of(best, ranks);
-  for (const plan::Choice& choice : choices) json["choices"].push_back(json_of(choice, ranks));
-  replace_file(command.json, json.dump(2) + "\n");
+double seconds_from(std::int64_t begin_ns) {
+  return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9;
 }
 
 bool is_disturbed(const plan::Disturbances& d) {
@@ -322,7 +129,8 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
   for (const plan::StepBatch& step : drawn.steps) plan_ms += 1e3 * step.plan_seconds;
   plan_ms /= static_cast<double>(drawn.steps.size());
   print_result("cluster    {} ranks, {} a machine, {} over {}; groups of {}\n", ranks,
-               command.cluster.gpus, setup.gpu.name, setup.network.name, setup.topology.group_size);
+               command.cluster.ranks_of_node(), setup.gpu.name, setup.network.name,
+               setup.topology.group_size);
   print_result("data       {}\n", histories->text());
   print_simulation(result, setup);
   print_result(
@@ -359,6 +167,9 @@ Command* add_plan(Command& app) {
   command->add_option("--gpus", cluster.gpus, "Devices of a machine, a rank each")
       ->check(is_positive())
       ->capture_default_str();
+  command->add_option("--sharing", cluster.sharing, "Ranks a device has, staged through the host")
+      ->check(is_positive())
+      ->capture_default_str();
   Option* ranks = command->add_option("--ranks", options->ranks,
                                       "In place of --nodes: a multiple of --gpus, or fewer");
   ranks->check(is_positive());
@@ -370,7 +181,7 @@ Command* add_plan(Command& app) {
       ->capture_default_str();
   command->add_option(
       "--data", options->data,
-      "Store, kuairand27k, movielens or a CSV file of lengths; default: data.store");
+      "Store, kuairand27k, movielens, yambda or a CSV file of lengths; default: data.store");
   command->add_flag("--simulate", options->simulate, "The config as it is, instead of a search");
   command->add_option("--steps", options->steps, "Steps to time, after the first")
       ->check(is_positive())
@@ -398,20 +209,34 @@ Command* add_plan(Command& app) {
   command->add_flag("--explain", options->explain,
                     "What binds, what would help, and where every figure is from");
   command->add_option("--json", options->json, "Also write the figures to this file");
+  command->add_option("--html", options->html,
+                      "Also write a page: scaling, a step's timeline, memory, settings");
+  command
+      ->add_option("--curve-ranks", options->scaling.ranks, "Ranks that the page's curves run over")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--curve-tokens", options->scaling.tokens,
+                   "Tokens a rank has in the curves, at most")
+      ->check(is_positive())
+      ->capture_default_str();
   command->callback([command, options, ranks] {
     const data::InterruptGuard guard;
     const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
     run::Config config = run::load_config(arguments.path, arguments.overrides);
-    // What is planned are devices, wherever the config trains today.
-    config.train.device = "cuda";
     PlanCommand plan = *options;
+    // What is planned are these devices, wherever the config trains today.
+    config.train.device = plan::gpu_description(plan.cluster.gpu).device;
     TGR_CHECK(plan.simulate || plan.trace.empty(),
               "--trace is of one setting; add --simulate, which takes the config as it is");
     TGR_CHECK(plan.simulate || !is_disturbed(plan.disturbances),
               "--slow-rank, --slow-node and --jitter disturb one setting; add --simulate");
-    TGR_CHECK(!plan.simulate || !(plan.explain || plan.price > 0 || plan.mtbf > 0),
-              "--explain, --price and --mtbf are of the search; leave out --simulate");
+    TGR_CHECK(
+        !plan.simulate || !(plan.explain || plan.price > 0 || plan.mtbf > 0 || !plan.html.empty()),
+        "--explain, --price, --mtbf and --html are of the search; leave out --simulate");
     if (ranks->given()) {
+      TGR_CHECK(plan.cluster.sharing == 1,
+                "--ranks counts ranks with a device each; with --sharing give --nodes and --gpus");
       plan.cluster.gpus = std::min(plan.cluster.gpus, plan.ranks);
       TGR_CHECK(plan.ranks % plan.cluster.gpus == 0, "--ranks ", plan.ranks,
                 " is no multiple of --gpus ", plan.cluster.gpus, "; give --nodes and --gpus");
@@ -419,7 +244,7 @@ Command* add_plan(Command& app) {
     }
     if (plan.data.empty()) plan.data = config.data.store;
     TGR_CHECK(!plan.data.empty(), "no data to plan with; give --data or data.store");
-    plan.simulate ? run_simulation(config, plan) : run_plan(config, plan);
+    plan.simulate ? run_simulation(config, plan) : run_search(config, plan);
   });
   return command;
 }

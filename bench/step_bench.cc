@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <unordered_set>
 
 #include "bench/energy.h"
 #include "bench/timing.h"
@@ -26,7 +27,7 @@ using train::RetrievalTrainer;
 
 constexpr int kBatches = 4;
 constexpr int kWarmUp = 4;
-constexpr int kProfiled = 3;
+constexpr std::int64_t kProfiled = 3;  // on a GPU; a CPU's steps differ more
 
 // Items are drawn as KuaiRand's users choose them, popular ones first: u, a share of all events,
 // falls on the item at that share of the catalogue. Gaps in time are zero (events of one page) or
@@ -126,6 +127,11 @@ StepFigures measure(const StepProblem& problem) {
     batches.push_back(
         make_batch(problem.lengths, problem.items, problem.seed + b, b * problem.lengths.size()));
   }
+  for (const Batch& batch : batches) {
+    std::unordered_set<std::int64_t> distinct(batch.items.begin(), batch.items.end());
+    distinct.insert(batch.targets.begin(), batch.targets.end());
+    figures.batch_items += std::ssize(distinct) / kBatches;
+  }
   const auto batch_of = [&](std::int64_t step) {
     return std::span<const Batch>(&batches[static_cast<std::size_t>(step % kBatches)], 1);
   };
@@ -161,17 +167,18 @@ StepFigures measure(const StepProblem& problem) {
   figures.link_bytes_to_device = (sent.to_device - sent_before.to_device) / steps;
   figures.link_bytes_to_host = (sent.to_host - sent_before.to_host) / steps;
 
+  SectionTimer timer;
+  ctx.set_sections(&timer);
+  const std::int64_t profiled = device == Device::kCuda ? kProfiled : problem.steps;
+  for (std::int64_t step = 0; step < profiled; ++step) {
+    trainer.step(ctx, batch_of(step));
+    timer.finish(ctx);
+  }
+  ctx.set_sections(nullptr);
+  for (std::size_t s = 0; s < kSections; ++s) {
+    figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / static_cast<double>(profiled);
+  }
   if (device == Device::kCuda) {
-    SectionTimer timer;
-    ctx.set_sections(&timer);
-    for (std::int64_t step = 0; step < kProfiled; ++step) {
-      trainer.step(ctx, batch_of(step));
-      timer.finish(ctx);
-    }
-    ctx.set_sections(nullptr);
-    for (std::size_t s = 0; s < kSections; ++s) {
-      figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / kProfiled;
-    }
     const DeviceMemory memory = device_memory();
     figures.memory_bytes = memory.total - memory.free;
     if (config.embedding.memory == "host") figures.link = measure_link(ctx);

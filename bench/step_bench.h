@@ -31,7 +31,8 @@ struct StepFigures {
   double joules_per_token = 0;   // of the GPU over the steps timed; 0: not known
   std::size_t memory_bytes = 0;  // of the device, all there is in use; on a CPU what was planned
   double loss = 0;               // of the last step
-  // GPU: milliseconds of a step by section, from steps apart from those timed.
+  std::int64_t batch_items = 0;  // distinct ones of a batch and its targets, mean
+  // Milliseconds of a step by section, from steps apart from those timed.
   std::array<double, kSections> section_ms = {};
   // GPU: the first losses of a small batch there and on the CPU in f32.
   double small_loss = 0;

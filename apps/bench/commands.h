@@ -12,6 +12,7 @@ void add_bench_exchange(Command& bench);
 void add_bench_gpu_ops(Command& bench);
 void add_bench_layer(Command& bench);
 void add_bench_loader(Command& bench);
+void add_bench_machine(Command& bench);
 void add_bench_negatives(Command& bench);
 void add_bench_ops(Command& bench);
 void add_bench_rank_request(Command& bench);

@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
   apps::add_bench_loader(bench);
   apps::add_bench_balance(bench);
   apps::add_bench_exchange(bench);
+  apps::add_bench_machine(bench);
   return bench.run(std::vector<std::string>(argv + 1, argv + argc));
 }

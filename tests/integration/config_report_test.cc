@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/browser.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/run/config.h"
 
@@ -68,6 +69,19 @@ TEST(ReportCommand, WritesThePageAndSaysWhere) {
       run("report " + folder.path().string() + " --out " + (folder / "x.html").string());
   EXPECT_TRUE(std::filesystem::exists(folder / "x.html")) << elsewhere.text;
   EXPECT_EQ(run("report " + (folder / "none").string()).status, 1);
+}
+
+TEST(ReportCommand, ABrowserDrawsThePage) {
+  const std::string browser = test::find_browser();
+  if (browser.empty()) GTEST_SKIP() << "no browser; install chromium-headless-shell";
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "metrics.jsonl") << "{\"step\":1,\"epoch\":0.1,\"loss\":2.0}\n"
+                                             "{\"step\":9,\"epoch\":0.9,\"loss\":1.5}\n";
+  ASSERT_EQ(run("report " + folder.path().string()).status, 0);
+  const test::Outcome drawn = test::draw_page(browser, (folder / "report.html").string());
+  ASSERT_EQ(drawn.status, 0) << drawn.output;
+  EXPECT_FALSE(test::has(drawn, "Uncaught")) << drawn.output;
+  EXPECT_TRUE(test::has(drawn, "<path fill=\"none\"")) << drawn.output;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/browser.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/output_file.h"
@@ -43,6 +44,64 @@ TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
       EXPECT_LE(best, choice["simulation"]["step_ms"].get<double>());
     }
   }
+}
+
+TEST(Plan, WritesAPageOfItself) {
+  const test::TemporaryFolder folder;
+  const std::string page = (folder.path() / "plan.html").string();
+  const test::Outcome run = test::run_program(
+      plan("--nodes 1 --gpus 2 --html " + page + " --curve-ranks 1,2,4 --curve-tokens 512"));
+  ASSERT_EQ(run.status, 0) << run.output;
+  const std::string text = read_file(page);
+  const std::string begin = "id=\"data\">";
+  const std::size_t from = text.find(begin) + begin.size();
+  const auto data = nlohmann::json::parse(text.substr(from, text.find("</script>", from) - from));
+  EXPECT_EQ(data["charts"][0]["lines"][0]["points"].size(), 3u);
+  EXPECT_GT(data["step"]["stages"].size(), 5u);
+  EXPECT_EQ(data["choices"].size(), 6u);
+}
+
+TEST(Plan, ABrowserDrawsItsPage) {
+  const std::string browser = test::find_browser();
+  if (browser.empty()) GTEST_SKIP() << "no browser; install chromium-headless-shell";
+  const test::TemporaryFolder folder;
+  const std::string page = (folder.path() / "plan.html").string();
+  ASSERT_EQ(test::run_program(plan("--nodes 1 --gpus 2 --html " + page +
+                                   " --curve-ranks 1,2,4 --curve-tokens 512"))
+                .status,
+            0);
+  const test::Outcome drawn = test::draw_page(browser, page);
+  ASSERT_EQ(drawn.status, 0) << drawn.output;
+  EXPECT_FALSE(test::has(drawn, "Uncaught")) << drawn.output;
+  const auto count = [&](const std::string& part) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = drawn.output.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<circle "), 12u);        // two charts of two lines over three counts of ranks
+  EXPECT_GT(count("class=\"stage\""), 5u);  // one of them in the script
+  EXPECT_EQ(count("class=\"part\""), 18u);  // three of every setting
+  EXPECT_TRUE(test::has(drawn, "<div class=\"label\">linearity</div>"));
+}
+
+// A rank on this machine's processor, described and planned for.
+TEST(Plan, TakesAMachineThatWasMeasured) {
+  const test::TemporaryFolder folder;
+  const std::string machine = (folder.path() / "machine.json").string();
+  const test::Outcome bench = test::run_program(
+      "bench machine --device cpu --tokens 512 --layers 1 --steps 2 --threads 1 --json " + machine);
+  ASSERT_EQ(bench.status, 0) << bench.output;
+  const auto json = nlohmann::json::parse(read_file(machine));
+  EXPECT_EQ(json["gpu"]["device"], "cpu");
+  EXPECT_FALSE(json.contains("network"));  // one rank
+  const test::Outcome run =
+      test::run_program(plan("--nodes 2 --gpus 1 --simulate --network eth25 --gpu " + machine));
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_TRUE(test::has(run, "machine over eth25")) << run.output;
+  const test::Outcome no_network = test::run_program(
+      plan("--nodes 2 --gpus 1 --simulate --network " + machine + " --gpu " + machine));
+  EXPECT_NE(no_network.status, 0);
+  EXPECT_TRUE(test::has(no_network, "has no network")) << no_network.output;
 }
 
 TEST(Plan, SimulatesTheSameTwiceAndTraces) {

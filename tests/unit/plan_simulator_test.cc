@@ -89,6 +89,23 @@ TEST(PlanNetwork, QueuesManyBeforeOneAndRanksBeforeTheirNic) {
   EXPECT_NEAR(slow.send(0, 1, 1'000'000, 0, Memory::kDevice), 10e-3 + 10e-6, 1e-9);
 }
 
+TEST(PlanNetwork, HostsOfAMachineCopyForEachPairByThemselves) {
+  GpuDescription gpu = gpu_description("h200");
+  gpu.local_us.value = 10;
+  gpu.local_gbs.value = 1;
+  NetworkDescription description = plain_network(1);
+  description.host_gbs.value = 1;
+  description.host_sum_gbs.value = 4;
+  Network network(gpu, description, {0, 0, 0, 0});
+  for (int from = 1; from < 4; ++from) {
+    EXPECT_NEAR(network.send(from, 0, 1'000'000, 0, Memory::kHost), 1e-3 + 10e-6, 1e-9);
+    EXPECT_NEAR(network.send(from, 0, 1'000'000, 0, Memory::kDevice), from * 1e-3 + 10e-6, 1e-9);
+  }
+  // A quarter to everybody, all four added up, and the sums to everybody.
+  EXPECT_NEAR(network.all_reduce_hosts(4e6, 1, 5), 5 + 2 * (1e-3 + 10e-6) + 1e-3, 1e-9);
+  EXPECT_NEAR(network.all_reduce_hosts(4e6, 2, 5), 5 + 2 * 1e-3 + 4 * 10e-6 + 1e-3, 1e-9);
+}
+
 // Even exchanges are added up without their messages: the sums are those of the messages.
 TEST(PlanNetwork, AddsUpEvenExchangesAsTheirMessages) {
   const std::vector<int> members = {0, 1, 2, 3, 4, 5};
@@ -279,6 +296,27 @@ TEST(PlanSimulator, RepeatsItselfAndSaysWhoIsSlow) {
   const Simulation link =
       simulated(small_config(), cluster, {.slow_link = {.node = 0, .factor = 1e-3}}).result;
   EXPECT_GT(link.step_seconds, 1.2 * even.step_seconds);
+}
+
+TEST(PlanSimulator, RanksThatShareADeviceTakeTurns) {
+  const Simulation own = simulated(small_config(), {.nodes = 1, .gpus = 2}).result;
+  const Simulation shared = simulated(small_config(), {.nodes = 1, .gpus = 1, .sharing = 2}).result;
+  EXPECT_GT(shared.step_seconds, own.step_seconds + 0.9 * own.compute_seconds);
+  EXPECT_EQ(shared.tokens, own.tokens);
+}
+
+TEST(PlanSimulator, ACpusThreadsDoWhatIsBesideAStepToo) {
+  auto config = small_config();
+  config.train.device = "cpu";
+  config.train.schedule = "overlap";
+  config.negatives.count = 100'000;  // drawn beside the step before
+  const Simulated two = simulated(config, {.nodes = 1, .gpus = 2});
+  double drawing = 0;
+  for (const StageSeconds& stage : two.result.stages) {
+    if (stage.name == train::stages::kDraw.name) drawing += stage.hidden;
+  }
+  EXPECT_GT(drawing, 1e-3);
+  EXPECT_GT(two.result.step_seconds, two.result.compute_seconds + 0.9 * drawing);
 }
 
 TEST(PlanSimulator, SchedulesHideWhatTheyPromise) {

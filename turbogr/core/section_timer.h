@@ -1,6 +1,6 @@
-// Where a GPU's time goes: operators say which section of a step they belong to, and the time
-// between one mark in the stream and the next is added to the section that was open. Costs nothing
-// unless a timer hangs on the context; on a CPU sections are not timed.
+// Where a device's time goes: operators say which section of a step they belong to; the time from
+// one mark (in a GPU's stream; on a CPU, by the clock) to the next is added to the section that was
+// open. Costs nothing unless a timer hangs on the context, whose operators one thread then calls.
 //
 //   SectionTimer timer;
 //   ctx.set_sections(&timer);

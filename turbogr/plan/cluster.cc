@@ -23,15 +23,19 @@ std::int64_t dense_parameters(const model::ModelOptions& m) {
 
 SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster) {
   TGR_CHECK(!config.ranks(), "task = \"ranking\": only the retrieval task can be planned so far");
-  TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1, "a cluster of ", cluster.nodes,
-            " machines with ", cluster.gpus, " devices; give at least one of each");
+  TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1 && cluster.sharing >= 1, "a cluster of ",
+            cluster.nodes, " machines with ", cluster.gpus, " devices; give at least one of each");
   TGR_CHECK(std::int64_t{cluster.nodes} * cluster.gpus <= kMostRanks, "a cluster of ",
             cluster.nodes, " machines with ", cluster.gpus, " devices; plans go up to ", kMostRanks,
             " devices");
   SimulationSetup setup;
   setup.gpu = gpu_description(cluster.gpu);
   setup.network = network_description(cluster.network);
-  for (int rank = 0; rank < cluster.ranks(); ++rank) setup.nodes.push_back(rank / cluster.gpus);
+  for (int rank = 0; rank < cluster.ranks(); ++rank) {
+    setup.nodes.push_back(rank / cluster.ranks_of_node());
+  }
+  setup.sharing = cluster.sharing;
+  setup.staged = cluster.sharing > 1;
   const train::NegativeOptions negatives = run::negative_options(config.negatives);
   setup.work.model = run::model_options(config, /*num_signals=*/0);
   setup.work.parameters = dense_parameters(setup.work.model);

@@ -14,8 +14,10 @@ struct ClusterOptions {
   int gpus = 8;   // of each
   std::string gpu = "h200";
   std::string network = "ib400x8";
+  int sharing = 1;  // ranks a device has; several are staged through their hosts
 
-  int ranks() const { return nodes * gpus; }
+  int ranks_of_node() const { return gpus * sharing; }
+  int ranks() const { return nodes * ranks_of_node(); }
 };
 
 // Dense weights of the model, position embedding included: those whose gradients are summed.

@@ -1,5 +1,7 @@
 #include "turbogr/plan/compute_cost.h"
 
+#include <numeric>
+
 #include "turbogr/core/check.h"
 
 namespace turbogr::plan {
@@ -54,29 +56,59 @@ ComputeCost::ComputeCost(const GpuDescription& gpu, const StepWork& work) : gpu_
 
 double ComputeCost::row_seconds(std::int64_t rows, double bytes_a_value) const {
   return static_cast<double>(rows * work_.model.width) * bytes_a_value /
-         (gpu_.stream_tbs.value * kTera);
+         (gpu_.row_tbs.value * kTera);
 }
 
-SectionSeconds ComputeCost::of(const RankBatch& batch) const {
-  const model::ModelOptions& m = work_.model;
+SectionCounts counts_of(const StepWork& work, std::span<const std::int64_t> lengths) {
+  const model::ModelOptions& m = work.model;
   const bool fuxi = m.kind == model::ModelKind::kFuxi;
   double tokens = 0, pairs = 0;
-  for (const std::int64_t length : batch.lengths) {
+  for (const std::int64_t length : lengths) {
     const auto n = static_cast<double>(length);
     tokens += n;
     pairs += n * (n + 1);
   }
   const auto layers = static_cast<double>(m.layers);
   const auto width = static_cast<double>(m.width);
-  SectionSeconds s;
-  s.products = 3 * layers * tokens * projection_flops(m) / (gpu_.product_tflops.value * kTera);
+  const auto negatives = static_cast<double>(work.negatives);
+  SectionCounts counts;
+  counts.product_flops = 3 * layers * tokens * projection_flops(m);
+  counts.pair_flops = layers * pairs * pair_flops(m);
+  counts.token_layers = layers * tokens * pair_flops(m) / (fuxi ? 4096 : 2048);
+  counts.elementwise_bytes =
+      layers * tokens * width * kValueBytes * (fuxi ? kFuxiPasses : kHstuPasses);
+  // Scores and the gradients of both their factors.
+  (work.shared_negatives ? counts.loss_flops : counts.loss_bytes) =
+      tokens * negatives * width * (work.shared_negatives ? 3 * 2 : kValueBytes);
+  return counts;
+}
 
+double ids_marked(const StepWork& work, std::span<const std::int64_t> lengths) {
+  const auto tokens =
+      static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  const auto negatives = static_cast<double>(work.negatives);
+  return 2 * tokens + (work.shared_negatives ? negatives : tokens * negatives);
+}
+
+double embedding_bytes(const StepWork& work, std::span<const std::int64_t> lengths,
+                       std::int64_t rows) {
+  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  return static_cast<double>(work.model.width) * (static_cast<double>(tokens) * kTokenRowBytes +
+                                                  static_cast<double>(rows) * kTouchedRowBytes);
+}
+
+SectionSeconds ComputeCost::of(const RankBatch& batch) const {
+  const bool fuxi = work_.model.kind == model::ModelKind::kFuxi;
+  const bool biased = work_.model.bias != model::BiasKind::kNone;
+  const SectionCounts counts = counts_of(work_, batch.lengths);
+  const double stream = gpu_.stream_tbs.value * kTera;
+  SectionSeconds s;
+  s.products = counts.product_flops / (gpu_.product_tflops.value * kTera);
   const auto attention = [&](double passes, const Figure& tflops, const Figure& token_ns,
                              const Figure& no_bias) {
-    const double seconds = layers * (passes * pairs * pair_flops(m) / (tflops.value * kTera) +
-                                     tokens * token_ns.value * 1e-9 * pair_flops(m) /
-                                         (fuxi ? 4096 : 2048));  // measured with that many
-    return m.bias == model::BiasKind::kNone ? seconds * no_bias.value : seconds;
+    const double seconds = passes * counts.pair_flops / (tflops.value * kTera) +
+                           counts.token_layers * token_ns.value * 1e-9;
+    return biased ? seconds : seconds * no_bias.value;
   };
   s.attention_forward = attention(1, fuxi ? gpu_.fuxi_forward_tflops : gpu_.hstu_forward_tflops,
                                   fuxi ? gpu_.fuxi_forward_token_ns : gpu_.hstu_forward_token_ns,
@@ -84,16 +116,11 @@ SectionSeconds ComputeCost::of(const RankBatch& batch) const {
   s.attention_backward = attention(2, fuxi ? gpu_.fuxi_backward_tflops : gpu_.hstu_backward_tflops,
                                    fuxi ? gpu_.fuxi_backward_token_ns : gpu_.hstu_backward_token_ns,
                                    gpu_.no_bias_backward);
-  s.elementwise = layers * tokens * width * kValueBytes * (fuxi ? kFuxiPasses : kHstuPasses) /
-                  (gpu_.stream_tbs.value * kTera);
-  s.embedding = tokens * width * kTokenRowBytes / (gpu_.stream_tbs.value * kTera) +
-                row_seconds(batch.rows, kTouchedRowBytes);
+  s.elementwise = counts.elementwise_bytes / stream;
+  s.embedding = embedding_bytes(work_, batch.lengths, batch.rows) / (gpu_.row_tbs.value * kTera);
   s.row_update = row_seconds(batch.rows, kRowUpdateBytes);
-  const auto negatives = static_cast<double>(work_.negatives);
-  // Scores and the gradients of both their factors.
-  s.loss = work_.shared_negatives
-               ? 3 * 2 * tokens * negatives * width / (gpu_.loss_tflops.value * kTera)
-               : tokens * negatives * width * kValueBytes / (gpu_.loss_gather_tbs.value * kTera);
+  s.loss = counts.loss_flops / (gpu_.loss_tflops.value * kTera) +
+           counts.loss_bytes / (gpu_.loss_gather_tbs.value * kTera);
   s.optimiser = static_cast<double>(work_.parameters) / (gpu_.update_gparameters.value * 1e9);
   s.gap = gpu_.step_gap_ms.value * 1e-3;
   if (work_.recompute) {

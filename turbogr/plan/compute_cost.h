@@ -40,10 +40,27 @@ struct SectionSeconds {
   double total() const { return forward() + backward() + optimiser + row_update; }
 };
 
+// What the sections of a batch are made of.
+struct SectionCounts {
+  double product_flops = 0;
+  double pair_flops = 0;    // of attention's forward pass; the backward one has twice as many
+  double token_layers = 0;  // tokens times layers, in heads as wide as the ones measured
+  double elementwise_bytes = 0;
+  double loss_flops = 0;  // of shared negatives
+  double loss_bytes = 0;  // of tokens' own
+};
+
 struct RankBatch {
   std::span<const std::int64_t> lengths;
   std::int64_t rows = 0;  // distinct rows touched
 };
+
+SectionCounts counts_of(const StepWork& work, std::span<const std::int64_t> lengths);
+// Ids that a rank looks at to find a step's distinct ones.
+double ids_marked(const StepWork& work, std::span<const std::int64_t> lengths);
+// What gathering rows and adding up their gradients moves.
+double embedding_bytes(const StepWork& work, std::span<const std::int64_t> lengths,
+                       std::int64_t rows);
 
 class ComputeCost {
  public:

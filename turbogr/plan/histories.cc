@@ -12,14 +12,17 @@
 #include "turbogr/data/length_table.h"
 #include "turbogr/data/store.h"
 #include "turbogr/data/synth_world.h"
+#include "turbogr/data/yambda/yambda_world.h"
 #include "turbogr/run/run_options.h"
 
 namespace turbogr::plan {
 namespace {
 
-constexpr std::string_view kWorlds[] = {"kuairand27k", "movielens"};
+constexpr std::string_view kWorlds[] = {"kuairand27k", "movielens", "yambda"};
 constexpr std::int64_t kKuairandUsers = 27'285;
 constexpr std::int64_t kKuairandItems = 32'038'725;  // of the published log
+constexpr std::int64_t kYambdaUsers = 1'000'000;     // of Yambda-5B
+constexpr std::int64_t kYambdaItems = 9'390'623;
 
 class StoreHistories : public Histories {
  public:
@@ -87,6 +90,44 @@ class WorldHistories : public Histories {
   data::SynthWorld world_;
 };
 
+// Listeners of a world like Yambda-5B; `data synth --like yambda` writes the same users.
+class ListenerHistories : public Histories {
+ public:
+  ListenerHistories(std::int64_t users, const run::Config& config)
+      : world_({.users = users,
+                .items = kYambdaItems,
+                .max_length = config.data.max_length + 1 + held_out_events(config),
+                .seed = static_cast<std::uint64_t>(config.run.seed)}) {
+    for (std::int64_t user = 0; user < world_.num_users(); ++user) {
+      const std::int64_t events = world_.offset(user + 1) - world_.offset(user);
+      const std::int64_t length =
+          std::min(config.data.max_length, events - 1 - held_out_events(config));
+      if (length < 1) continue;
+      windows_.push_back({.first_event = 0,
+                          .length = static_cast<std::int32_t>(length),
+                          .user = static_cast<std::int32_t>(user)});
+    }
+    num_items_ = kYambdaItems;
+    text_ = fmt::format("a made-up world like yambda: {} users, {} items",
+                        grouped_text(world_.num_users()), grouped_text(num_items_));
+  }
+
+  void read(const data::Window& window, std::span<std::int64_t> items) const override {
+    thread_local data::YambdaHistory history;
+    world_.generate(window.user, history);
+    for (std::size_t i = 0; i < items.size(); ++i) items[i] = history.items[i];
+  }
+
+ private:
+  data::YambdaWorld world_;
+};
+
+std::unique_ptr<Histories> made_up_world(const std::string& like, std::int64_t users,
+                                         const run::Config& config) {
+  if (like == "yambda") return std::make_unique<ListenerHistories>(users, config);
+  return std::make_unique<WorldHistories>(like, users, config);
+}
+
 // Lengths as given, items of users of a world like KuaiRand, each long enough.
 class LengthHistories : public Histories {
  public:
@@ -133,19 +174,19 @@ double Histories::epoch_tokens() const {
 std::unique_ptr<Histories> open_histories(const std::string& data, const HistoryOptions& options) {
   const run::Config& config = options.config;
   if (std::find(std::begin(kWorlds), std::end(kWorlds), data) != std::end(kWorlds)) {
-    std::int64_t users = kKuairandUsers;
-    auto histories = std::make_unique<WorldHistories>(data, users, config);
+    std::int64_t users = data == "yambda" ? kYambdaUsers : kKuairandUsers;
+    auto histories = made_up_world(data, users, config);
     const double tokens = histories->epoch_tokens();
     const auto wanted = static_cast<double>(options.least_tokens);
     if (tokens >= wanted) return histories;
     users =
         static_cast<std::int64_t>(std::ceil(1.02 * static_cast<double>(users) * wanted / tokens));
-    return std::make_unique<WorldHistories>(data, users, config);
+    return made_up_world(data, users, config);
   }
   if (std::filesystem::is_directory(data)) return std::make_unique<StoreHistories>(data, config);
-  TGR_CHECK(
-      std::filesystem::exists(data), "there is no store, world or file '", data,
-      "'; give --data the folder of a store, kuairand27k, movielens or a CSV file of lengths");
+  TGR_CHECK(std::filesystem::exists(data), "there is no store, world or file '", data,
+            "'; give --data the folder of a store, kuairand27k, movielens, yambda or a CSV file of "
+            "lengths");
   return std::make_unique<LengthHistories>(data, config);
 }
 

@@ -37,8 +37,8 @@ struct HistoryOptions {
   std::int64_t least_tokens = 0;  // of all windows: made-up worlds have users enough for so many
 };
 
-// `data`: a store's folder, the name of a made-up world (kuairand27k, movielens), or a CSV file of
-// lengths (a header line or none, the length in the first column) whose items are drawn by
+// `data`: a store's folder, the name of a made-up world (kuairand27k, movielens, yambda), or a CSV
+// file of lengths (a header line or none, the length in the first column) whose items are drawn by
 // KuaiRand's popularity. Throws on anything else.
 std::unique_ptr<Histories> open_histories(const std::string& data, const HistoryOptions& options);
 

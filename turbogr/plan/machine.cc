@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
@@ -24,6 +25,7 @@ constexpr FigureKey<GpuDescription> kGpuKeys[] = {
     {"loss_tflops", &GpuDescription::loss_tflops},
     {"loss_gather_tbs", &GpuDescription::loss_gather_tbs},
     {"stream_tbs", &GpuDescription::stream_tbs},
+    {"row_tbs", &GpuDescription::row_tbs},
     {"hstu_forward_tflops", &GpuDescription::hstu_forward_tflops},
     {"hstu_forward_token_ns", &GpuDescription::hstu_forward_token_ns},
     {"hstu_backward_tflops", &GpuDescription::hstu_backward_tflops},
@@ -42,9 +44,13 @@ constexpr FigureKey<GpuDescription> kGpuKeys[] = {
 };
 
 constexpr FigureKey<NetworkDescription> kNetworkKeys[] = {
-    {"nics", &NetworkDescription::nics},       {"nic_gbs", &NetworkDescription::nic_gbs},
-    {"net_us", &NetworkDescription::net_us},   {"message_us", &NetworkDescription::message_us},
-    {"host_us", &NetworkDescription::host_us}, {"host_gbs", &NetworkDescription::host_gbs},
+    {"nics", &NetworkDescription::nics},
+    {"nic_gbs", &NetworkDescription::nic_gbs},
+    {"net_us", &NetworkDescription::net_us},
+    {"message_us", &NetworkDescription::message_us},
+    {"host_us", &NetworkDescription::host_us},
+    {"host_gbs", &NetworkDescription::host_gbs},
+    {"host_sum_gbs", &NetworkDescription::host_sum_gbs},
     {"fabric", &NetworkDescription::fabric},
 };
 
@@ -99,14 +105,31 @@ Machine parse_machine(const std::string& name_or_path, const std::string& what,
   } catch (const nlohmann::json::exception& error) {
     detail::throw_error("'", source, "' is not JSON: ", error.what());
   }
-  TGR_CHECK(file.is_object() && file.contains("what") && file["what"] == what, "'", source,
-            "' does not describe a ", what, "; its key \"what\" must be \"", what, '"');
+  TGR_CHECK(file.is_object() && file.contains("what"), "'", source, "' does not describe a ", what,
+            "; its key \"what\" must be \"", what, '"');
+  if (file["what"] == "machine") {
+    TGR_CHECK(
+        file.contains(what) && file[what].is_object(), "'", source, "' has no ", what,
+        ": links are measured where `turbogr bench machine` runs under mpirun with several ranks");
+    const nlohmann::json part = file[what];
+    file = part;
+  }
+  TGR_CHECK(file.contains("what") && file["what"] == what, "'", source, "' does not describe a ",
+            what, "; its key \"what\" must be \"", what, '"');
   Machine machine;
   machine.name = std::filesystem::path(source).stem().string();
   for (const auto& item : file.items()) {
     const std::string& key = item.key();
     const nlohmann::json& value = item.value();
     if (key == "what") continue;
+    if constexpr (std::is_same_v<Machine, GpuDescription>) {
+      if (key == "device") {
+        TGR_CHECK(value == "cuda" || value == "cpu", "'", source, "': 'device' is ", value.dump(),
+                  "; wanted \"cuda\" or \"cpu\"");
+        machine.device = value.template get<std::string>();
+        continue;
+      }
+    }
     const auto* const known = std::find_if(std::begin(keys), std::end(keys),
                                            [&](const auto& each) { return each.key == key; });
     TGR_CHECK(known != std::end(keys), "'", source, "': unknown key '", key, "'; a ", what, " has ",

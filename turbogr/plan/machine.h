@@ -4,6 +4,8 @@
 //
 //   const GpuDescription gpu = gpu_description("h200");        // or the path of a file
 //   const NetworkDescription network = network_description("ib400x8");
+//
+// `turbogr bench machine` writes a file that has both, as "gpu" and "network".
 #pragma once
 
 #include <string>
@@ -20,12 +22,14 @@ struct Figure {
 // Of one device; a CPU is described by the same figures.
 struct GpuDescription {
   std::string name;
-  Figure peak_tflops;  // what MFU is a share of
+  std::string device = "cuda";  // what train.device would be: cuda or cpu
+  Figure peak_tflops;           // what MFU is a share of
   Figure memory_gib;
   Figure product_tflops;         // in products with weights
   Figure loss_tflops;            // in the softmax over shared negatives
   Figure loss_gather_tbs;        // of rows in the softmax over a token's own negatives
   Figure stream_tbs;             // read and written, elementwise
+  Figure row_tbs;                // the same of rows: gathered, packed, added up, updated
   Figure hstu_forward_tflops;    // of attention with both biases, growing with pairs of tokens
   Figure hstu_forward_token_ns;  // and with tokens, a layer
   Figure hstu_backward_tflops;
@@ -45,13 +49,14 @@ struct GpuDescription {
 
 struct NetworkDescription {
   std::string name;
-  Figure nics;        // of a machine, shared evenly by its ranks
-  Figure nic_gbs;     // each, a direction
-  Figure net_us;      // latency between devices of two machines
-  Figure message_us;  // a message keeps its NIC for so long at least
-  Figure host_us;     // latency between two hosts' memories
-  Figure host_gbs;    // between hosts' memories of one machine
-  Figure fabric;      // bandwidth between all machines, as a share of what their NICs add up to
+  Figure nics;          // of a machine, shared evenly by its ranks
+  Figure nic_gbs;       // each, a direction
+  Figure net_us;        // latency between devices of two machines
+  Figure message_us;    // a message keeps its NIC for so long at least
+  Figure host_us;       // latency between two hosts' memories
+  Figure host_gbs;      // between the memories of two ranks' hosts on one machine, each pair alone
+  Figure host_sum_gbs;  // of a host that adds up what has arrived
+  Figure fabric;        // bandwidth between all machines, as a share of what their NICs add up to
 };
 
 // A name of a built-in description or the path of a file. Throws on a figure that is missing, not

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -57,8 +58,10 @@ double Network::send(int from, int to, std::int64_t bytes, double ready, Memory 
   const auto size = static_cast<double>(bytes);
   if (nodes_[f] == nodes_[t]) {
     local_bytes_[f] += size;
-    const bool host = memory == Memory::kHost;
-    const double seconds = size / ((host ? network_.host_gbs.value : gpu_.local_gbs.value) * kGiga);
+    if (memory == Memory::kHost) {
+      return ready + size / (network_.host_gbs.value * kGiga) + gpu_.local_us.value * kMicro;
+    }
+    const double seconds = size / (gpu_.local_gbs.value * kGiga);
     const double sent = occupy(local_out_[f], ready, seconds);
     const double arrived = occupy(local_in_[t], ready, seconds);
     return std::max(sent, arrived) + gpu_.local_us.value * kMicro;
@@ -105,7 +108,6 @@ void Network::all_to_all_even(std::span<const int> members, double bytes, std::s
     ++of_node[static_cast<std::size_t>(nodes_[static_cast<std::size_t>(member)])];
   }
   const bool host = memory == Memory::kHost;
-  const double local_rate = (host ? network_.host_gbs.value : gpu_.local_gbs.value) * kGiga;
   const double least = network_.message_us.value * kMicro;
   double last = ready;
   for (const int member : members) {
@@ -115,15 +117,37 @@ void Network::all_to_all_even(std::span<const int> members, double bytes, std::s
     const double outside = static_cast<double>(members.size()) - 1 - inside;
     local_bytes_[m] += inside * bytes;
     nic_bytes_[static_cast<std::size_t>(node)] += outside * bytes;
-    last = std::max(last, occupy(local_out_[m], ready, inside * bytes / local_rate));
-    last = std::max(last, occupy(local_in_[m], ready, inside * bytes / local_rate));
+    if (host && inside > 0) {
+      last = std::max(last, ready + bytes / (network_.host_gbs.value * kGiga));
+    } else {
+      const double seconds = inside * bytes / (gpu_.local_gbs.value * kGiga);
+      last = std::max(last, occupy(local_out_[m], ready, seconds));
+      last = std::max(last, occupy(local_in_[m], ready, seconds));
+    }
     if (outside == 0) continue;
     const double seconds = outside * std::max(least, bytes / nic_rate(node));
     last = std::max(last, occupy(nic_out_[nic_of(member)], ready, seconds));
     last = std::max(last, occupy(nic_in_[nic_of(member)], ready, seconds));
   }
-  const Figure& latency = host ? network_.host_us : network_.net_us;
+  const bool leaves = std::any_of(members.begin(), members.end(), [&](int member) {
+    return nodes_[static_cast<std::size_t>(member)] != nodes_[static_cast<std::size_t>(members[0])];
+  });
+  const Figure& latency = !leaves ? gpu_.local_us : host ? network_.host_us : network_.net_us;
   std::fill(times.begin(), times.end(), last + latency.value * kMicro);
+}
+
+double Network::all_reduce_hosts(double bytes, int calls, double begin) {
+  if (size() == 1) return begin;
+  std::vector<int> everybody(nodes_.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  std::vector<double> times(nodes_.size(), begin);
+  const double cut = bytes / calls / size();
+  for (int call = 0; call < calls; ++call) {
+    all_to_all_even(everybody, cut, times, Memory::kHost);
+    for (double& time : times) time += cut * size() / (network_.host_sum_gbs.value * kGiga);
+    all_to_all_even(everybody, cut, times, Memory::kHost);
+  }
+  return times.front();
 }
 
 double Network::all_reduce(double bytes, int calls, double begin) {

@@ -1,5 +1,6 @@
-// Links of a cluster and how long messages take over them. Every rank has a port to the others of
-// its machine; the ranks of a machine share its NICs. A link carries one message after the other;
+// Links of a cluster and how long messages take over them. Every device has a port to the others of
+// its machine, hosts copy for each pair of ranks by themselves; the ranks of a machine share its
+// NICs. A link carries one message after the other;
 // a message is there when both its ends have carried it, and a latency later. So what many send to
 // one queues before it (incast), and ranks of a machine queue for their NIC.
 //
@@ -54,6 +55,9 @@ class Network {
   // A sum over all ranks, of `bytes` on each: along rings through the machines' ports and NICs, in
   // `calls` calls one after the other. Returns when it is done, for all alike.
   double all_reduce(double bytes, int calls, double begin);
+  // The same between hosts' memories: every rank adds up its cut and gives it to all
+  // (dist::all_reduce_rounds, of equal cuts).
+  double all_reduce_hosts(double bytes, int calls, double begin);
 
   // Bytes carried so far, each way.
   double local_bytes(int rank) const { return local_bytes_[static_cast<std::size_t>(rank)]; }

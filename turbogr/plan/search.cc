@@ -61,7 +61,9 @@ std::string_view text_of(Semantics semantics) {
 PlanSearch::PlanSearch(const Context& ctx, const run::Config& config, const ClusterOptions& cluster,
                        const Histories& histories, int steps)
     : ctx_(ctx), config_(config), cluster_(cluster), histories_(histories) {
-  for (int rank = 0; rank < cluster.ranks(); ++rank) nodes_.push_back(rank / cluster.gpus);
+  for (int rank = 0; rank < cluster.ranks(); ++rank) {
+    nodes_.push_back(rank / cluster.ranks_of_node());
+  }
   drawn_ = draw_steps(ctx, config, histories, cluster.ranks(), steps + 3);
   capacity_ = data::BatchPlanner(histories.windows(), run::plan_options(config, 0, cluster.ranks()))
                   .max_batch_tokens();
@@ -80,7 +82,7 @@ const std::vector<StepRoutes>& PlanSearch::routes_of(int group) {
 std::vector<int> PlanSearch::group_sizes() const {
   std::vector<int> sizes;
   for (int nodes = 1; nodes <= cluster_.nodes; nodes *= 2) {
-    if (cluster_.nodes % nodes == 0) sizes.push_back(nodes * cluster_.gpus);
+    if (cluster_.nodes % nodes == 0) sizes.push_back(nodes * cluster_.ranks_of_node());
   }
   if (sizes.back() != cluster_.ranks()) sizes.push_back(cluster_.ranks());
   return sizes;
@@ -101,11 +103,18 @@ Choice PlanSearch::try_changed(const Settings& settings,
   choice.memory = memory_of(config, nodes_, histories_.num_items(), capacity_);
   SimulationSetup setup = setup_of(config, cluster_);
   setup.network.nic_gbs.value *= network_factor;
-  choice.fits = choice.memory.device <= kUsableMemory * setup.gpu.memory_gib.value * kGib;
+  choice.fits =
+      choice.memory.device * cluster_.sharing <= kUsableMemory * setup.gpu.memory_gib.value * kGib;
   if (choice.fits) {
     choice.simulation = simulate(setup, drawn_.steps, routes_of(setup.topology.group_size));
   }
   return choice;
+}
+
+Simulation PlanSearch::trace(const Settings& settings, int rank) {
+  SimulationSetup setup = setup_of(with_settings(config_, settings), cluster_);
+  setup.traced = {rank};
+  return simulate(setup, drawn_.steps, routes_of(setup.topology.group_size));
 }
 
 std::vector<Choice> PlanSearch::run() {

@@ -54,6 +54,8 @@ class PlanSearch {
   Choice try_settings(const Settings& settings);
   Choice try_changed(const Settings& settings, const std::vector<run::Override>& overrides,
                      double network_factor);
+  // One setting with the stages of a rank kept.
+  Simulation trace(const Settings& settings, int rank);
 
  private:
   const std::vector<StepRoutes>& routes_of(int group);

@@ -74,7 +74,8 @@ class SimulatedCluster {
  private:
   int ranks() const { return static_cast<int>(setup_.nodes.size()); }
   bool exact_replicas() const { return collectives_.exact_replicas(); }
-  Memory memory() const { return setup_.devices ? Memory::kDevice : Memory::kHost; }
+  bool by_devices() const { return setup_.devices && !setup_.staged; }
+  Memory memory() const { return by_devices() ? Memory::kDevice : Memory::kHost; }
   double host_seconds(double ids) const { return ids * setup_.gpu.host_ids_ns.value * kNano; }
 
   std::vector<SectionSeconds> sections_of(const StepBatch& step) const {
@@ -140,10 +141,13 @@ class SimulatedCluster {
   void local(const train::Stage& stage, Lane lane, Seconds&& seconds_of) {
     const std::span<double> times = clock_.times(lane);
     const std::vector<double> begin(times.begin(), times.end());
-    const bool beside = lane == Lane::kNext && setup_.devices && !stage.on_host;
+    const bool on_device = setup_.devices && !stage.on_host;
+    // A CPU's threads do both lanes' work; a GPU's host has threads of its own.
+    const bool beside = lane == Lane::kNext && (on_device || !setup_.devices);
+    const double turns = on_device ? setup_.sharing : 1;
     for (int rank = 0; rank < ranks(); ++rank) {
       const auto r = static_cast<std::size_t>(rank);
-      const double seconds = seconds_of(rank);
+      const double seconds = turns * seconds_of(rank);
       times[r] += seconds;
       if (beside) taken_[r] += seconds;
     }
@@ -175,13 +179,7 @@ class SimulatedCluster {
     // A GPU's host draws a step while the device is busy with the one before.
     const bool hidden = setup_.devices && call.lane == Lane::kThis;
     local(stages::kDraw, call.lane, [&](int rank) {
-      const std::span<const std::int64_t> lengths = batch.lengths_of(rank);
-      const auto tokens =
-          static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-      const auto negatives = static_cast<double>(setup_.work.negatives);
-      const double marked =
-          2 * tokens + (setup_.work.shared_negatives ? negatives : tokens * negatives);
-      return hidden ? 0.0 : host_seconds(marked);
+      return hidden ? 0.0 : host_seconds(ids_marked(setup_.work, batch.lengths_of(rank)));
     });
     if (ranks() == 1) return;
     const RouteCounts& all = routes(call).all;
@@ -253,19 +251,13 @@ class SimulatedCluster {
     if (ranks() == 1) return;
     const double begin = std::max(dense_done_, clock_.latest(Lane::kThis));
     const double bytes = 4 * share * static_cast<double>(setup_.work.parameters);
-    if (setup_.devices) {
-      const model::ModelOptions& model = setup_.work.model;
-      const double most = share * static_cast<double>(model.layers) * most_buckets(model);
-      const double calls = std::clamp(bytes / static_cast<double>(setup_.bucket_bytes), 1.0, most);
-      dense_done_ = network_.all_reduce(bytes, static_cast<int>(calls), begin);
-      return;
-    }
-    // Every rank adds up its cut and gives it to all: dist::all_reduce_rounds, of equal cuts.
-    std::vector<double> times(setup_.nodes.size(), begin);
-    for (int round = 0; round < 2; ++round) {
-      network_.all_to_all_even(collectives_.everybody(), bytes / ranks(), times, Memory::kHost);
-    }
-    dense_done_ = times.front();
+    const model::ModelOptions& model = setup_.work.model;
+    const double most = share * static_cast<double>(model.layers) * most_buckets(model);
+    const double buckets = std::clamp(bytes / static_cast<double>(setup_.bucket_bytes), 1.0, most);
+    // Hosts by themselves have all buckets under way at once; staged ones go one by one.
+    const int calls = setup_.devices ? static_cast<int>(buckets) : 1;
+    dense_done_ = by_devices() ? network_.all_reduce(bytes, calls, begin)
+                               : network_.all_reduce_hosts(bytes, calls, begin);
   }
 
   void dense_sums(const StageCall& call) {
@@ -374,7 +366,7 @@ class SimulatedCluster {
   ClusterClock& clock_;
   Network& network_;
   std::vector<std::vector<SectionSeconds>> sections_;  // of each step and rank
-  std::vector<double> taken_;  // [ranks], from what computes by what runs beside it on the device
+  std::vector<double> taken_;  // [ranks], from what computes by what runs beside it
   double dense_done_ = 0;
   int steps_done_ = 0;
   bool counting_ = false;

@@ -42,7 +42,9 @@ struct SimulationSetup {
   DType gradient_wire = DType::kF32;
   std::int64_t bucket_bytes = 1 << 20;
   bool clips = false;
-  bool devices = true;  // rows and dense sums go from device to device; else from host to host
+  bool devices = true;  // GPUs compute, beside their hosts
+  bool staged = false;  // their rows and dense sums go from host to host, copied there and back
+  int sharing = 1;      // ranks that take turns on a device
   Disturbances disturbances;
   std::vector<int> traced;  // ranks whose stages are kept
 };

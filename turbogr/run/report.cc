@@ -21,6 +21,7 @@
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/lengths.h"
 #include "turbogr/run/metrics.h"
+#include "turbogr/run/page.h"
 #include "turbogr/run/timeline.h"
 
 namespace turbogr::run {
@@ -441,15 +442,7 @@ std::string report_page(const std::string& run_folder) {
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
                              {"timeline", timeline_of(run_folder + "/trace.json")},
                              {"config", config_of(config, config_path)}};
-  // Inside a script element "</script" would end it, and "<!--" with "<script" would hide its end.
-  std::string json = data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  for (std::size_t at = 0; (at = json.find('<', at)) != std::string::npos;) {
-    json.replace(at, 1, "\\u003c");
-  }
-  constexpr std::string_view kMark = "@DATA@";
-  std::string page = kReportFrame;
-  page.replace(page.find(kMark), kMark.size(), json);
-  return page;
+  return page_of(data.dump(-1, ' ', false, ordered_json::error_handler_t::replace), kReportScript);
 }
 
 std::string write_report(const std::string& run_folder, const std::string& path) {

@@ -13,7 +13,7 @@ std::string report_page(const std::string& run_folder);
 // Writes it to `path`, or to report.html in the run folder when that is empty; returns the path.
 std::string write_report(const std::string& run_folder, const std::string& path = "");
 
-// The page's frame, in report_page.cc; the text @DATA@ in it stands for the figures, as JSON.
-extern const char* const kReportFrame;
+// What draws the figures, in report_page.cc.
+extern const char* const kReportScript;
 
 }  // namespace turbogr::run

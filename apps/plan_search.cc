@@ -1,0 +1,246 @@
+// `turbogr plan` without --simulate: which settings are fastest, and what they cost.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/plan_command.h"
+#include "turbogr/core/check.h"
+#include "turbogr/core/output_file.h"
+#include "turbogr/core/progress.h"
+#include "turbogr/plan/plan_page.h"
+#include "turbogr/plan/search.h"
+
+namespace turbogr::apps {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+nlohmann::ordered_json choice_json(const plan::Choice& choice, int ranks) {
+  nlohmann::ordered_json json = {{"group", choice.settings.group},
+                                 {"schedule", choice.settings.schedule},
+                                 {"rows", choice.settings.rows},
+                                 {"gradients", choice.settings.gradients},
+                                 {"recompute", choice.settings.recompute},
+                                 {"result", text_of(choice.semantics)},
+                                 {"fits", choice.fits},
+                                 {"device_gib", choice.memory.device / kGib},
+                                 {"activations_gib", choice.memory.activations / kGib},
+                                 {"table_gib", choice.memory.table / kGib},
+                                 {"host_gib", choice.memory.host / kGib}};
+  if (choice.fits) json["simulation"] = json_of(choice.simulation, ranks);
+  return json;
+}
+
+// The fastest whose results are no further from the config's than `semantics`.
+const plan::Choice* best_of(const std::vector<plan::Choice>& choices, plan::Semantics semantics) {
+  for (const plan::Choice& choice : choices) {
+    if (choice.fits && choice.semantics <= semantics) return &choice;
+  }
+  return nullptr;
+}
+
+void print_choices(const std::vector<plan::Choice>& choices) {
+  print_result("{:<58}{:>10}{:>10}{:>9}{:>8}{:>8}{:>9}\n", "setting", "results", "step ms",
+               "linear", "sparse", "dense", "GiB");
+  for (const plan::Choice& choice : choices) {
+    const double gib = choice.memory.device / kGib;
+    if (!choice.fits) {
+      print_result("{:<58}{:>10}{:>35}{:>9.1f}\n", choice.settings.text(),
+                   text_of(choice.semantics), "does not fit", gib);
+      continue;
+    }
+    const plan::Simulation& s = choice.simulation;
+    print_result("{:<58}{:>10}{:>10.2f}{:>9.3f}{:>7.1f}%{:>7.1f}%{:>9.1f}\n",
+                 choice.settings.text(), text_of(choice.semantics), 1e3 * s.step_seconds,
+                 s.linearity(), 100 * s.share(train::StageKind::kSparse),
+                 100 * s.share(train::StageKind::kDense), gib);
+  }
+}
+
+// Where the time of the best setting goes, and what one change would make of it.
+void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const run::Config& config) {
+  const plan::Simulation& s = best.simulation;
+  const double step = s.step_seconds;
+  print_result(
+      "\nof a step: {:.1f} % computing of the mean rank, {:.1f} % uneven shares, {:.1f} % "
+      "rows and ids, {:.1f} % dense sums and waiting in them\n",
+      100 * s.compute_seconds / step, 100 * (s.busiest_seconds - s.compute_seconds) / step,
+      100 * s.share(train::StageKind::kSparse), 100 * s.share(train::StageKind::kDense));
+  struct Change {
+    std::string text;
+    std::vector<run::Override> overrides;
+    double network = 1;
+  };
+  std::vector<Change> changes = {
+      {"a network twice as fast", {}, 2},
+      {"dist.bucket of 32 MiB", {{"dist.bucket", std::to_string(32 << 20)}}, 1}};
+  if (config.optim.clip > 0) {
+    changes.push_back(
+        {"optim.clip = 0, so that row gradients may return late", {{"optim.clip", "0"}}, 1});
+  }
+  for (const Change& change : changes) {
+    const plan::Choice with = search.try_changed(best.settings, change.overrides, change.network);
+    if (!with.fits) continue;
+    print_result("with {}: {:.2f} ms, linearity {:.3f}\n", change.text,
+                 1e3 * with.simulation.step_seconds, with.simulation.linearity());
+  }
+}
+
+std::string sources_text(const plan::SimulationSetup& setup) {
+  int measured = 0, published = 0, derived = 0;
+  const auto count = [&](const std::vector<plan::NamedFigure>& figures) {
+    for (const plan::NamedFigure& each : figures) {
+      const std::string& source = each.figure->source;
+      ++(source.starts_with("measured")    ? measured
+         : source.starts_with("published") ? published
+                                           : derived);
+    }
+  };
+  count(figures_of(setup.gpu));
+  count(figures_of(setup.network));
+  return fmt::format("figures of {} and {}: {} measured, {} published, {} derived", setup.gpu.name,
+                     setup.network.name, measured, published, derived);
+}
+
+std::string epoch_text(double hours) {
+  return hours < 1 ? fmt::format("{:.1f} s", 3600 * hours) : fmt::format("{:.1f} hours", hours);
+}
+
+// What a page calls a plan: the run it is of.
+std::string config_name(const run::Config& config) {
+  const std::string name = std::filesystem::path(config.run.dir).filename().string();
+  return name.empty() ? "plan" : name;
+}
+
+void list_sources(const plan::SimulationSetup& setup) {
+  print_result("\n{:<26}{:>10}  source\n", "figure", "value");
+  for (const auto& figures : {figures_of(setup.gpu), figures_of(setup.network)}) {
+    for (const plan::NamedFigure& each : figures) {
+      print_result("{:<26}{:>10g}  {}\n", each.key, each.figure->value, each.figure->source);
+    }
+  }
+}
+
+// How often to save: what a save costs against what a failure loses (Young's rule).
+void print_checkpoints(const PlanCommand& command, const plan::SimulationSetup& setup,
+                       const plan::Choice& best) {
+  const int group = best.settings.group;
+  const int writers =
+      std::max(1, group / command.cluster.ranks_of_node());                // machines of one group
+  const double dense = 12.0 * static_cast<double>(setup.work.parameters);  // and two moments, f32
+  const double bytes = best.memory.table * group + dense;
+  const double save = bytes / (command.disk_gbs * 1e9 * writers);
+  const double between = 3600 * command.mtbf / command.cluster.nodes;
+  const double interval = std::sqrt(2 * save * between);
+  print_result(
+      "save       {:.1f} GB in {:.1f} s at {:g} GB/s a machine, at most; with a failure every "
+      "{:.1f} "
+      "hours save every {:.1f} minutes (checkpoint.every = {}): {:.2f} % of the time is lost\n",
+      bytes * 1e-9, save, command.disk_gbs, between / 3600, interval / 60,
+      static_cast<std::int64_t>(interval / best.simulation.step_seconds),
+      100 * (save / interval + interval / 2 / between));
+}
+
+// What is known of a plan, as one page.
+void write_page(const Context& ctx, const run::Config& config, const PlanCommand& command,
+                const plan::SimulationSetup& setup, const plan::Histories& histories,
+                plan::PlanSearch& search, const std::vector<plan::Choice>& choices,
+                const plan::Choice& best, double epoch_hours) {
+  const plan::Simulation traced = search.trace(best.settings, /*rank=*/0);
+  const plan::Simulation& s = best.simulation;
+  plan::PlanFigures figures;
+  figures.name = config_name(config);
+  figures.summary =
+      fmt::format("{} ranks, {} a machine, {} over {}; {}", command.cluster.ranks(),
+                  command.cluster.gpus, setup.gpu.name, setup.network.name, histories.text());
+  figures.tiles = {
+      {"a step", fmt::format("{:.2f} ms", 1e3 * s.step_seconds)},
+      {"tokens/s", grouped_text(static_cast<std::int64_t>(s.tokens / s.step_seconds))},
+      {"linearity", fmt::format("{:.3f}", s.linearity())},
+      {"exposed communication", fmt::format("{:.1f}%", 100 * (s.share(train::StageKind::kSparse) +
+                                                              s.share(train::StageKind::kDense)))},
+      {"a device's memory", fmt::format("{:.1f} GiB", best.memory.device / kGib)},
+      {"an epoch", epoch_text(epoch_hours)}};
+  figures.curves = plan::scaling_curves(ctx, config, command.cluster, command.data, best.settings,
+                                        command.scaling);
+  figures.curve_note = fmt::format(
+      "Curves: {} tokens a rank at most, rows {} and gradients {} on the wire, the best of several "
+      "sizes of groups; linearity is the mean rank's computing over the step.",
+      grouped_text(std::min(config.train.tokens, command.scaling.tokens)), best.settings.rows,
+      best.settings.gradients);
+  figures.step = plan::last_step(traced.trace, 0);
+  figures.step_seconds = traced.step_seconds;
+  for (const plan::TracedStage& stage : figures.step) {
+    figures.step_seconds = std::max(figures.step_seconds, stage.end);
+  }
+  figures.choices = choices;
+  figures.memory_gib = setup.gpu.memory_gib.value;
+  figures.sources = {sources_text(setup)};
+  replace_file(command.html, plan::plan_page(figures));
+}
+
+}  // namespace
+
+void run_search(const run::Config& config, const PlanCommand& command) {
+  const int ranks = command.cluster.ranks();
+  const plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
+  const Context ctx;
+  const auto histories = histories_for(config, command, command.steps + 3);
+  plan::PlanSearch search(ctx, config, command.cluster, *histories, command.steps);
+  const std::vector<plan::Choice> choices = search.run();
+  print_result("cluster    {} ranks, {} a machine\n", ranks, command.cluster.ranks_of_node());
+  print_result("data       {}\n", histories->text());
+  print_result("{} (--explain lists them)\n", sources_text(setup));
+  print_result("\n");
+  print_choices(choices);
+  const plan::Choice* exact = best_of(choices, plan::Semantics::kSame);
+  const plan::Choice* any = best_of(choices, plan::Semantics::kLate);
+  TGR_CHECK(any != nullptr, "nothing fits ", setup.gpu.memory_gib.value, " GiB of ", setup.gpu.name,
+            ": lower train.tokens, take more devices, set embedding.dtype = "
+            "\"bf16\", or keep the table in host memory (embedding.memory)");
+  const plan::Choice& best = exact != nullptr ? *exact : *any;
+  print_result("\n");
+  print_simulation(best.simulation, setup);
+  const double epoch_hours =
+      histories->epoch_tokens() / (best.simulation.tokens / best.simulation.step_seconds) / 3600;
+  print_result("epoch      {} of {} tokens", epoch_text(epoch_hours),
+               grouped_text(static_cast<std::int64_t>(histories->epoch_tokens())));
+  if (command.price > 0) {
+    print_result(", {:.2f} at {:g} a device and hour", epoch_hours * ranks * command.price,
+                 command.price);
+  }
+  print_result(
+      "\nmemory     {:.1f} of {:.1f} GiB a device: {:.1f} activations, {:.1f} item table and "
+      "its state\n",
+      best.memory.device / kGib, setup.gpu.memory_gib.value, best.memory.activations / kGib,
+      best.memory.table / kGib);
+  if (command.mtbf > 0) print_checkpoints(command, setup, best);
+  std::string line;
+  for (const run::Override& each : best.settings.overrides()) {
+    line += " --" + each.key + "=" + each.value;
+  }
+  print_result("take      {}\n", line);
+  if (command.explain) {
+    explain_choice(search, best, config);
+    list_sources(setup);
+  }
+  if (!command.html.empty()) {
+    write_page(ctx, config, command, setup, *histories, search, choices, best, epoch_hours);
+  }
+  if (command.json.empty()) return;
+  nlohmann::ordered_json json = {{"ranks", ranks},
+                                 {"gpu", setup.gpu.name},
+                                 {"network", setup.network.name},
+                                 {"epoch_hours", epoch_hours}};
+  if (command.price > 0) json["epoch_price"] = epoch_hours * ranks * command.price;
+  json["best"] = choice_json(best, ranks);
+  for (const plan::Choice& choice : choices) json["choices"].push_back(choice_json(choice, ranks));
+  replace_file(command.json, json.dump(2) + "\n");
+}
+
+}  // namespace turbogr::apps
