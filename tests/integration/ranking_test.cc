@@ -188,6 +188,31 @@ TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {
       << recommend.output;
 }
 
+TEST_F(Ranking, AStoreWhoseCodesMeanSomethingElseIsRefused) {
+  ASSERT_EQ(train("coloured", "--train.steps=2").status, 0);
+  std::ofstream items(root() + "/renamed.csv");
+  items << "item_id,colour\n";
+  for (int item = 0; item < 40; ++item) items << item << "," << 7 - item % 4 << "\n";
+  items.close();
+  const Outcome made = run_program(fmt::format(
+      "data prepare {0}/log.csv --out {0}/renamed --signal-columns like --event-features tab "
+      "--item-table {0}/renamed.csv --item-features colour:category --user-table {0}/users.csv "
+      "--user-features colour:category",
+      root()));
+  ASSERT_EQ(made.status, 0) << made.output;
+  for (const char* command : {"rank --user 5 --items 1,2", "eval"}) {
+    const Outcome own = run_program(fmt::format(
+        "{1} --checkpoint {0}/coloured --store {0}/store --threads 1", root(), command));
+    EXPECT_EQ(own.status, 0) << own.output;
+    const Outcome other = run_program(fmt::format(
+        "{1} --checkpoint {0}/coloured --store {0}/renamed --threads 1", root(), command));
+    EXPECT_NE(other.status, 0) << command;
+    EXPECT_NE(other.output.find("in which the codes of 'item.colour' stand for others"),
+              std::string::npos)
+        << other.output;
+  }
+}
+
 TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
   ASSERT_EQ(train("asked", "--train.steps=2").status, 0);
   const struct {

@@ -25,6 +25,7 @@
 #include "turbogr/run/run_plan.h"
 #include "turbogr/run/sample_setup.h"
 #include "turbogr/run/task.h"
+#include "turbogr/run/vocabularies.h"
 #include "turbogr/train/ranking_step.h"
 
 namespace turbogr::run {
@@ -171,6 +172,7 @@ class RankingTask : public Task {
   }
   void check_saved(const checkpoint::Checkpoint& saved) override {
     check_item_names(saved, store_);
+    check_vocabularies(saved, config_, store_);
     names_.add_trained(saved, store_);
   }
   std::string start_from(const checkpoint::Checkpoint& saved) override {

@@ -14,6 +14,7 @@
 #include "turbogr/run/seen_rule.h"
 #include "turbogr/run/trained_model.h"
 #include "turbogr/run/training_run_class.h"
+#include "turbogr/run/vocabularies.h"
 #include "turbogr/train/stages.h"
 
 namespace turbogr::run {
@@ -213,6 +214,7 @@ void TrainingRun::write_checkpoint(std::optional<double> score) {
   contents.state = {{"loader", task_->position().to_json()},
                     {"epoch", epoch_},
                     {"store", events_checksum(store_)},
+                    {"vocabularies", vocabularies_of(store_)},
                     {"bad_steps", bad_steps_},
                     {"skipped_steps", skipped_steps_},
                     {"early_stopping", early_stopping_.state()},

@@ -14,6 +14,7 @@
 #include "turbogr/run/ranking_figures.h"
 #include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/sample_setup.h"
+#include "turbogr/run/vocabularies.h"
 #include "turbogr/train/dense_tensors.h"
 
 namespace turbogr::run {
@@ -151,6 +152,7 @@ TrainedRanker::TrainedRanker(const checkpoint::Checkpoint& checkpoint, const dat
     config_.embedding.memory = "device";
   }
   check_item_names(checkpoint, store);
+  check_vocabularies(checkpoint, config_, store);
   setup_ = ranking_setup(config_, store);
   const Share share = {world.rank(), world.size()};
   const RankingBounds bounds = bounds_of(config_, setup_, store, use, share);
