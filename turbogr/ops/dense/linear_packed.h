@@ -16,6 +16,7 @@ struct PackedWeight<T>::State {
   SimdLevel simd = SimdLevel::kPortable;
   Device device = Device::kCpu;
   bool packed = false;
+  bool small = false;  // linear_small.h makes its products, and none of those below are there
   Tensor forward;     // of x W; in f64 and on a GPU W itself, and nothing else is used
   Tensor transposed;  // of dz W^T
   DType compute = DType::kF32;
