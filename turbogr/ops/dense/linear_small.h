@@ -6,12 +6,6 @@
 
 namespace turbogr::ops::kernels {
 
-// Whether a weight of this size is one of them.
-bool is_small_weight(std::int64_t inputs, std::int64_t outputs);
-
-// Bytes of W's two layouts, padded to whole vectors.
-std::size_t small_weight_bytes(std::int64_t rows, std::int64_t cols);
-
 using SmallWeight = PackedWeight<float>::State;
 void pack_small_weight(SmallWeight& state, View<const float, 2> w);
 

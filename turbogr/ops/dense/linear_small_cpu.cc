@@ -3,8 +3,10 @@
 
 #include "turbogr/ops/dense/linear_small.h"
 #include "turbogr/ops/dense/linear_small_simd.h"
+#include "turbogr/ops/dense/small_weight.h"
 
-namespace turbogr::ops::kernels {
+namespace turbogr::ops {
+namespace kernels {
 namespace {
 
 constexpr std::int64_t kMostElements = 32 * 1024;  // of a weight: 128 KB, which stay in L2
@@ -46,14 +48,6 @@ void add_parts(Cpu cpu, View<const float, 2> parts, float* total) {
 }
 
 }  // namespace
-
-bool is_small_weight(std::int64_t inputs, std::int64_t outputs) {
-  return inputs * outputs <= kMostElements;
-}
-
-std::size_t small_weight_bytes(std::int64_t rows, std::int64_t cols) {
-  return static_cast<std::size_t>(rows * padded_cols(cols)) * sizeof(float);
-}
 
 void pack_small_weight(SmallWeight& state, View<const float, 2> w) {
   const std::int64_t inputs = state.inputs, outputs = state.outputs;
@@ -136,4 +130,14 @@ std::size_t small_linear_backward_workspace_bytes(const SmallWeight& weight, std
          workspace_bytes_of<float>(parts * weight.outputs);
 }
 
-}  // namespace turbogr::ops::kernels
+}  // namespace kernels
+
+bool is_small_weight(std::int64_t inputs, std::int64_t outputs) {
+  return inputs * outputs <= kernels::kMostElements;
+}
+
+std::size_t small_weight_bytes(std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>(rows * kernels::padded_cols(cols)) * sizeof(float);
+}
+
+}  // namespace turbogr::ops
