@@ -286,6 +286,11 @@ std::int64_t linear_allocations(const Context& ctx, std::int64_t rows, std::int6
   });
 }
 
+TEST_F(Allocation, IsNotMadeByProductsOfSmallWeights) {
+  const Context ctx({.threads = 2});
+  EXPECT_EQ(linear_allocations<float>(ctx, 1000, 100, 300), 0);
+}
+
 TEST_F(Allocation, OfLinearIsBoundedByItsTiles) {
   const Context ctx({.threads = 2});
   const auto check = [&](auto zero) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -151,6 +152,19 @@ TEST(ThreadPool, VisitsEveryIndexOnceWhateverTheSize) {
         ++visits[static_cast<std::size_t>(index)];
       });
       for (const auto& visit : visits) EXPECT_EQ(visit, 1);
+    }
+  }
+}
+
+// Jobs far shorter than it takes to wake a thread, so that helpers come at every moment of them.
+TEST(ThreadPool, ManyShortJobsFollowEachOther) {
+  for (const int threads : {2, 7}) {
+    ThreadPool pool(threads);
+    for (std::int64_t job = 0; job < 3000; ++job) {
+      std::atomic<std::int64_t> total = 0;
+      parallel_for(pool, 4, [&, job](std::int64_t index, int) { total += job + index; });
+      ASSERT_EQ(total, 4 * job + 6);
+      if (job % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "tests/support/event_case.h"
 #include "tests/support/messages.h"
+#include "tests/support/simd_levels.h"
 
 namespace turbogr::ops {
 namespace {
@@ -23,7 +24,7 @@ class EventInputOf : public ::testing::Test {};
 using Formats = ::testing::Types<double, float, bf16>;
 TYPED_TEST_SUITE(EventInputOf, Formats);
 
-TYPED_TEST(EventInputOf, MatchesTheDefinitionAtEveryShape) {
+TYPED_TEST(EventInputOf, MatchesTheDefinitionAtEveryShapeAndInstructionSet) {
   using T = TypeParam;
   const DropoutOptions dropout = {.rate = 0.25, .seed = 6, .site = 3};
   const std::vector<EventCase> cases = {
@@ -38,15 +39,18 @@ TYPED_TEST(EventInputOf, MatchesTheDefinitionAtEveryShape) {
     SCOPED_TRACE(::testing::Message() << c.tokens() << " tokens of " << c.cols);
     const EventBatch batch(c);
     const EventInputs<T> in(c);
-    Context ctx({.threads = 2});
     const EventResults reference = test::plain_event_input<double>(c, batch, in.widened(c));
     const EventResults simple = test::plain_event_input<T>(c, batch, in);
-    const EventResults got = test::run_event_input<T>(ctx, c, batch, in);
-    EXPECT_TRUE(matches(got.x, simple.x, reference.x));
-    EXPECT_TRUE(matches(got.dprefix, simple.dprefix, reference.dprefix));
-    EXPECT_TRUE(matches(got.devents, simple.devents, reference.devents));
-    EXPECT_TRUE(matches(got.dposition, simple.dposition, reference.dposition));
-    EXPECT_TRUE(matches(got.dtime, simple.dtime, reference.dtime));
+    for (const SimdLevel simd : test::simd_levels()) {
+      SCOPED_TRACE(name_of(simd));
+      Context ctx({.threads = 2, .simd = simd});
+      const EventResults got = test::run_event_input<T>(ctx, c, batch, in);
+      EXPECT_TRUE(matches(got.x, simple.x, reference.x));
+      EXPECT_TRUE(matches(got.dprefix, simple.dprefix, reference.dprefix));
+      EXPECT_TRUE(matches(got.devents, simple.devents, reference.devents));
+      EXPECT_TRUE(matches(got.dposition, simple.dposition, reference.dposition));
+      EXPECT_TRUE(matches(got.dtime, simple.dtime, reference.dtime));
+    }
   }
 }
 

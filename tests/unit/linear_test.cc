@@ -147,7 +147,7 @@ TYPED_TEST(LinearOf, MatchesTheDefinitionAtEveryShapeAndInstructionSet) {
       {1, 1, 1, Activation::kSilu, true, true},      {5, 50, 7, Activation::kNone, false, false},
       {16, 33, 64, Activation::kSilu, false, true},  {130, 20, 300, Activation::kSilu, true, false},
       {257, 17, 19, Activation::kNone, true, true},  {128, 64, 256, Activation::kNone, true, false},
-      {70, 280, 530, Activation::kSilu, true, true},
+      {70, 280, 530, Activation::kSilu, true, true}, {257, 190, 180, Activation::kNone, true, true},
   };
   for (const Case& c : cases) {
     const Inputs<T> in(c);
@@ -169,14 +169,18 @@ TYPED_TEST(LinearOf, MatchesTheDefinitionAtEveryShapeAndInstructionSet) {
 }
 
 TEST(Linear, SumsMoreRowsThanOneBlockOfTheGradientHolds) {
-  const Case c = {4096 + 1024 + 130, 3, 5, Activation::kSilu, true, false};
-  const Inputs<float> in(c);
-  const Results reference = plain<double>(c, widened<float>(c, in));
-  const Results simple = plain<float>(c, in);
-  const Results fast = run<float>(best_simd_level(), c, in, false);
-  EXPECT_TRUE(matches(fast.dw, simple.dw, reference.dw));
-  EXPECT_TRUE(matches(fast.db, simple.db, reference.db));
-  EXPECT_TRUE(matches(fast.dx, simple.dx, reference.dx));
+  const Case cases[] = {{4096 + 1024 + 130, 3, 5, Activation::kSilu, true, false},
+                        {2048 + 1024 + 130, 190, 180, Activation::kSilu, true, false}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(::testing::Message() << c.rows << "x" << c.inputs << "x" << c.outputs);
+    const Inputs<float> in(c);
+    const Results reference = plain<double>(c, widened<float>(c, in));
+    const Results simple = plain<float>(c, in);
+    const Results fast = run<float>(best_simd_level(), c, in, false);
+    EXPECT_TRUE(matches(fast.dw, simple.dw, reference.dw));
+    EXPECT_TRUE(matches(fast.db, simple.db, reference.db));
+    EXPECT_TRUE(matches(fast.dx, simple.dx, reference.dx));
+  }
 }
 
 TYPED_TEST(LinearOf, TakesAnEmptyBatchAndLeavesParameterGradientsAlone) {

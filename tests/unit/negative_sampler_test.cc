@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "tests/support/messages.h"
+#include "tests/support/simd_levels.h"
 #include "turbogr/ops/rows/alias_table.h"
+#include "turbogr/ops/rows/draw_negatives.h"
 #include "turbogr/train/token_order.h"
 
 namespace turbogr::train {
@@ -122,6 +124,30 @@ TEST(NegativeSampler, DrawsUniformly) {
   sampler.begin_step({.seed = 5, .step = 3});
   expect_distribution(draw_own(sampler, keys_of(4000)), std::vector<double>(50, 1.0 / 50));
   EXPECT_FALSE(sampler.corrects());
+}
+
+// Drawn many at a time, and across pieces of the work: the ids of the definition.
+TEST(DrawNegatives, UniformDrawsAreThoseOfTheDefinitionAtEveryInstructionSet) {
+  const ops::NegativeKey key = {.seed = 0x123456789abcdefull, .step = 70000};
+  for (const std::int64_t catalogue : {1ll, 3706ll, (1ll << 32) - 1, 1ll << 33}) {
+    for (const std::int64_t count : {2, 5, 34, 20000}) {
+      const std::vector<std::uint64_t> keys = {7, 1ull << 40, 0xffffffffffffffffull};
+      const ops::NegativeSource source = {.catalogue = catalogue, .uniform = count};
+      Ids wanted;
+      for (const std::uint64_t row_key : keys) {
+        for (std::int64_t r = 0; r < count; ++r) {
+          const ops::NegativeBits pair = ops::negative_bits(key, row_key, r / 2);
+          wanted.push_back(ops::draw_negative(source, r, pair.bits[r % 2]));
+        }
+      }
+      for (const SimdLevel simd : test::simd_levels()) {
+        const Context ctx({.threads = 2, .simd = simd});
+        Ids ids(wanted.size(), -1);
+        ops::draw_negatives(ctx, source, key, {keys.data(), {3}}, {ids.data(), {3, count}});
+        EXPECT_EQ(ids, wanted) << catalogue << " items, " << count << " draws, " << name_of(simd);
+      }
+    }
+  }
 }
 
 TEST(NegativeSampler, DrawsByPopularityToThePowerOfAlpha) {

@@ -10,6 +10,7 @@
 #include "tests/support/block.h"
 #include "tests/support/data.h"
 #include "tests/support/messages.h"
+#include "tests/support/simd_levels.h"
 #include "turbogr/ops/attention/hstu_attention.h"
 #include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/rows/event_targets.h"
@@ -126,8 +127,12 @@ TEST(TargetAttention, IsThatOfAllTokensWhereTargetsAre) {
     const Results want = reference(ctx, c, in);
     expect_near(run<double>(ctx, c, in), want, 1e-13);
     // The same numbers, rounded.
-    expect_near(run<float>(ctx, c, Inputs<float>(c)), want, 1e-5);
-    expect_near(run<bf16>(ctx, c, Inputs<bf16>(c)), want, 0.05);
+    for (const SimdLevel simd : test::simd_levels()) {
+      SCOPED_TRACE(name_of(simd));
+      const Context level({.threads = 2, .simd = simd});
+      expect_near(run<float>(level, c, Inputs<float>(c)), want, 1e-5);
+      expect_near(run<bf16>(level, c, Inputs<bf16>(c)), want, 0.05);
+    }
   }
 }
 

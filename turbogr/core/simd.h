@@ -35,8 +35,13 @@ typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
 typedef std::uint16_t Halves __attribute__((vector_size(kLanes * 2)));
 
-inline Floats splat(float value) { return Floats{} + value; }
 inline Words splat_word(std::uint32_t value) { return Words{} + value; }
+// By its bits: 0 + value is an addition that the compiler has to keep, since it turns -0 into 0.
+inline Floats splat(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return (Floats)splat_word(bits);
+}
 
 inline Floats load(const float* p) {
   Floats v;
@@ -131,20 +136,79 @@ inline void store_first(T* p, Floats v, std::int64_t count) {
   std::memcpy(static_cast<void*>(p), buffer, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+// The processor's own masks where it has them: a copy of unknown length costs more than a row.
+#if defined(__AVX512F__)
+inline __mmask16 first_mask(std::int64_t count) {
+  return static_cast<__mmask16>((1u << count) - 1u);
+}
+template <>
+inline Floats load_first(const float* p, std::int64_t count) {
+  return (Floats)_mm512_maskz_loadu_ps(first_mask(count), p);
+}
+template <>
+inline void store_first(float* p, Floats v, std::int64_t count) {
+  _mm512_mask_storeu_ps(p, first_mask(count), (__m512)v);
+}
+template <>
+inline Floats load_first(const bf16* p, std::int64_t count) {
+  const Halves h = (Halves)_mm256_maskz_loadu_epi16(first_mask(count), p);
+  return (Floats)(__builtin_convertvector(h, Words) << 16);
+}
+template <>
+inline void store_first(bf16* p, Floats v, std::int64_t count) {
+  _mm256_mask_storeu_epi16(p, first_mask(count), (__m256i)to_halves(v));
+}
+template <>
+inline Floats load_first(const f16* p, std::int64_t count) {
+  return (Floats)_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_mask(count), p));
+}
+inline Floats keep_first(Floats v, std::int64_t count) {
+  return (Floats)_mm512_maskz_mov_ps(first_mask(count), (__m512)v);
+}
+#else
+inline Ints first_mask(std::int64_t count) {
+#if defined(__AVX2__)
+  constexpr Ints kLane = {0, 1, 2, 3, 4, 5, 6, 7};
+#else
+  constexpr Ints kLane = {0, 1, 2, 3};
+#endif
+  return kLane < static_cast<std::int32_t>(count);
+}
+#if defined(__AVX2__)
+template <>
+inline Floats load_first(const float* p, std::int64_t count) {
+  return (Floats)_mm256_maskload_ps(p, (__m256i)first_mask(count));
+}
+template <>
+inline void store_first(float* p, Floats v, std::int64_t count) {
+  _mm256_maskstore_ps(p, (__m256i)first_mask(count), (__m256)v);
+}
+#endif
+inline Floats keep_first(Floats v, std::int64_t count) {
+  return (Floats)((Ints)v & first_mask(count));
+}
+#endif
+
 inline Floats select(Ints mask, Floats yes, Floats no) {
   return (Floats)(((Ints)yes & mask) | ((Ints)no & ~mask));
 }
 inline Floats min(Floats a, Floats b) { return select(a < b, a, b); }
 inline Floats max(Floats a, Floats b) { return select(a > b, a, b); }
 
+// A fixed tree, halves onto each other: the same bits at every call.
 inline float sum(Floats v) {
-  // A fixed tree: the same bits at every call.
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+  const __m256 eight = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
+#else
+  const __m256 eight = (__m256)v;
+#endif
+  const __m128 four = _mm256_castps256_ps128(eight) + _mm256_extractf128_ps(eight, 1);
+  const __m128 two = four + _mm_movehl_ps(four, four);
+  return two[0] + two[1];
+#else
+  return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
 }
 
 // e^(x - n ln2), x - n ln2 being at most ln2 / 2 in magnitude.
@@ -173,6 +237,21 @@ inline Floats exp(Floats x) {
   const Floats p = exp_polynomial((Floats)clamped, n);
   const __mmask16 above = _mm512_cmp_ps_mask(v, low, _CMP_NLT_UQ);
   return (Floats)_mm512_maskz_scalef_ps(above, (__m512)p, (__m512)n);
+#elif defined(__AVX2__)
+  // As above; the exponent is added as an integer, which between these bounds stays a normal
+  // number.
+  const __m256 v = (__m256)x;
+  const __m256 low = _mm256_set1_ps(-87.33f), high = _mm256_set1_ps(88.72f);
+  const __m256 clamped = _mm256_max_ps(low, _mm256_min_ps(high, v));
+  const Floats shifted =
+      (Floats)clamped * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23 rounds to integer
+  const Ints p = (Ints)exp_polynomial((Floats)clamped, shifted - 12582912.0f);
+  const __m256 scaled = (__m256)(p + ((Ints)shifted << 23));
+  const __m256 above = _mm256_cmp_ps(v, low, _CMP_NLT_UQ);
+  // Past the upper bound infinity, and NaN where x is.
+  const __m256 beyond = _mm256_cmp_ps(v, high, _CMP_NLE_UQ);
+  return (Floats)_mm256_blendv_ps(_mm256_and_ps(above, scaled),
+                                  v * _mm256_set1_ps(__builtin_inff()), beyond);
 #else
   const Floats clamped = min(max(x, splat(-87.33f)), splat(88.72f));
   const Floats shifted =

@@ -18,15 +18,33 @@ thread_local int current_worker = -1;
 
 constexpr int kMostThreads = 4096;
 
+// A step is hundreds of jobs of some ten microseconds with less than that between them, and waking
+// a sleeper takes as long. So whoever waits looks around for about thirty microseconds first.
+constexpr int kLooks = 2000;
+
+inline void rest_a_moment() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#endif
+}
+
+template <class Ready>
+void look_for(int looks, Ready&& ready) {
+  for (int i = 0; i < looks && !ready(); ++i) rest_a_moment();
+}
+
 }  // namespace
 
 struct ThreadPool::Shared {
   std::mutex mutex;
   std::condition_variable wake;
   std::condition_variable finished;
-  std::uint64_t generation = 0;  // one more with every job
-  int active = 0;                // helpers still inside the current job
-  bool stopping = false;
+  std::atomic<std::uint64_t> generation{0};  // one more with every job
+  std::atomic<int> active{0};                // helpers inside the current job
+  std::atomic<bool> stopping{false};
+  bool open = false;  // whether helpers may still join the current job
+  int asleep = 0;     // helpers that want to be woken
+  int looks = 0;      // before one sleeps
   std::exception_ptr failure;
 
   Body body = nullptr;
@@ -64,12 +82,18 @@ struct ThreadPool::Shared {
 
   void helper_loop(int worker) {
     std::uint64_t seen = 0;
+    const auto called = [&] { return stopping || generation != seen; };
     for (;;) {
+      look_for(looks, called);
       {
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return stopping || generation != seen; });
+        ++asleep;
+        wake.wait(lock, called);
+        --asleep;
         if (stopping) return;
         seen = generation;
+        if (!open) continue;  // done before this helper came
+        ++active;
       }
       work(worker);
       const std::lock_guard lock(mutex);
@@ -83,6 +107,8 @@ ThreadPool::ThreadPool(int num_threads) : shared_(std::make_unique<Shared>()) {
             " threads was asked for; give 1 to ", kMostThreads, ", or 0 for one a core");
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   num_threads_ = num_threads != 0 ? num_threads : (cores > 0 ? cores : 1);
+  // More threads than cores: one that looks around would hold a core that another needs.
+  shared_->looks = num_threads_ <= cores ? kLooks : 0;
   try {
     for (int worker = 1; worker < num_threads_; ++worker) {
       shared_->helpers.emplace_back([this, worker] { shared_->helper_loop(worker); });
@@ -105,6 +131,7 @@ void ThreadPool::run(std::int64_t count, Body body, void* state) {
     return;
   }
   Shared& shared = *shared_;
+  bool anyone_asleep = false;
   {
     const std::lock_guard lock(shared.mutex);
     shared.body = body;
@@ -112,11 +139,17 @@ void ThreadPool::run(std::int64_t count, Body body, void* state) {
     shared.count = count;
     shared.next.store(0, std::memory_order_relaxed);
     shared.failure = nullptr;
-    shared.active = num_threads_ - 1;
+    shared.open = true;
     ++shared.generation;
+    anyone_asleep = shared.asleep > 0;
   }
-  shared.wake.notify_all();
+  if (anyone_asleep) shared.wake.notify_all();
   shared.work(0);
+  {
+    const std::lock_guard lock(shared.mutex);
+    shared.open = false;
+  }
+  look_for(shared.looks, [&] { return shared.active == 0; });
   std::unique_lock lock(shared.mutex);
   shared.finished.wait(lock, [&] { return shared.active == 0; });
   if (shared.failure) std::rethrow_exception(shared.failure);

@@ -42,10 +42,10 @@ class TouchedRows {
     const Block& block = blocks_[static_cast<std::size_t>(id >> kBits)];
     const std::uint64_t bit = bit_of(id);
     if ((block.first & bit) != 0) {
-      return block.first_place + std::popcount(block.first & (bit - 1));
+      return block.first_place + ones_in(block.first & (bit - 1));
     }
     if ((block.others & bit) == 0) return -1;
-    return block.others_place + std::popcount(block.others & (bit - 1));
+    return block.others_place + ones_in(block.others & (bit - 1));
   }
   // All of them marked before.
   template <class Place>  // int32 or int64
@@ -59,6 +59,13 @@ class TouchedRows {
     std::int32_t first_place = 0, others_place = 0;  // of each kind's lowest row
   };
   static std::uint64_t bit_of(std::int64_t id) { return std::uint64_t{1} << (id & 63); }
+  // std::popcount is a call into a table where the compiler may not use the processor's own.
+  static std::int32_t ones_in(std::uint64_t bits) {
+    bits -= (bits >> 1) & 0x5555555555555555u;                                  // of pairs
+    bits = (bits & 0x3333333333333333u) + ((bits >> 2) & 0x3333333333333333u);  // of fours
+    bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fu;                          // of bytes
+    return static_cast<std::int32_t>((bits * 0x0101010101010101u) >> 56);
+  }
   template <std::uint64_t Block::*kind>
   void mark_in(const Context& ctx, View<const std::int64_t, 1> ids);
 

@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "turbogr/ops/dense/small_weight.h"
+
 namespace turbogr::model {
 namespace {
 
@@ -16,6 +18,14 @@ std::size_t padded(std::int64_t size, std::int64_t multiple) {
 constexpr bool kWithOneDnn = TGR_WITH_ONEDNN;
 constexpr std::size_t kProductCodeBytes = kWithOneDnn ? 640 << 10 : 0;
 constexpr std::size_t kProductBytes = kWithOneDnn ? 128 << 10 : 16 << 10;
+constexpr std::size_t kOwnProductBytes = 24 << 10;  // the same where products are our own
+
+// Whether its products are our own, which keep little but two layouts.
+template <class T>
+bool is_small(const Context& ctx, const ParameterSpec& spec) {
+  return std::is_same_v<T, float> && ctx.device() == Device::kCpu &&
+         ops::is_small_weight(spec.shape[0], spec.shape[1]);
+}
 
 // What products make of a matrix (model/weight_matrix.h), at most: a GPU's its values in T, a CPU's
 // these and two layouts of padded blocks.
@@ -26,6 +36,10 @@ std::size_t weight_copies(const Context& ctx, const ParameterSpec& spec) {
   const std::size_t plain = static_cast<std::size_t>(inputs * outputs) * sizeof(T);
   const std::size_t rounded = std::is_same_v<T, float> ? 0 : plain;
   if (ctx.device() == Device::kCuda) return plain;
+  if (is_small<T>(ctx, spec)) {
+    return kOwnProductBytes + ops::small_weight_bytes(inputs, outputs) +
+           ops::small_weight_bytes(outputs, inputs);
+  }
   const bool widened =
       std::is_same_v<T, bf16> && (!kWithOneDnn || ctx.simd() < SimdLevel::kAvx512Bf16);
   const std::size_t element = widened ? sizeof(float) : sizeof(T);
@@ -43,7 +57,9 @@ std::size_t weight_copy_bytes(const Context& ctx, const ParameterSet<T>& paramet
   for (int i = 0; i < parameters.size(); ++i) {
     const std::size_t copies = weight_copies<T>(ctx, parameters.spec(i));
     bytes += copies;
-    if (copies > 0) shapes.insert(parameters.value(i).shape());
+    if (copies > 0 && !is_small<T>(ctx, parameters.spec(i))) {
+      shapes.insert(parameters.value(i).shape());
+    }
   }
   return bytes + (ctx.device() == Device::kCpu ? shapes.size() * kProductCodeBytes : 0);
 }

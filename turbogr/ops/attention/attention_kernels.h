@@ -34,13 +34,15 @@ struct AttentionGradients {
   Rows<T> dv;
   AttentionBiasGradient<T> dbias;
   Rows<const T> q_before = {};  // where dq is wanted before SiLU
+  Rows<const T> k_before = {};
+  Rows<const T> v_before = {};
 };
 
 namespace kernels {
 
 template <class T>
 void hstu_attention(Cpu cpu, const AttentionProblem<T>& problem, Rows<T> out);
-// Whether dq is the gradient before SiLU, if that is wanted.
+// Whether dq is the gradient before SiLU, if that is wanted; on the CPU, whether all three are.
 template <class T>
 bool hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients);

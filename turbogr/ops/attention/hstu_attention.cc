@@ -63,11 +63,12 @@ void hstu_attention_backward(const Context& ctx, Jagged<const T> q, Rows<const T
   {
     const SectionScope section = section_scope(ctx, Section::kAttentionBackward);
     on_device(ctx, [&](auto device) {
-      q_done = kernels::hstu_attention_backward<T>(device, problem_of(q, k, v, bias, options), dout,
-                                                   {dq, dk, dv, dbias, before.q});
+      q_done =
+          kernels::hstu_attention_backward<T>(device, problem_of(q, k, v, bias, options), dout,
+                                              {dq, dk, dv, dbias, before.q, before.k, before.v});
     });
   }
-  if (before.empty()) return;
+  if (before.empty() || (q_done && ctx.device() == Device::kCpu)) return;
   if (!q_done) silu_backward<T>(ctx, before.q, dq, dq);
   silu_backward<T>(ctx, before.k, dk, dk);
   silu_backward<T>(ctx, before.v, dv, dv);

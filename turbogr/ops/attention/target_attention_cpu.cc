@@ -3,77 +3,68 @@
 
 #include "turbogr/core/dtype.h"
 #include "turbogr/ops/attention/target_attention_kernels.h"
+#include "turbogr/ops/attention/target_attention_simd.h"
 
 namespace turbogr::ops::kernels {
 namespace {
-
-// Eight sums beside each other, which a compiler makes one vector of.
-template <class T>
-Accum<T> dot_product(const T* a, const T* b, std::int64_t count) {
-  using A = Accum<T>;
-  A sums[8] = {};
-  std::int64_t c = 0;
-  for (; c + 8 <= count; c += 8) {
-    for (int i = 0; i < 8; ++i) sums[i] += convert<A>(a[c + i]) * convert<A>(b[c + i]);
-  }
-  for (; c < count; ++c) sums[0] += convert<A>(a[c]) * convert<A>(b[c]);
-  A sum = 0;
-  for (const A each : sums) sum += each;
-  return sum;
-}
-
-template <class T>
-void add_weighted(Accum<T> factor, const T* row, std::int64_t count, Accum<T>* sums) {
-  for (std::int64_t c = 0; c < count; ++c) sums[c] += factor * convert<Accum<T>>(row[c]);
-}
-
-template <class T>
-void store_weighted(const Accum<T>* sums, Accum<T> factor, std::int64_t count, T* row) {
-  for (std::int64_t c = 0; c < count; ++c) row[c] = convert<T>(factor * sums[c]);
-}
-
-constexpr std::int64_t kMostWidth = 256;  // of a head
-
-// Rows of one head.
-template <class T>
-struct Head {
-  Rows<const T> q, k, v;
-
-  Head(Rows<const T> all_q, Rows<const T> all_k, Rows<const T> all_v, int heads, std::int64_t h)
-      : q(all_q.columns(h * (all_q.cols / heads), all_q.cols / heads)),
-        k(all_k.columns(h * (all_k.cols / heads), all_k.cols / heads)),
-        v(all_v.columns(h * (all_v.cols / heads), all_v.cols / heads)) {}
-};
 
 template <class T>
 Rows<T> of_head(Rows<T> all, int heads, std::int64_t h) {
   return all.columns(h * (all.cols / heads), all.cols / heads);
 }
 
+// A head of a sequence as the vector code takes it.
+template <class T>
+class Heads {
+ public:
+  Heads(const TargetSequences& sequences, Rows<const T> q, Rows<const T> k, Rows<const T> v,
+        const TargetAttentionOptions& options)
+      : sequences_(sequences), q_(q), k_(k), v_(v), options_(options) {}
+
+  // Calls body(head, sequence, from, to); from and to give the head's part of other matrices.
+  template <class Body>
+  void over_items(Cpu cpu, Body&& body) const {
+    const std::int64_t batch = sequences_.tokens.shape[0] - 1;
+    parallel_for(cpu.pool, batch * options_.heads, [&](std::int64_t item, int) {
+      const TargetSequence at = target_sequence(sequences_, item / options_.heads);
+      const std::int64_t h = item % options_.heads;
+      const auto from = [&](Rows<const T> all, std::int64_t row) {
+        return typename TargetHead<T>::In{of_head(all, options_.heads, h).row(row), all.stride};
+      };
+      const auto to = [&](Rows<T> all, std::int64_t row) {
+        return typename TargetHead<T>::Out{of_head(all, options_.heads, h).row(row), all.stride};
+      };
+      TargetHead<T> head = {};
+      head.before = at.before;
+      head.targets = at.targets;
+      head.qk_width = q_.cols / options_.heads;
+      head.v_width = v_.cols / options_.heads;
+      head.alpha = static_cast<float>(options_.alpha);
+      head.scale = static_cast<float>(1 / options_.norm_length);
+      head.q = from(q_, at.target);
+      head.k = from(k_, at.token);
+      head.v = from(v_, at.token);
+      body(head, at, from, to);
+    });
+  }
+
+ private:
+  TargetSequences sequences_;
+  Rows<const T> q_, k_, v_;
+  TargetAttentionOptions options_;
+};
+
 }  // namespace
 
 template <class T>
 void target_attention(Cpu cpu, const TargetSequences& sequences, Rows<const T> q, Rows<const T> k,
                       Rows<const T> v, const TargetAttentionOptions& options, Rows<T> out) {
-  using A = Accum<T>;
-  const std::int64_t batch = sequences.tokens.shape[0] - 1;
-  const auto alpha = static_cast<A>(options.alpha);
-  const auto scale = static_cast<A>(1 / options.norm_length);
-  parallel_for(cpu.pool, batch * options.heads, [&](std::int64_t item, int) {
-    const TargetSequence at = target_sequence(sequences, item / options.heads);
-    const Head<T> head(q, k, v, options.heads, item % options.heads);
-    const Rows<T> to = of_head(out, options.heads, item % options.heads);
-    for (std::int64_t i = 0; i < at.targets; ++i) {
-      A sums[kMostWidth] = {};
-      const auto add = [&](std::int64_t token) {
-        const A x = alpha * dot_product(head.q.row(at.target + i), head.k.row(token), head.q.cols);
-        add_weighted(x / (1 + std::exp(-x)), head.v.row(token), head.v.cols, sums);
-      };
-      for (std::int64_t j = 0; j < at.before; ++j) add(at.token + j);
-      add(at.token + at.before + i);
-      store_weighted(sums, scale, to.cols, to.row(at.target + i));
-    }
-  });
+  const auto forward = target_attention_table(cpu.simd).forward<T>();
+  Heads<T>(sequences, q, k, v, options)
+      .over_items(cpu, [&](TargetHead<T>& head, const TargetSequence& at, auto&&, auto&& to) {
+        head.out = to(out, at.target);
+        forward(head);
+      });
 }
 
 template <class T>
@@ -81,50 +72,94 @@ void target_attention_backward(Cpu cpu, const TargetSequences& sequences, Rows<c
                                Rows<const T> k, Rows<const T> v,
                                const TargetAttentionOptions& options, Rows<const T> dout,
                                Rows<T> dq, Rows<T> dk, Rows<T> dv) {
-  using A = Accum<T>;
+  const auto backward = target_attention_table(cpu.simd).backward<T>();
+  Heads<T>(sequences, q, k, v, options)
+      .over_items(cpu, [&](TargetHead<T>& head, const TargetSequence& at, auto&& from, auto&& to) {
+        head.dout = from(dout, at.target);
+        head.dq = to(dq, at.target);
+        head.dk = to(dk, at.token);
+        head.dv = to(dv, at.token);
+        backward(head);
+      });
+}
+
+// The specification.
+namespace {
+
+double dot_product(const double* a, const double* b, std::int64_t count) {
+  double total = 0;
+  for (std::int64_t c = 0; c < count; ++c) total += a[c] * b[c];
+  return total;
+}
+
+void add_weighted(double factor, const double* row, std::int64_t count, double* sums) {
+  for (std::int64_t c = 0; c < count; ++c) sums[c] += factor * row[c];
+}
+
+}  // namespace
+
+template <>
+void target_attention<double>(Cpu cpu, const TargetSequences& sequences, Rows<const double> q,
+                              Rows<const double> k, Rows<const double> v,
+                              const TargetAttentionOptions& options, Rows<double> out) {
   const std::int64_t batch = sequences.tokens.shape[0] - 1;
-  const auto alpha = static_cast<A>(options.alpha);
-  const auto scale = static_cast<A>(1 / options.norm_length);
-  // What weight A_ij is, but for the scale, and the gradient of q_i . k_j, likewise.
-  struct Pair {
-    A weight, slope;
-  };
   parallel_for(cpu.pool, batch * options.heads, [&](std::int64_t item, int) {
     const TargetSequence at = target_sequence(sequences, item / options.heads);
     const std::int64_t h = item % options.heads;
-    const Head<T> head(q, k, v, options.heads, h);
-    const Rows<const T> given = of_head(dout, options.heads, h);
-    const Rows<T> to_q = of_head(dq, options.heads, h), to_k = of_head(dk, options.heads, h),
-                  to_v = of_head(dv, options.heads, h);
-    const auto pair = [&](std::int64_t i, std::int64_t token) -> Pair {
-      const A x = alpha * dot_product(head.q.row(at.target + i), head.k.row(token), head.q.cols);
-      const A d = dot_product(given.row(at.target + i), head.v.row(token), head.v.cols);
-      const A s = 1 / (1 + std::exp(-x));
-      return {x * s, alpha * d * s * (1 + x * (1 - s))};
-    };
+    const auto head_q = of_head(q, options.heads, h), head_k = of_head(k, options.heads, h),
+               head_v = of_head(v, options.heads, h);
+    const Rows<double> to = of_head(out, options.heads, h);
     for (std::int64_t i = 0; i < at.targets; ++i) {
-      A sums[kMostWidth] = {};
+      double* sums = to.row(at.target + i);
+      std::fill_n(sums, to.cols, 0.0);
       const auto add = [&](std::int64_t token) {
-        add_weighted(pair(i, token).slope, head.k.row(token), head.k.cols, sums);
+        const double x =
+            options.alpha * dot_product(head_q.row(at.target + i), head_k.row(token), head_q.cols);
+        add_weighted(x / (1 + std::exp(-x)) / options.norm_length, head_v.row(token), head_v.cols,
+                     sums);
       };
       for (std::int64_t j = 0; j < at.before; ++j) add(at.token + j);
       add(at.token + at.before + i);
-      store_weighted(sums, scale, to_q.cols, to_q.row(at.target + i));
+    }
+  });
+}
+
+template <>
+void target_attention_backward<double>(Cpu cpu, const TargetSequences& sequences,
+                                       Rows<const double> q, Rows<const double> k,
+                                       Rows<const double> v, const TargetAttentionOptions& options,
+                                       Rows<const double> dout, Rows<double> dq, Rows<double> dk,
+                                       Rows<double> dv) {
+  const std::int64_t batch = sequences.tokens.shape[0] - 1;
+  parallel_for(cpu.pool, batch * options.heads, [&](std::int64_t item, int) {
+    const TargetSequence at = target_sequence(sequences, item / options.heads);
+    const std::int64_t h = item % options.heads;
+    const auto head_q = of_head(q, options.heads, h), head_k = of_head(k, options.heads, h),
+               head_v = of_head(v, options.heads, h), given = of_head(dout, options.heads, h);
+    const Rows<double> to_q = of_head(dq, options.heads, h), to_k = of_head(dk, options.heads, h),
+                       to_v = of_head(dv, options.heads, h);
+    for (std::int64_t i = 0; i < at.targets; ++i) {
+      std::fill_n(to_q.row(at.target + i), to_q.cols, 0.0);
     }
     for (std::int64_t j = 0; j < at.before + at.targets; ++j) {
-      A key_sums[kMostWidth] = {}, value_sums[kMostWidth] = {};
-      const auto add = [&](std::int64_t i) {
-        const Pair p = pair(i, at.token + j);
-        add_weighted(p.slope, head.q.row(at.target + i), head.q.cols, key_sums);
-        add_weighted(p.weight, given.row(at.target + i), given.cols, value_sums);
+      std::fill_n(to_k.row(at.token + j), to_k.cols, 0.0);
+      std::fill_n(to_v.row(at.token + j), to_v.cols, 0.0);
+    }
+    for (std::int64_t i = 0; i < at.targets; ++i) {
+      const std::int64_t target = at.target + i;
+      const auto add = [&](std::int64_t token) {
+        const double x =
+            options.alpha * dot_product(head_q.row(target), head_k.row(token), head_q.cols);
+        const double d = dot_product(given.row(target), head_v.row(token), head_v.cols);
+        const double s = 1 / (1 + std::exp(-x));
+        const double weight = x * s / options.norm_length;
+        const double slope = options.alpha * d * s * (1 + x * (1 - s)) / options.norm_length;
+        add_weighted(slope, head_k.row(token), head_k.cols, to_q.row(target));
+        add_weighted(slope, head_q.row(target), head_q.cols, to_k.row(token));
+        add_weighted(weight, given.row(target), given.cols, to_v.row(token));
       };
-      if (j < at.before) {
-        for (std::int64_t i = 0; i < at.targets; ++i) add(i);
-      } else {
-        add(j - at.before);
-      }
-      store_weighted(key_sums, scale, to_k.cols, to_k.row(at.token + j));
-      store_weighted(value_sums, scale, to_v.cols, to_v.row(at.token + j));
+      for (std::int64_t j = 0; j < at.before; ++j) add(at.token + j);
+      add(at.token + at.before + i);
     }
   });
 }
@@ -135,7 +170,6 @@ void target_attention_backward(Cpu cpu, const TargetSequences& sequences, Rows<c
   template void target_attention_backward<T>(                                                  \
       Cpu, const TargetSequences&, Rows<const T>, Rows<const T>, Rows<const T>,                \
       const TargetAttentionOptions&, Rows<const T>, Rows<T>, Rows<T>, Rows<T>);
-TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE

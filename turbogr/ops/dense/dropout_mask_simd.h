@@ -1,31 +1,37 @@
 // The mask of dropout_mask.h, drawn kLanes blocks at a time. For x_simd.cc files.
 #pragma once
 
-#include "turbogr/core/simd.h"
+#include "turbogr/core/philox_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {
 
-typedef std::uint64_t LongWords __attribute__((vector_size(kLanes * 4)));  // pairs of Words
-
-// Both halves of each lane's 64-bit product with `factor`: even and odd lanes apart, as the
-// processor multiplies them.
-inline void wide_multiply(Words v, std::uint32_t factor, Words* high, Words* low) {
+// a lane's four words side by side: words[i] = {c0[i], c1[i], c2[i], c3[i], c0[i + 4], ...}.
+struct LaneWords {
+  Words at[4];
+};
+inline LaneWords transposed(Words c0, Words c1, Words c2, Words c3) {
 #if defined(__AVX512F__)
-  const __m512i f = _mm512_set1_epi64(factor);
-  const __m512i even = _mm512_mul_epu32((__m512i)v, f);
-  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), f);
+  const __m512i low01 = _mm512_unpacklo_epi32((__m512i)c0, (__m512i)c1);
+  const __m512i low23 = _mm512_unpacklo_epi32((__m512i)c2, (__m512i)c3);
+  const __m512i high01 = _mm512_unpackhi_epi32((__m512i)c0, (__m512i)c1);
+  const __m512i high23 = _mm512_unpackhi_epi32((__m512i)c2, (__m512i)c3);
+  return {{(Words)_mm512_unpacklo_epi64(low01, low23), (Words)_mm512_unpackhi_epi64(low01, low23),
+           (Words)_mm512_unpacklo_epi64(high01, high23),
+           (Words)_mm512_unpackhi_epi64(high01, high23)}};
 #elif defined(__AVX2__)
-  const __m256i f = _mm256_set1_epi64x(factor);
-  const __m256i even = _mm256_mul_epu32((__m256i)v, f);
-  const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), f);
+  const __m256i low01 = _mm256_unpacklo_epi32((__m256i)c0, (__m256i)c1);
+  const __m256i low23 = _mm256_unpacklo_epi32((__m256i)c2, (__m256i)c3);
+  const __m256i high01 = _mm256_unpackhi_epi32((__m256i)c0, (__m256i)c1);
+  const __m256i high23 = _mm256_unpackhi_epi32((__m256i)c2, (__m256i)c3);
+  return {{(Words)_mm256_unpacklo_epi64(low01, low23), (Words)_mm256_unpackhi_epi64(low01, low23),
+           (Words)_mm256_unpacklo_epi64(high01, high23),
+           (Words)_mm256_unpackhi_epi64(high01, high23)}};
 #else
-  const LongWords even = ((LongWords)v & 0xffffffffu) * factor;
-  const LongWords odd = ((LongWords)v >> 32) * factor;
+  LaneWords words;
+  for (int i = 0; i < 4; ++i) words.at[i] = Words{c0[i], c1[i], c2[i], c3[i]};
+  return words;
 #endif
-  const LongWords low_half = LongWords{} + 0xffffffffu;
-  *high = (Words)(((LongWords)even >> 32) | ((LongWords)odd & ~low_half));
-  *low = (Words)(((LongWords)even & low_half) | ((LongWords)odd << 32));
 }
 
 // Factors (0 or scale) of the 8 * kLanes columns from `first_column`, a multiple of that, of one
@@ -33,43 +39,32 @@ inline void wide_multiply(Words v, std::uint32_t factor, Words* high, Words* low
 inline void dropout_factors(std::uint64_t seed, std::uint64_t row_key, std::uint64_t site,
                             std::int64_t first_column, std::uint32_t threshold, float scale,
                             float* out) {
-  Words lane_index;
-  for (int lane = 0; lane < kLanes; ++lane) lane_index[lane] = static_cast<std::uint32_t>(lane);
+  // Which block a lane draws: in this order the blocks lie side by side once transposed.
+#if defined(__AVX512F__)
+  constexpr Words kBlock = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+#elif defined(__AVX2__)
+  constexpr Words kBlock = {0, 2, 4, 6, 1, 3, 5, 7};
+#else
+  constexpr Words kBlock = {0, 1, 2, 3};
+#endif
   const std::uint64_t high = (site << 24) + static_cast<std::uint64_t>(first_column / 8);
   Words c0 = splat_word(static_cast<std::uint32_t>(row_key));
   Words c1 = splat_word(static_cast<std::uint32_t>(row_key >> 32));
-  // Blocks stay below 2^24, so adding the lane never carries into the site's upper word.
-  Words c2 = splat_word(static_cast<std::uint32_t>(high)) + lane_index;
+  // Blocks stay below 2^24, so adding one never carries into the site's upper word.
+  Words c2 = splat_word(static_cast<std::uint32_t>(high)) + kBlock;
   Words c3 = splat_word(static_cast<std::uint32_t>(high >> 32));
-  auto k0 = static_cast<std::uint32_t>(seed);
-  auto k1 = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    Words high0, low0, high1, low1;
-    wide_multiply(c0, 0xD2511F53u, &high0, &low0);
-    wide_multiply(c2, 0xCD9E8D57u, &high1, &low1);
-    c0 = high1 ^ c1 ^ k0;
-    c2 = high0 ^ c3 ^ k1;
-    c1 = low1;
-    c3 = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  // A lane's four words, side by side, are its eight columns' sixteen bits in order.
-  std::uint32_t words[4][kLanes];
-  std::memcpy(words[0], &c0, sizeof c0);
-  std::memcpy(words[1], &c1, sizeof c1);
-  std::memcpy(words[2], &c2, sizeof c2);
-  std::memcpy(words[3], &c3, sizeof c3);
-  std::uint32_t blocks[kLanes][4];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int w = 0; w < 4; ++w) blocks[lane][w] = words[w][lane];
-  }
+  philox_rounds(seed, &c0, &c1, &c2, &c3);
+  // A block's four words are its eight columns' sixteen bits in order.
+  const LaneWords words = transposed(c0, c1, c2, c3);
   const Floats kept = splat(scale);
-  for (int i = 0; i < 8; ++i) {
-    Halves bits;
-    std::memcpy(&bits, reinterpret_cast<const char*>(blocks) + i * sizeof bits, sizeof bits);
-    const Ints dropped = (Ints)(__builtin_convertvector(bits, Words) < threshold);
-    store(out + i * kLanes, (Floats)((Ints)kept & ~dropped));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    Halves bits[2];
+    std::memcpy(bits, &words.at[i], sizeof bits);
+    for (int half = 0; half < 2; ++half) {
+      const Ints dropped = (Ints)(__builtin_convertvector(bits[half], Words) < threshold);
+      store(out + (2 * i + half) * kLanes, (Floats)((Ints)kept & ~dropped));
+    }
   }
 }
 

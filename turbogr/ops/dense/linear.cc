@@ -3,6 +3,7 @@
 #include "turbogr/ops/checks.h"
 #include "turbogr/ops/dense/linear_kernels.h"
 #include "turbogr/ops/dense/linear_packed.h"
+#include "turbogr/ops/dense/small_weight.h"
 
 namespace turbogr::ops {
 
@@ -20,17 +21,25 @@ PackedWeight<T>::PackedWeight(const Context& ctx, std::int64_t inputs, std::int6
     state.forward = Tensor(dtype_of<T>(), {inputs, outputs}, ctx.device());
     return;
   }
+  const auto bytes_of = [](std::size_t bytes) {
+    return Tensor(DType::kU8, {static_cast<std::int64_t>(bytes)});
+  };
+  state.small = std::is_same_v<T, float> && is_small_weight(inputs, outputs);
+  if (state.small) {
+    state.forward = bytes_of(small_weight_bytes(inputs, outputs));
+    state.transposed = bytes_of(small_weight_bytes(outputs, inputs));
+    return;
+  }
   if constexpr (!std::is_same_v<T, double>) {
     const bool widened = std::is_same_v<T, bf16> && ctx.simd() < SimdLevel::kAvx512Bf16;
     state.compute = widened ? DType::kF32 : dtype_of<T>();
-    state.forward_product.emplace(dtype_of<T>(), state.compute, inputs, outputs, outputs, 1);
-    state.transposed_product.emplace(dtype_of<T>(), state.compute, outputs, inputs, 1, outputs);
-    state.gradient_product.emplace(state.compute, inputs, outputs);
-    const auto memory_of = [](const PackedProduct& product) {
-      return Tensor(DType::kU8, {static_cast<std::int64_t>(product.packed_bytes())});
-    };
-    state.forward = memory_of(*state.forward_product);
-    state.transposed = memory_of(*state.transposed_product);
+    state.forward_product =
+        std::make_unique<PackedProduct>(dtype_of<T>(), state.compute, inputs, outputs, outputs, 1);
+    state.transposed_product =
+        std::make_unique<PackedProduct>(dtype_of<T>(), state.compute, outputs, inputs, 1, outputs);
+    state.gradient_product = std::make_unique<GradientProduct>(state.compute, inputs, outputs);
+    state.forward = bytes_of(state.forward_product->packed_bytes());
+    state.transposed = bytes_of(state.transposed_product->packed_bytes());
   }
 }
 

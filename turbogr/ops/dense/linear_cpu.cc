@@ -6,6 +6,7 @@
 #include "turbogr/ops/dense/linear_kernels.h"
 #include "turbogr/ops/dense/linear_packed.h"
 #include "turbogr/ops/dense/linear_simd.h"
+#include "turbogr/ops/dense/linear_small.h"
 
 namespace turbogr::ops::kernels {
 namespace {
@@ -269,6 +270,9 @@ auto with_compute(const typename PackedWeight<T>::State& weight, Body&& body) {
 
 template <class T>
 void pack_weight(Cpu cpu, typename PackedWeight<T>::State& state, View<const T, 2> w) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (state.small) return pack_small_weight(state, w);
+  }
   const auto pack = [&](const PackedProduct& product, Tensor& packed) {
     WorkspaceScope scope(cpu.workspace);
     const auto bytes = static_cast<std::int64_t>(product.scratch_bytes());
@@ -289,6 +293,9 @@ void pack_weight<double>(Cpu, PackedWeight<double>::State& state, View<const dou
 template <class T>
 void linear(Cpu cpu, Rows<const T> x, const typename PackedWeight<T>::State& weight,
             const LinearOptions<T>& options, Rows<T> y, Rows<T> z) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (weight.small) return small_linear(cpu, x, weight, options, y, z);
+  }
   with_compute<T>(weight, [&](auto compute) {
     forward_tiles<T, decltype(compute)>(cpu, x, weight, options, y, z);
   });
@@ -315,6 +322,7 @@ void linear<double>(Cpu cpu, Rows<const double> x, const PackedWeight<double>::S
 
 template <class T>
 std::size_t linear_workspace_bytes(const typename PackedWeight<T>::State& weight, int threads) {
+  if (weight.small) return 0;
   return with_compute<T>(weight, [&](auto compute) {
     return WorkerScratch<decltype(compute)>::bytes(threads, weight.inputs,
                                                    weight.forward_product->scratch_bytes());
@@ -330,6 +338,9 @@ template <class T>
 void linear_backward(Cpu cpu, Rows<const T> x, const typename PackedWeight<T>::State& weight,
                      Rows<const T> dy, const LinearBackwardOptions<T>& options,
                      const LinearGradients<T>& gradients) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (weight.small) return small_linear_backward(cpu, x, weight, dy, options, gradients);
+  }
   with_compute<T>(weight, [&](auto compute) {
     BackwardTiles<T, decltype(compute)>(cpu, x, weight, dy, options, gradients).run();
   });
@@ -370,6 +381,9 @@ void linear_backward<double>(Cpu cpu, Rows<const double> x,
 template <class T>
 std::size_t linear_backward_workspace_bytes(const typename PackedWeight<T>::State& weight,
                                             std::int64_t rows, int threads) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (weight.small) return small_linear_backward_workspace_bytes(weight, rows, threads);
+  }
   return with_compute<T>(weight, [&](auto compute) {
     return BackwardTiles<T, decltype(compute)>::bytes(weight, rows, threads);
   });

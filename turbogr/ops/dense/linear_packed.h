@@ -1,7 +1,7 @@
 // What a PackedWeight holds. For linear.cc and linear_cpu.cc.
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "turbogr/core/tensor.h"
 #include "turbogr/ops/dense/linear.h"
@@ -16,12 +16,13 @@ struct PackedWeight<T>::State {
   SimdLevel simd = SimdLevel::kPortable;
   Device device = Device::kCpu;
   bool packed = false;
-  Tensor forward;     // of x W; in f64 and on a GPU W itself, and nothing else is used
-  Tensor transposed;  // of dz W^T
+  bool small = false;  // linear_small.h makes its products, and none of those below are there
+  Tensor forward;      // of x W; in f64 and on a GPU W itself, and nothing else is used
+  Tensor transposed;   // of dz W^T
   DType compute = DType::kF32;
-  std::optional<PackedProduct> forward_product;
-  std::optional<PackedProduct> transposed_product;
-  std::optional<GradientProduct> gradient_product;
+  std::unique_ptr<PackedProduct> forward_product;
+  std::unique_ptr<PackedProduct> transposed_product;
+  std::unique_ptr<GradientProduct> gradient_product;
 };
 
 }  // namespace turbogr::ops

@@ -83,10 +83,10 @@ Gate gate_at(const GatedNormOptions<double>& options, double given) {
   return {given * s, s * (1 + given * (1 - s))};
 }
 
-// The options as the vector code takes them.
+// What the vector code is told of every row alike; rows differ in their keys and statistics.
 template <class T>
-NormRow norm_row(const GatedNormOptions<T>& options, NormOutput output, std::int64_t cols,
-                 std::int64_t r, float* factors) {
+NormRow every_row(const GatedNormOptions<T>& options, const DropoutDraw& draw, NormOutput output,
+                  std::int64_t cols) {
   NormRow row = {};
   row.cols = cols;
   row.layer = options.norm.kind == NormKind::kLayer;
@@ -95,14 +95,11 @@ NormRow norm_row(const GatedNormOptions<T>& options, NormOutput output, std::int
   row.weight = options.norm.weight.data;
   row.bias = options.norm.bias.data;
   if (has_gate(output)) {
-    const DropoutRow draw = dropout_row(options.dropout, r);
     row.seed = draw.seed;
-    row.row_key = draw.row_key;
     row.site = draw.site;
     row.threshold = draw.threshold;
     row.scale = static_cast<float>(draw.scale);
   }
-  row.factors = factors;
   return row;
 }
 
@@ -112,11 +109,15 @@ template <class T>
 void norm(Cpu cpu, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
           NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics) {
   const auto forward = norm_table(cpu.simd).of<T>().forward[static_cast<int>(output)];
+  const DropoutDraw draw(options.dropout);
+  const NormRow every = every_row(options, draw, output, x.cols);
   WorkspaceScope scope(cpu.workspace);
   const auto factors = scope.take<float, 2>({cpu.pool.size(), factor_count(x.cols)});
   parallel_ranges(cpu.pool, x.rows, 32, [&](std::int64_t begin, std::int64_t end, int worker) {
+    NormRow row = every;
+    row.factors = &factors(worker, 0);
     for (std::int64_t r = begin; r < end; ++r) {
-      NormRow row = norm_row(options, output, x.cols, r, &factors(worker, 0));
+      row.row_key = draw.row(r).row_key;
       forward(row, x.row(r), gate.data == nullptr ? nullptr : gate.row(r), y.row(r));
       if (row.layer) statistics.mean(r) = row.mean;
       statistics.rstd(r) = row.rstd;
@@ -132,12 +133,16 @@ void norm_backward(Cpu cpu, Rows<const T> x, Rows<const T> gate, Rows<const T> d
   add_residual_sums(cpu, residual);
   const auto backward = norm_table(cpu.simd).of<T>().backward[static_cast<int>(output)];
   const bool gated = has_gate(output);
+  const DropoutDraw draw(options.dropout);
+  const NormRow every = every_row(options, draw, output, x.cols);
   WorkspaceScope scope(cpu.workspace);
   const auto factors = scope.take<float, 2>({cpu.pool.size(), factor_count(x.cols)});
   const auto slopes = scope.take<float, 2>({cpu.pool.size(), x.cols});
   rows_with_sums<T>(cpu, x.rows, x.cols, scope, gradients,
                     [&](std::int64_t r, float* dweight, float* dbias, int worker) {
-                      NormRow row = norm_row(options, output, x.cols, r, &factors(worker, 0));
+                      NormRow row = every;
+                      row.row_key = draw.row(r).row_key;
+                      row.factors = &factors(worker, 0);
                       row.mean = row.layer ? statistics.mean(r) : 0.0f;
                       row.rstd = statistics.rstd(r);
                       row.slope = &slopes(worker, 0);

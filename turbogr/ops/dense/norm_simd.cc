@@ -99,6 +99,7 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const 
       d = lanes.load(dy + c);
     } else if constexpr (kOutput == kSwish) {
       const Floats s = sigmoid(at.value);
+      lanes.store(row.factors + c, s);  // for the last walk: no dropout wants the place
       d = lanes.load(dy + c) * lanes.load(x + c) * s * (1.0f - s);
     } else {
       Floats u = lanes.load(gate + c);
@@ -142,7 +143,7 @@ void backward(const NormRow& row, const T* x, const T* gate, const T* dy, const 
     Floats d = (lanes.load(row.slope + c) - mean_slope - hat * mean_along) * row.rstd;
     // What reaches x past the norm.
     if constexpr (kOutput == kSwish) {
-      d += lanes.load(dy + c) * sigmoid(normed(row, lanes, x, c).value);
+      d += lanes.load(dy + c) * lanes.load(row.factors + c);
     } else if constexpr (kOutput == kConcatInput) {
       d += dropped(row, lanes, cols + c, lanes.load(dy + cols + c));
     }

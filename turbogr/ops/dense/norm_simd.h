@@ -20,7 +20,7 @@ struct NormRow {
   std::uint64_t seed, row_key, site;
   std::uint32_t threshold;  // 0: no dropout
   float scale;
-  float* factors;  // scratch: the row's output width rounded up to 128
+  float* factors;  // scratch: the row's output width rounded up to 128; of swish, its sigmoids
   float mean, rstd;
   float* slope;    // scratch of the backward pass: cols
   float* dweight;  // added to

@@ -35,12 +35,7 @@ struct FirstLanes {
   void store(T* p, Floats v) const {
     store_first(p, v, count);
   }
-  Floats keep(Floats v) const {
-    float lanes[kLanes];
-    TGR_SIMD::store(lanes, v);
-    for (std::int64_t i = count; i < kLanes; ++i) lanes[i] = 0.0f;
-    return TGR_SIMD::load(lanes);
-  }
+  Floats keep(Floats v) const { return keep_first(v, count); }
 };
 
 template <class Body>

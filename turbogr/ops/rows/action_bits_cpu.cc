@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "turbogr/ops/rows/action_bits_kernels.h"
 
 namespace turbogr::ops::kernels {
@@ -18,16 +20,17 @@ template <class T>
 void action_bits(Cpu cpu, const EventSequences& sequences,
                  const ActionBlocks<const Accum<T>>& blocks, View<const std::uint32_t, 1> masks,
                  Rows<T> rows) {
-  const std::int64_t width = blocks.table.shape[1];
+  const std::int64_t bits = blocks.table.shape[0], width = blocks.table.shape[1];
   parallel_for(cpu.pool, sequences.batch(), [&](std::int64_t b, int) {
     over_events(sequences, b, [&](std::int64_t event, bool is_target) {
-      for (std::int64_t c = 0; c < rows.cols; ++c) {
-        if (is_target) {
-          rows(event, c) = convert<T>(blocks.target(c));
-        } else {
-          rows(event, c) = convert<T>(
-              has(masks(event), c / width) ? blocks.table(c / width, c % width) : Accum<T>(0));
+      for (std::int64_t bit = 0; bit < bits; ++bit) {
+        T* row = rows.row(event) + bit * width;
+        if (!is_target && !has(masks(event), bit)) {
+          std::fill_n(row, width, T(0));
+          continue;
         }
+        const Accum<T>* from = is_target ? &blocks.target(bit * width) : &blocks.table(bit, 0);
+        for (std::int64_t c = 0; c < width; ++c) row[c] = convert<T>(from[c]);
       }
     });
   });

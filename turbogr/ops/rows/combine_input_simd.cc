@@ -1,26 +1,9 @@
 #include "turbogr/ops/rows/combine_input_simd.h"
 
-#include "turbogr/ops/dense/dropout_mask_simd.h"
-#include "turbogr/ops/dense/row_walk_simd.h"
+#include "turbogr/ops/dense/dropped_row_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {
-
-// Walks a row with the factors of its dropout: body(lanes, column, factor).
-template <class Body>
-inline void over_dropped_row(const DropoutRowArgs& args, Body&& body) {
-  constexpr std::int64_t kChunk = 8 * kLanes;  // columns that one round of Philox covers
-  float factors[kChunk];
-  for (int i = 0; i < kChunk; ++i) factors[i] = 1.0f;
-  for (std::int64_t first = 0; first < args.cols; first += kChunk) {
-    const std::int64_t count = args.cols - first < kChunk ? args.cols - first : kChunk;
-    if (args.threshold != 0) {
-      dropout_factors(args.seed, args.row_key, args.site, first, args.threshold, args.scale,
-                      factors);
-    }
-    over_row(count, [&](auto lanes, std::int64_t c) { body(lanes, first + c, load(factors + c)); });
-  }
-}
 
 template <class T>
 void forward(const DropoutRowArgs& args, float scale, const T* e, const T* p, const T* extra,

@@ -33,16 +33,20 @@ struct NegativeSource {
   TGR_HD std::int64_t count() const { return uniform + popular + in_batch; }
 };
 
+// Where the bits of places 2 * pair and 2 * pair + 1 are drawn, beside the row's key.
+TGR_HD inline std::uint64_t negative_counter(const NegativeKey& key, std::int64_t pair) {
+  // Keeps the streams of negatives apart from dropout's, which share the seed.
+  constexpr std::uint64_t kStream = std::uint64_t{1} << 63;
+  return kStream | (key.step << 24) | static_cast<std::uint64_t>(pair);
+}
+
 // The random bits of two neighbouring places of a set, the even one first.
 struct NegativeBits {
   std::uint64_t bits[2];
 };
 TGR_HD inline NegativeBits negative_bits(const NegativeKey& key, std::uint64_t row_key,
                                          std::int64_t pair) {
-  // Keeps the streams of negatives apart from dropout's, which share the seed.
-  constexpr std::uint64_t kStream = std::uint64_t{1} << 63;
-  const auto block =
-      philox(key.seed, row_key, kStream | (key.step << 24) | static_cast<std::uint64_t>(pair));
+  const auto block = philox(key.seed, row_key, negative_counter(key, pair));
   return {{(std::uint64_t{block[0]} << 32) | block[1], (std::uint64_t{block[2]} << 32) | block[3]}};
 }
 

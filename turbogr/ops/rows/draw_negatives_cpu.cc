@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "turbogr/ops/rows/draw_negatives_kernels.h"
+#include "turbogr/ops/rows/draw_negatives_simd.h"
 
 namespace turbogr::ops::kernels {
 
@@ -6,6 +9,21 @@ void draw_negatives(Cpu cpu, const NegativeSource& source, const NegativeKey& ke
                     View<const std::uint64_t, 1> row_keys, View<std::int64_t, 2> ids) {
   constexpr std::int64_t kGrain = 1 << 14;  // draws; a shared set is one row and still spreads
   const std::int64_t count = ids.shape[1];
+  // Where all are uniform, whole pairs are drawn many at a time: the same ids.
+  if (source.uniform == count && count % 2 == 0 && source.catalogue < std::int64_t{1} << 32) {
+    const auto draw = uniform_draws(cpu.simd).draw;
+    const auto bound = static_cast<std::uint32_t>(source.catalogue);
+    parallel_ranges(cpu.pool, ids.size(), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      while (begin < end) {
+        const std::int64_t token = begin / count, r = begin % count;
+        const std::int64_t stop = std::min(end, (token + 1) * count);
+        draw(key.seed, row_keys(token), negative_counter(key, r / 2), (stop - begin) / 2, bound,
+             ids.data + begin);
+        begin = stop;
+      }
+    });
+    return;
+  }
   parallel_ranges(cpu.pool, ids.size(), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t token = begin / count;
     std::int64_t r = begin % count;

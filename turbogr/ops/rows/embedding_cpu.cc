@@ -32,7 +32,8 @@ std::int64_t dedup_with(Cpu cpu, View<const std::int64_t, 1> ids, int key_bits,
   });
   const Keyed<Key>* sorted = radix_sort(cpu.pool, items, spare, count, key_bits, histogram);
   // How many groups start in each piece, then, after a prefix sum, before each piece. The
-  // sort is done with its histogram, which has room: 2^31 / kSortedGrain is 64 pieces of 2^11 bins.
+  // sort is done with its histogram, which has room: 2^31 / kSortedGrain is less than 64 x 2^12
+  // bins.
   const auto starts = [&](std::int64_t i) { return i == 0 || sorted[i].key != sorted[i - 1].key; };
   std::uint32_t* before = histogram.data;
   parallel_ranges(cpu.pool, count, kSortedGrain, [&](std::int64_t begin, std::int64_t end, int) {

@@ -2,12 +2,13 @@
 
 #include "turbogr/ops/dense/dropout_mask.h"
 #include "turbogr/ops/rows/event_input_kernels.h"
+#include "turbogr/ops/rows/event_input_simd.h"
 
 namespace turbogr::ops::kernels {
 namespace {
 
 constexpr std::int64_t kRows = 64;     // of a piece
-constexpr std::int64_t kColumns = 32;  // of a piece of the tables' gradients
+constexpr std::int64_t kColumns = 16;  // of a piece of the tables' gradients
 
 // What each token reads.
 struct Places {
@@ -48,9 +49,9 @@ T* token_row(const EventTokens<T>& tokens, std::int64_t source) {
   return event < 0 ? tokens.prefix.row(source) : tokens.events.row(event);
 }
 
-template <class A>
-A factor_at(const DropoutRow& drop, std::int64_t column) {
-  return drop.threshold == 0 ? A(1) : static_cast<A>(drop.factor(column));
+DropoutRowArgs row_args(const DropoutDraw& draw, std::int64_t row, std::int64_t cols) {
+  const DropoutRow drop = draw.row(row);
+  return {drop.seed, drop.row_key, drop.site, drop.threshold, static_cast<float>(drop.scale), cols};
 }
 
 }  // namespace
@@ -59,21 +60,16 @@ template <class T>
 void event_input(Cpu cpu, const EventSequences& sequences, const EventTokens<const T>& tokens,
                  const EventTables<const Accum<T>>& tables, const EventInputOptions& options,
                  Rows<T> x) {
-  using A = Accum<T>;
-  const auto scale = static_cast<A>(options.scale);
+  const auto forward = event_input_table(cpu.simd).of<T>().forward;
+  const auto scale = static_cast<float>(options.scale);
+  const DropoutDraw draw(options.dropout);
   WorkspaceScope scope(cpu.workspace);
   const Places places =
       make_places(cpu, scope, sequences, tables.position.shape[0], tables.time.shape[0] - 1);
   parallel_ranges(cpu.pool, x.rows, kRows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const DropoutRow drop = dropout_row(options.dropout, r);
-      const T* token = token_row(tokens, places.source(r));
-      const A* position = &tables.position(places.position(r), 0);
-      const A* time = &tables.time(places.bucket(r), 0);
-      for (std::int64_t c = 0; c < x.cols; ++c) {
-        const A sum = scale * convert<A>(token[c]) + position[c] + time[c];
-        x(r, c) = convert<T>(sum * factor_at<A>(drop, c));
-      }
+      forward(row_args(draw, r, x.cols), scale, token_row(tokens, places.source(r)),
+              &tables.position(places.position(r), 0), &tables.time(places.bucket(r), 0), x.row(r));
     }
   });
 }
@@ -82,31 +78,76 @@ template <class T>
 void event_input_backward(Cpu cpu, const EventSequences& sequences, Rows<const T> dx,
                           const EventInputOptions& options, const EventTokens<T>& dtokens,
                           const EventTables<Accum<T>>& dtables) {
-  using A = Accum<T>;
-  const auto scale = static_cast<A>(options.scale);
+  const EventInputTable& loops = event_input_table(cpu.simd);
+  const auto backward = loops.of<T>().backward;
+  const auto scale = static_cast<float>(options.scale);
+  const DropoutDraw draw(options.dropout);
   WorkspaceScope scope(cpu.workspace);
   const Places places =
       make_places(cpu, scope, sequences, dtables.position.shape[0], dtables.time.shape[0] - 1);
+  const auto d = scope.take<float, 2>({dx.rows, dx.cols});
+  parallel_ranges(cpu.pool, dx.rows, kRows, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      backward(row_args(draw, r, dx.cols), scale, dx.row(r), token_row(dtokens, places.source(r)),
+               &d(r, 0));
+    }
+  });
   // A thread has all rows of some columns: each element of a table adds up in the tokens' order.
   parallel_ranges(cpu.pool, dx.cols, kColumns, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = 0; r < dx.rows; ++r) {
-      const DropoutRow drop = dropout_row(options.dropout, r);
-      T* dtoken = token_row(dtokens, places.source(r));
-      A* dposition = &dtables.position(places.position(r), 0);
-      A* dtime = &dtables.time(places.bucket(r), 0);
-      for (std::int64_t c = begin; c < end; ++c) {
-        const A d = convert<A>(dx(r, c)) * factor_at<A>(drop, c);
-        dtoken[c] = convert<T>(scale * d);
-        dposition[c] += d;
-        dtime[c] += d;
-      }
+      loops.add(end - begin, &d(r, begin), &dtables.position(places.position(r), begin));
+      loops.add(end - begin, &d(r, begin), &dtables.time(places.bucket(r), begin));
     }
   });
 }
 
 template <class T>
-std::size_t event_input_workspace_bytes(Cpu, std::int64_t tokens, std::int64_t) {
-  return 3 * workspace_bytes_of<std::int64_t>(tokens);
+std::size_t event_input_workspace_bytes(Cpu, std::int64_t tokens, std::int64_t width) {
+  return 3 * workspace_bytes_of<std::int64_t>(tokens) + workspace_bytes_of<float>(tokens * width);
+}
+
+// The specification.
+template <>
+void event_input<double>(Cpu cpu, const EventSequences& sequences,
+                         const EventTokens<const double>& tokens,
+                         const EventTables<const double>& tables, const EventInputOptions& options,
+                         Rows<double> x) {
+  WorkspaceScope scope(cpu.workspace);
+  const Places places =
+      make_places(cpu, scope, sequences, tables.position.shape[0], tables.time.shape[0] - 1);
+  parallel_ranges(cpu.pool, x.rows, kRows, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const DropoutRow drop = dropout_row(options.dropout, r);
+      const double* token = token_row(tokens, places.source(r));
+      const double* position = &tables.position(places.position(r), 0);
+      const double* time = &tables.time(places.bucket(r), 0);
+      for (std::int64_t c = 0; c < x.cols; ++c) {
+        x(r, c) = (options.scale * token[c] + position[c] + time[c]) * drop.factor(c);
+      }
+    }
+  });
+}
+
+template <>
+void event_input_backward<double>(Cpu cpu, const EventSequences& sequences, Rows<const double> dx,
+                                  const EventInputOptions& options,
+                                  const EventTokens<double>& dtokens,
+                                  const EventTables<double>& dtables) {
+  WorkspaceScope scope(cpu.workspace);
+  const Places places =
+      make_places(cpu, scope, sequences, dtables.position.shape[0], dtables.time.shape[0] - 1);
+  parallel_ranges(cpu.pool, dx.cols, kColumns, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = 0; r < dx.rows; ++r) {
+      const DropoutRow drop = dropout_row(options.dropout, r);
+      double* dtoken = token_row(dtokens, places.source(r));
+      for (std::int64_t c = begin; c < end; ++c) {
+        const double d = dx(r, c) * drop.factor(c);
+        dtoken[c] = options.scale * d;
+        dtables.position(places.position(r), c) += d;
+        dtables.time(places.bucket(r), c) += d;
+      }
+    }
+  });
 }
 
 #define TGR_INSTANTIATE(T)                                                                   \
@@ -117,9 +158,9 @@ std::size_t event_input_workspace_bytes(Cpu, std::int64_t tokens, std::int64_t) 
                                         const EventInputOptions&, const EventTokens<T>&,     \
                                         const EventTables<Accum<T>>&);                       \
   template std::size_t event_input_workspace_bytes<T>(Cpu, std::int64_t, std::int64_t);
-TGR_INSTANTIATE(double)
 TGR_INSTANTIATE(float)
 TGR_INSTANTIATE(bf16)
 #undef TGR_INSTANTIATE
+template std::size_t event_input_workspace_bytes<double>(Cpu, std::int64_t, std::int64_t);
 
 }  // namespace turbogr::ops::kernels

@@ -1,77 +1,66 @@
 #include "turbogr/ops/rows/row_simd.h"
 
-#include "turbogr/core/simd.h"
+#include "turbogr/ops/dense/row_walk_simd.h"
 
 namespace turbogr::TGR_SIMD {
 namespace {
 
-// Tails by mask where the instruction set has masks: rows of 50 are common and tails show.
-inline Floats load_tail(const float* p, std::int64_t count) {
+#if defined(__AVX2__)
+// The first eight lanes' worth of sum(): halves onto each other.
+inline __m256 half_sum(Floats v) {
 #if defined(__AVX512F__)
-  return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), p);
+  return _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
 #else
-  return load_first(p, count);
+  return (__m256)v;
 #endif
 }
-inline Floats load_tail(const bf16* p, std::int64_t count) {
-#if defined(__AVX512F__)
-  const auto mask = static_cast<__mmask16>((1u << count) - 1u);
-  const Halves halves = (Halves)_mm256_maskz_loadu_epi16(mask, p);
-  return (Floats)(__builtin_convertvector(halves, Words) << 16);
-#else
-  return load_first(p, count);
 #endif
-}
-inline Floats load_tail(const f16* p, std::int64_t count) {
-#if defined(__AVX512F__)
-  const auto mask = static_cast<__mmask16>((1u << count) - 1u);
-  return (Floats)_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, p));
-#else
-  return load_first(p, count);
-#endif
-}
-inline void store_tail(float* p, Floats v, std::int64_t count) {
-#if defined(__AVX512F__)
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1u), (__m512)v);
-#else
-  store_first(p, v, count);
-#endif
-}
-inline void store_tail(bf16* p, Floats v, std::int64_t count) { store_first(p, v, count); }
-inline void store_tail(f16* p, Floats v, std::int64_t count) { store_first(p, v, count); }
 
-// sum(v), in registers: rows are short enough that the fold of each dot product shows.
-inline float fold(Floats v) {
-#if defined(__AVX512F__)
-  const auto eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
-                    __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  const auto two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
-  return two[0] + two[1];
-#else
-  return sum(v);
+// out[r] = sum(sums[r]), the same bits; eight of them share their steps.
+template <int kRows>
+inline void fold(const Floats (&sums)[kRows], float* out) {
+#if defined(__AVX2__)
+  if constexpr (kRows == 8) {
+    __m256 pairs[4];  // two rows' four lanes each
+    for (int i = 0; i < 4; ++i) {
+      const __m256 a = half_sum(sums[2 * i]), b = half_sum(sums[2 * i + 1]);
+      pairs[i] = _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
+    }
+    __m256 fours[2];  // rows 0 2 | 1 3 and 4 6 | 5 7, two lanes each
+    for (int i = 0; i < 2; ++i) {
+      const __m256 a = pairs[2 * i], b = pairs[2 * i + 1];
+      fours[i] = _mm256_shuffle_ps(a, b, 0x44) + _mm256_shuffle_ps(a, b, 0xee);
+    }
+    const __m256 rows =
+        _mm256_shuffle_ps(fours[0], fours[1], 0x88) + _mm256_shuffle_ps(fours[0], fours[1], 0xdd);
+    // rows is 0 2 4 6 | 1 3 5 7.
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(rows, order));
+    return;
+  }
 #endif
+  for (int r = 0; r < kRows; ++r) out[r] = sum(sums[r]);
 }
 
 // kRows dot products at once, so that the query is loaded once for all of them.
 template <int kRows, class T>
 inline void dot_block(const float* query, const T* const* rows, const T* const* next,
                       std::int64_t width, float* out) {
+  constexpr std::int64_t kLine = static_cast<std::int64_t>(64 / sizeof(T));
   Floats sums[kRows] = {};
   std::int64_t c = 0;
   for (; c + kLanes <= width; c += kLanes) {
-    const Floats q = load(query + c);
-    for (int r = 0; r < kRows; ++r) {
-      __builtin_prefetch(next[r] + c);
-      sums[r] += q * load(rows[r] + c);
+    if (c % kLine == 0) {
+      for (int r = 0; r < kRows; ++r) __builtin_prefetch(next[r] + c);
     }
+    const Floats q = load(query + c);
+    for (int r = 0; r < kRows; ++r) sums[r] += q * load(rows[r] + c);
   }
   if (c < width) {
-    const Floats q = load_tail(query + c, width - c);
-    for (int r = 0; r < kRows; ++r) sums[r] += q * load_tail(rows[r] + c, width - c);
+    const Floats q = load_first(query + c, width - c);
+    for (int r = 0; r < kRows; ++r) sums[r] += q * load_first(rows[r] + c, width - c);
   }
-  for (int r = 0; r < kRows; ++r) out[r] = fold(sums[r]);
+  fold(sums, out);
 }
 
 template <class T>
@@ -95,12 +84,15 @@ void dot_rows(const float* query, const T* rows, std::int64_t stride, const std:
   }
 }
 
-// A strip of kVectors vectors of the output stays in registers while the rows pass by.
-template <int kVectors, class T>
+// A strip of the output stays in registers while the rows pass by: kVectors vectors, the last of
+// which has `last` lanes.
+template <int kVectors, class Lanes, class T>
 inline void add_strip(const T* rows, std::int64_t stride, const std::int32_t* index,
-                      const float* weights, std::int64_t count, float* out) {
+                      const float* weights, std::int64_t count, Lanes last, float* out) {
+  constexpr int kWhole = kVectors - 1;
   Floats sums[kVectors];
-  for (int v = 0; v < kVectors; ++v) sums[v] = load(out + v * kLanes);
+  for (int v = 0; v < kWhole; ++v) sums[v] = load(out + v * kLanes);
+  sums[kWhole] = last.load(out + kWhole * kLanes);
   for (std::int64_t j = 0; j < count; ++j) {
     const T* row = rows + index[j] * stride;
     if (j + 4 < count) {
@@ -109,13 +101,28 @@ inline void add_strip(const T* rows, std::int64_t stride, const std::int32_t* in
       for (int p = 0; p < kVectors * kLanes; p += kLine) __builtin_prefetch(ahead + p);
     }
     if (weights == nullptr) {
-      for (int v = 0; v < kVectors; ++v) sums[v] += load(row + v * kLanes);
+      for (int v = 0; v < kWhole; ++v) sums[v] += load(row + v * kLanes);
+      sums[kWhole] += last.load(row + kWhole * kLanes);
     } else {
       const Floats w = splat(weights[j]);
-      for (int v = 0; v < kVectors; ++v) sums[v] += w * load(row + v * kLanes);
+      for (int v = 0; v < kWhole; ++v) sums[v] += w * load(row + v * kLanes);
+      sums[kWhole] += w * last.load(row + kWhole * kLanes);
     }
   }
-  for (int v = 0; v < kVectors; ++v) store(out + v * kLanes, sums[v]);
+  for (int v = 0; v < kWhole; ++v) store(out + v * kLanes, sums[v]);
+  last.store(out + kWhole * kLanes, sums[kWhole]);
+}
+
+template <int kVectors, class T>
+inline void add_last_strip(const T* rows, std::int64_t stride, const std::int32_t* index,
+                           const float* weights, std::int64_t count, std::int64_t cols,
+                           float* out) {
+  const std::int64_t last = cols - (kVectors - 1) * kLanes;
+  if (last == kLanes) {
+    add_strip<kVectors>(rows, stride, index, weights, count, WholeLanes{}, out);
+  } else {
+    add_strip<kVectors>(rows, stride, index, weights, count, FirstLanes{last}, out);
+  }
 }
 
 template <class T>
@@ -123,21 +130,30 @@ void add_rows(const T* rows, std::int64_t stride, const std::int32_t* index, con
               std::int64_t count, std::int64_t width, float* out) {
   std::int64_t c = 0;
   for (; c + 8 * kLanes <= width; c += 8 * kLanes) {
-    add_strip<8>(rows + c, stride, index, weights, count, out + c);
+    add_strip<8>(rows + c, stride, index, weights, count, WholeLanes{}, out + c);
   }
-  for (; c + 2 * kLanes <= width; c += 2 * kLanes) {
-    add_strip<2>(rows + c, stride, index, weights, count, out + c);
-  }
-  for (; c + kLanes <= width; c += kLanes) {
-    add_strip<1>(rows + c, stride, index, weights, count, out + c);
-  }
-  if (c < width) {
-    Floats total = load_tail(out + c, width - c);
-    for (std::int64_t j = 0; j < count; ++j) {
-      const Floats x = load_tail(rows + index[j] * stride + c, width - c);
-      total += weights == nullptr ? x : splat(weights[j]) * x;
-    }
-    store_tail(out + c, total, width - c);
+  const auto rest = [&](auto add) {
+    add(rows + c, stride, index, weights, count, width - c, out + c);
+  };
+  switch ((width - c + kLanes - 1) / kLanes) {
+    case 8:
+      return rest(add_last_strip<8, T>);
+    case 7:
+      return rest(add_last_strip<7, T>);
+    case 6:
+      return rest(add_last_strip<6, T>);
+    case 5:
+      return rest(add_last_strip<5, T>);
+    case 4:
+      return rest(add_last_strip<4, T>);
+    case 3:
+      return rest(add_last_strip<3, T>);
+    case 2:
+      return rest(add_last_strip<2, T>);
+    case 1:
+      return rest(add_last_strip<1, T>);
+    default:
+      return;
   }
 }
 
@@ -150,7 +166,7 @@ float sum_of_squares(const T* x, std::int64_t width) {
     total += v * v;
   }
   if (c < width) {
-    const Floats v = load_tail(x + c, width - c);
+    const Floats v = load_first(x + c, width - c);
     total += v * v;
   }
   return sum(total);
@@ -165,7 +181,7 @@ float max_magnitude(const T* x, std::int64_t width) {
     largest = max(max(v, -v), largest);
   }
   if (c < width) {
-    const Floats v = load_tail(x + c, width - c);
+    const Floats v = load_first(x + c, width - c);
     largest = max(max(v, -v), largest);
   }
   float result = 0;
@@ -179,14 +195,14 @@ template <class From, class To>
 void scale_row(const From* x, float scale, std::int64_t width, To* y) {
   std::int64_t c = 0;
   for (; c + kLanes <= width; c += kLanes) store(y + c, load(x + c) * scale);
-  if (c < width) store_tail(y + c, load_tail(x + c, width - c) * scale, width - c);
+  if (c < width) store_first(y + c, load_first(x + c, width - c) * scale, width - c);
 }
 
 float dot(const float* x, const float* y, std::int64_t width) {
   Floats total = {};
   std::int64_t c = 0;
   for (; c + kLanes <= width; c += kLanes) total += load(x + c) * load(y + c);
-  if (c < width) total += load_tail(x + c, width - c) * load_tail(y + c, width - c);
+  if (c < width) total += load_first(x + c, width - c) * load_first(y + c, width - c);
   return sum(total);
 }
 
@@ -194,7 +210,7 @@ void axpy(float a, const float* x, std::int64_t width, float* y) {
   std::int64_t c = 0;
   for (; c + kLanes <= width; c += kLanes) store(y + c, load(y + c) + load(x + c) * a);
   if (c < width) {
-    store_tail(y + c, load_tail(y + c, width - c) + load_tail(x + c, width - c) * a, width - c);
+    store_first(y + c, load_first(y + c, width - c) + load_first(x + c, width - c) * a, width - c);
   }
 }
 
@@ -221,7 +237,7 @@ float exp_minus(float* x, std::int64_t count, float shift) {
   float result = sum(total);
   if (i < count) {
     const std::int64_t left = count - i;
-    store_tail(x + i, exp(load_tail(x + i, left) - shift), left);
+    store_first(x + i, exp(load_first(x + i, left) - shift), left);
     for (; i < count; ++i) result += x[i];
   }
   return result;

@@ -33,17 +33,19 @@ InverseNorms<Accum<T>> take_inverse_norms(Cpu cpu, WorkspaceScope& scratch,
 struct ItemPairs {
   Keyed<std::uint32_t>* pairs;  // [P] key: the item's row, position: p
   Keyed<std::uint32_t>* spare;  // [P]
-  float* weight;                // [P]
-  float* along;                 // [P]
+  // Beside each other: the sum over an item's pairs finds them at random places.
+  struct Term {
+    float weight, along;
+  };
+  Term* terms;  // [P]
   View<std::uint32_t, 1> histogram;
 
   ItemPairs(WorkspaceScope& scratch, std::int64_t count);
   static std::size_t workspace_bytes(std::int64_t count);
 
-  void set(std::int64_t p, std::int32_t row, float weight_in, float along_in) const {
+  void set(std::int64_t p, std::int32_t row, float weight, float along) const {
     pairs[p] = {static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(p)};
-    weight[p] = weight_in;
-    along[p] = along_in;
+    terms[p] = {weight, along};
   }
 };
 

@@ -9,13 +9,11 @@ namespace turbogr::ops::kernels {
 ItemPairs::ItemPairs(WorkspaceScope& scratch, std::int64_t count)
     : pairs(scratch.take<Keyed<std::uint32_t>>(count).data),
       spare(scratch.take<Keyed<std::uint32_t>>(count).data),
-      weight(scratch.take<float>(count).data),
-      along(scratch.take<float>(count).data),
+      terms(scratch.take<Term>(count).data),
       histogram(scratch.take<std::uint32_t>(radix_histogram_size(count))) {}
 
 std::size_t ItemPairs::workspace_bytes(std::int64_t count) {
-  return 2 * workspace_bytes_of<Keyed<std::uint32_t>>(count) +
-         2 * workspace_bytes_of<float>(count) +
+  return 2 * workspace_bytes_of<Keyed<std::uint32_t>>(count) + workspace_bytes_of<Term>(count) +
          workspace_bytes_of<std::uint32_t>(radix_histogram_size(count));
 }
 
@@ -30,6 +28,7 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
   constexpr std::int64_t kStrip = 128;
   constexpr std::int64_t kWide = 512;
   constexpr std::int64_t kBatch = 256;
+  constexpr std::int64_t kAhead = 32;  // pairs, whose terms are anywhere
   const auto bits =
       static_cast<int>(std::bit_width(static_cast<std::uint32_t>(problem.num_items())));
   const Keyed<std::uint32_t>* sorted =
@@ -37,6 +36,7 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
   const RowKernels<T>& rows = row_kernels<T>(cpu.simd);
   const RowTable& table = row_table(cpu.simd);
   const Rows<const T> query = problem.inputs.query;
+  const auto per_token = static_cast<std::uint32_t>(pairs_per_token);  // as p: half the division
 
   const auto add_columns = [&](std::int64_t begin, std::int64_t end, std::int64_t column,
                                std::int64_t cols) {
@@ -49,10 +49,14 @@ void add_item_gradients(Cpu cpu, const SoftmaxProblem<T>& problem, const Inverse
       const std::int64_t batch = std::min(kBatch, end - first);
       for (std::int64_t j = 0; j < batch; ++j) {
         const std::uint32_t p = sorted[first + j].position;
-        tokens[j] = problem.token_at(first_place + p / pairs_per_token);
-        weights[j] = pairs.weight[p];
-        const std::size_t kind = problem.half() && p % pairs_per_token != 0 ? 1 : 0;
-        along[kind] += pairs.along[p];
+        if (first + j + kAhead < count) {
+          __builtin_prefetch(&pairs.terms[sorted[first + j + kAhead].position]);
+        }
+        const ItemPairs::Term& term = pairs.terms[p];
+        tokens[j] = problem.token_at(first_place + p / per_token);
+        weights[j] = term.weight;
+        const std::size_t kind = problem.half() && p % per_token != 0 ? 1 : 0;
+        along[kind] += term.along;
         has[kind] = true;
       }
       rows.add(query.data + column, query.stride, tokens, weights, batch, cols, sums);

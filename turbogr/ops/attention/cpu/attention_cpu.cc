@@ -4,6 +4,7 @@
 
 #include "turbogr/ops/attention/cpu/attention_simd.h"
 #include "turbogr/ops/attention/time_bucket.h"
+#include "turbogr/ops/dense/elementwise_simd.h"
 
 namespace turbogr::ops {
 namespace {
@@ -271,6 +272,20 @@ void add_time(Cpu cpu, const TableGradients& items, Offsets offsets, double scal
   });
 }
 
+// Turns what an item has just written, rows [begin, end) of some heads, into gradients before SiLU.
+template <class T>
+void bring_in_silu(SimdLevel simd, const Piece& piece, std::int64_t all_heads, std::int64_t begin,
+                   std::int64_t end, Rows<const T> before, Rows<T> gradient) {
+  if (before.data == nullptr) return;
+  const auto row = elementwise_table(simd).of<T>().silu_backward;
+  const std::int64_t width = gradient.cols / all_heads;
+  const std::int64_t column = piece.first_head * width, cols = piece.heads * width;
+  for (std::int64_t r = begin; r < end; ++r) {
+    T* at = gradient.row(r) + column;
+    row(cols, before.row(r) + column, at, at);
+  }
+}
+
 }  // namespace
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape, TableRole role) {
@@ -373,6 +388,10 @@ void run_attention_backward(Cpu cpu, const AttentionProblem<T>& p, TableRole rol
     item.dtime = items.time_of(piece.sequence, item.first_head);
     Layout layout(memory.data + worker * words);
     function(args, item, backward_scratch(layout, sizes));
+    const std::int64_t begin = offsets(piece.sequence), end = offsets(piece.sequence + 1);
+    bring_in_silu(cpu.simd, piece, p.heads, begin, end, gradients.q_before, gradients.dq);
+    bring_in_silu(cpu.simd, piece, p.heads, begin, end, gradients.k_before, gradients.dk);
+    bring_in_silu(cpu.simd, piece, p.heads, begin, end, gradients.v_before, gradients.dv);
   });
   // A bias is inside the 1 / norm_length, a map is not.
   const double scale = role == TableRole::kBias ? 1.0 / p.norm_length : 1.0;

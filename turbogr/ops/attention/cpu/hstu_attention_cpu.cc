@@ -39,7 +39,7 @@ template <class T>
 bool hstu_attention_backward(Cpu cpu, const AttentionProblem<T>& problem, Rows<const T> dout,
                              const AttentionGradients<T>& gradients) {
   run_attention_backward(cpu, problem, TableRole::kBias, dout, gradients);
-  return false;
+  return true;
 }
 
 #define TGR_INSTANTIATE(T)                                                                 \
