@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "bench/timing.h"
@@ -14,7 +15,7 @@ constexpr int kLeastRuns = 5;
 constexpr int kMostRuns = 200;
 
 int nodes_of(const dist::Communicator& world) {
-  return 1 + *std::max_element(world.nodes().begin(), world.nodes().end());
+  return static_cast<int>(std::set<int>(world.nodes().begin(), world.nodes().end()).size());
 }
 
 // The first rank beside rank 0 that is on its machine, or is not; -1: none.

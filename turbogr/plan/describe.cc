@@ -149,26 +149,16 @@ GpuDescription describe(GpuDescription base, const std::vector<MeasuredStep>& st
 }
 
 LinkFit fit_link(std::span<const CollectiveTime> times) {
-  // Minimises the sum of ((alpha + beta bytes) / seconds - 1)^2.
-  double one = 0, one_bytes = 0, bytes_bytes = 0, right_one = 0, right_bytes = 0;
-  for (const CollectiveTime& time : times) {
-    const double a = 1 / time.seconds, b = static_cast<double>(time.bytes) / time.seconds;
-    one += a * a;
-    one_bytes += a * b;
-    bytes_bytes += b * b;
-    right_one += a;
-    right_bytes += b;
-  }
-  const double determinant = one * bytes_bytes - one_bytes * one_bytes;
-  TGR_CHECK(determinant > 0, "a link was measured with ", times.size(),
-            " sizes, which tell no latency from no rate; give at least two sizes");
-  const double alpha = (right_one * bytes_bytes - right_bytes * one_bytes) / determinant;
-  const double beta = (one * right_bytes - one_bytes * right_one) / determinant;
-  TGR_CHECK(beta > 0,
+  TGR_CHECK(times.size() >= 2 && times[times.size() - 2].bytes < times.back().bytes,
+            "a link was measured with ", times.size(),
+            " sizes, which tell no latency from no rate; give at least two, ascending");
+  const CollectiveTime &large = times[times.size() - 2], &largest = times.back();
+  const double slope =
+      (largest.seconds - large.seconds) / static_cast<double>(largest.bytes - large.bytes);
+  TGR_CHECK(slope > 0,
             "larger messages took no longer than small ones; measure again on a quiet "
             "machine");
-  constexpr double kLeastAlphaUs = 0.01;
-  return {std::max(kLeastAlphaUs, alpha * 1e6), 1e-9 / beta};
+  return {1e6 * times.front().seconds, 1e-9 / slope};
 }
 
 namespace {

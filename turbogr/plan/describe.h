@@ -36,7 +36,8 @@ struct CollectiveTime {
   double seconds = 0;
 };
 
-// seconds = alpha + bytes / rate, as close as can be in proportion.
+// Alpha is the smallest message's time, the rate that between the two largest: in between links
+// have bursts and protocols of their own. `times` ascend in bytes.
 struct LinkFit {
   double alpha_us = 0;
   double gbs = 0;
