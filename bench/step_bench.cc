@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 #include <unordered_set>
+#include <utility>
 
 #include "bench/energy.h"
 #include "bench/timing.h"
@@ -170,13 +171,19 @@ StepFigures measure(const StepProblem& problem) {
   SectionTimer timer;
   ctx.set_sections(&timer);
   const std::int64_t profiled = device == Device::kCuda ? kProfiled : problem.steps;
+  std::array<std::vector<double>, kSections> section_samples;
+  std::array<double, kSections> before = {};
   for (std::int64_t step = 0; step < profiled; ++step) {
     trainer.step(ctx, batch_of(step));
     timer.finish(ctx);
+    for (std::size_t s = 0; s < kSections; ++s) {
+      const double now = timer.ms(static_cast<Section>(s));
+      section_samples[s].push_back(now - std::exchange(before[s], now));
+    }
   }
   ctx.set_sections(nullptr);
   for (std::size_t s = 0; s < kSections; ++s) {
-    figures.section_ms[s] = timer.ms(static_cast<Section>(s)) / static_cast<double>(profiled);
+    figures.section_ms[s] = summary_of(section_samples[s]).ms;
   }
   if (device == Device::kCuda) {
     const DeviceMemory memory = device_memory();

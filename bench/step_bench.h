@@ -32,7 +32,7 @@ struct StepFigures {
   std::size_t memory_bytes = 0;  // of the device, all there is in use; on a CPU what was planned
   double loss = 0;               // of the last step
   std::int64_t batch_items = 0;  // distinct ones of a batch and its targets, mean
-  // Milliseconds of a step by section, from steps apart from those timed.
+  // Milliseconds of a step by section, medians over steps apart from those timed.
   std::array<double, kSections> section_ms = {};
   // GPU: the first losses of a small batch there and on the CPU in f32.
   double small_loss = 0;
