@@ -499,41 +499,5 @@ TEST(CudaRankingWeightedRows, AreTheHosts) {
   }
 }
 
-// Elements past 2^31: the last row of a slice so large must be reached, and no other.
-TEST(CudaRankingSizes, RowsPastTwoToTheThirtyFirstElementsAreReached) {
-  TGR_SKIP_WITHOUT_GPU();
-  const std::int64_t rows = 4'400'000, cols = 512;  // 2.25 G elements
-  if (device_memory().free < std::size_t{12} << 30) GTEST_SKIP() << "less than 12 GiB are free";
-  const Context ctx({.device = Device::kCuda});
-  Tensor big(DType::kBf16, {rows, cols}, Device::kCuda);
-  const std::vector<std::int64_t> places = {0, rows / 2, rows - 1};
-  const Tensor at = test::place(ctx, test::tensor_of(places));
-  const Tensor given = random_tensor<bf16>({3, cols}, 1);
-  const Placed<bf16> from(ctx, given, test::kAligned);
-  const Rows<bf16> all = big.view<bf16, 2>();
-  spread_rows<bf16>(ctx, from.rows(), at.view<std::int64_t, 1>(), all);
-  add_rows<bf16>(ctx, Rows<const bf16>(all), all);  // twice as much
-  // Every row once, in one sum: only the three are not zero.
-  std::vector<std::int32_t> index(static_cast<std::size_t>(rows));
-  for (std::size_t i = 0; i < index.size(); ++i) index[i] = static_cast<std::int32_t>(i);
-  const std::vector<std::int64_t> offsets = {0, rows - 1, rows};
-  const std::vector<float> ones(index.size(), 1.0f);
-  const Tensor starts = test::place(ctx, test::tensor_of(offsets));
-  const Tensor which = test::place(ctx, test::tensor_of(index));
-  const Tensor factors = test::place(ctx, test::tensor_of(ones));
-  ctx.workspace().reserve(sum_weighted_rows_workspace_bytes(ctx, rows, cols));
-  Placed<float> sums(ctx, 2, cols, test::kAligned);
-  sum_weighted_rows<bf16, float>(
-      ctx, Rows<const bf16>(all),
-      {starts.view<std::int64_t, 1>(), which.view<std::int32_t, 1>(), factors.view<float, 1>()},
-      sums.rows());
-  const Tensor got = sums.fetch(ctx);
-  for (std::int64_t c = 0; c < cols; ++c) {
-    EXPECT_EQ(test::element(got, c),
-              2 * test::element(given, c) + 2 * test::element(given, cols + c));
-    EXPECT_EQ(test::element(got, cols + c), 2 * test::element(given, 2 * cols + c));
-  }
-}
-
 }  // namespace
 }  // namespace turbogr::ops

@@ -122,6 +122,9 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
   EXPECT_NE(parse_message("[train]\npatience = 2\n[eval]\nevery = 1\n[data]\nholdout = \"test\"\n")
                 .find("goes by the validation split"),
             std::string::npos);
+  EXPECT_NE(parse_message("[train]\npatience = 2\n[eval]\nevery = 1\n[data]\nholdout = \"test\"\n")
+                .find("\"time:V,T\" (validation from V, test from T on) or \"last:V%,P%\""),
+            std::string::npos);
   EXPECT_NE(parse_message("[train]\nbatch = 8\ntokens = 999\n").find("exactly one"),
             std::string::npos);
   EXPECT_NE(parse_message("[train]\ntokens = 100\n").find("cannot hold one sequence"),
@@ -307,7 +310,8 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
                                   "kuairand-pure-ranking",
                                   "kuairand-pure-ranking-tuned",
                                   "dlrmv4",
-                                  "dlrmv3"};
+                                  "dlrmv3",
+                                  "yambda-synth-ranking"};
   for (const std::string kind : {"hstu", "fuxi"}) {
     for (const std::string size : {"tiny", "small", "medium", "large", "long"}) {
       wanted.insert("kuairand27k-" + kind + "-" + size);
