@@ -39,6 +39,7 @@ inline void append_sequence(const StepShape& shape, int step, std::int64_t i, da
   batch.offsets.push_back(static_cast<std::int64_t>(batch.items.size()));
   batch.users.push_back(i);
   batch.windows.push_back(i);
+  batch.first_events.push_back(20 * i + step % 3);
 }
 
 // The sequences of one step that a rank has: every `ranks`-th from its own number on.

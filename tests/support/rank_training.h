@@ -51,13 +51,18 @@ inline std::vector<data::Batch> batches_of(int step, int rank, int ranks) {
 
 struct Outcome {
   std::vector<train::StepResult> results;
-  std::vector<float> weights;  // the table, then the dense parameters
+  std::vector<float> weights;  // the tables, then the dense parameters
 };
 
 template <class T>
 std::vector<float> weights_of(const Context& ctx, train::RetrievalTrainer<T>& trainer) {
   trainer.rows().settle(ctx);
   std::vector<float> all = test::whole_of(ctx, trainer.rows(), trainer.table().weight_tensor());
+  for (std::size_t t = 1; t <= trainer.options().features.tables.size(); ++t) {
+    const std::vector<float> rows =
+        test::whole_of(ctx, trainer.rows(), trainer.rows().shard(t).weight_tensor(), t);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
   for (const NamedTensor& tensor : trainer.model_tensors()) {
     const auto* values = reinterpret_cast<const float*>(tensor.data);
     all.insert(all.end(), values, values + tensor.bytes() / sizeof(float));

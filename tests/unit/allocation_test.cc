@@ -13,7 +13,9 @@
 
 #include "bench/op_case.h"
 #include "tests/support/data.h"
+#include "tests/support/rank_batches.h"
 #include "tests/support/ranking_training.h"
+#include "tests/support/retrieval_features.h"
 #include "tests/support/softmax_case.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/model/buffers.h"
@@ -374,6 +376,29 @@ TEST_F(Allocation, IsNotMadeByReadingTheFeaturesOfARankingModel) {
                   ctx, pooled, model::first_rows<float>(gradients, features.num_rows()));
             }),
             0);
+}
+
+TEST_F(Allocation, IsNotMadeByReadingTheFeaturesOfARetrievalStep) {
+  const Context ctx({.threads = 3});
+  const test::StepShape shape;
+  const test::FeatureWorld world(shape.items);
+  const eval::RetrievalFeatures features = world.features({});
+  const data::Batch batch = test::share_of(shape, 0, 0, 1);
+  const eval::FeatureSize size = {.items = true,
+                                  .most_items = shape.items,
+                                  .batches = 1,
+                                  .most_tokens = batch.num_tokens(),
+                                  .most_sequences = batch.num_sequences()};
+  eval::FeatureInputs inputs(features, size);
+  model::FeatureRows rows(ctx, features.table_rows(), eval::feature_lists(features, size));
+  EXPECT_EQ(warm_allocations([&] {
+              inputs.clear();
+              inputs.set_items({batch.items.data(), {20}});
+              inputs.add_batch(batch);
+              rows.read(ctx, inputs.places());
+            }),
+            0);
+  EXPECT_GT(rows.num_rows(), 0);
 }
 
 }  // namespace

@@ -217,6 +217,37 @@ TEST(FeatureRows, ABatchWithoutSequencesReadsNothing) {
   feature_rows.pool<float>(ctx, {nullptr, 0, kWidth, kWidth}, {nullptr, 0, kWidth, kWidth});
 }
 
+// All features of a place in one slot; a list without features gives zeros.
+TEST(FeatureRows, ASummedListIsTheSumOfItsFeatures) {
+  const Context ctx({.threads = 1});
+  const Ids ids(features_of());
+  const std::int64_t count = kCase.events();
+  const std::vector<Feature> features = features_of().items;
+  const auto pooled = [&](bool summed) {
+    FeatureRows feature_rows(ctx, features_of().table_rows,
+                             {{{}, 3, true}, {features, count, summed}});
+    const FeaturePlaces places[] = {{2, {}, nullptr, "items"}, {count, ids.items}};
+    feature_rows.read(ctx, places);
+    EXPECT_EQ(feature_rows.first_slot(1), 2);
+    EXPECT_EQ(feature_rows.num_slots(), 2 + count * (summed ? 1 : std::ssize(features)));
+    const Tensor rows = test::random_tensor<float>({feature_rows.num_rows(), kWidth}, 3);
+    Tensor slots(DType::kF32, {feature_rows.num_slots(), kWidth});
+    feature_rows.pool<float>(ctx, rows.view<float, 2>(), slots.view<float, 2>());
+    Tensor gradients(DType::kF32, {feature_rows.num_rows(), kWidth});
+    feature_rows.sum_gradients<float>(ctx, slots.view<float, 2>(), gradients.view<float, 2>());
+    return slots;
+  };
+  const Tensor apart = pooled(false), together = pooled(true);
+  for (std::int64_t c = 0; c < kWidth; ++c) {
+    EXPECT_EQ((together.view<float, 2>()(1, c)), 0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float first = apart.view<float, 2>()(2 + 2 * i, c);
+      const float second = apart.view<float, 2>()(3 + 2 * i, c);
+      EXPECT_NEAR((together.view<float, 2>()(2 + i, c)), first + second, 1e-6) << i;
+    }
+  }
+}
+
 // One row that everybody uses is summed by columns, the others by rows.
 TEST(WeightedRows, AreTheSameBitsForAnyNumberOfThreads) {
   constexpr std::int64_t kPicks = 9000, kColumns = 150;
@@ -289,7 +320,7 @@ TEST(FeatureRows, SayWhatIsWrong) {
   };
   EXPECT_EQ(bad_batch([](Ids&) {}), "");
   EXPECT_NE(bad_batch([](Ids&) {}, 3).find("plan for more"), std::string::npos);
-  EXPECT_NE(bad_batch([](Ids& own) { own.items.pop_back(); }).find("1 item features"),
+  EXPECT_NE(bad_batch([](Ids& own) { own.items.pop_back(); }).find("1 features of events"),
             std::string::npos);
   EXPECT_EQ(bad_batch([](Ids& own) { own.prefix[0].ids.shape[0] = 3; }),
             "feature 'user' has 3 ids for 4 sequences; give one each");

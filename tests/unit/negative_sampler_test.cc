@@ -460,5 +460,34 @@ TEST(DrawNegatives, SaysWhatIsWrong) {
   EXPECT_EQ(call({.catalogue = 3}, 2, 0), "");
 }
 
+TEST(NegativeSampler, OfTrainedItemsOnlyDrawsThoseEvenly) {
+  const Ids counts = {0, 3, 1, 0, 9, 1, 0};
+  for (const NegativeKind kind : {NegativeKind::kUniform, NegativeKind::kMixed}) {
+    NegativeOptions options = {.kind = kind, .count = 64, .trained_only = true};
+    if (kind == NegativeKind::kMixed) {
+      options.alpha = 0.5;
+      options.mix = {1, 1, 0};
+    }
+    NegativeSampler sampler(options, std::ssize(counts), counts);
+    sampler.begin_step({3, 5});
+    std::vector<double> probability = {0, .25, .25, 0, .25, .25, 0};
+    if (kind == NegativeKind::kMixed) {
+      const double all = std::sqrt(3.0) + 1 + 3 + 1;
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        probability[i] = probability[i] / 2 + std::sqrt(static_cast<double>(counts[i])) / all / 2;
+        if (counts[i] == 0) continue;
+        EXPECT_NEAR(sampler.correction(static_cast<std::int64_t>(i)), std::log(7 * probability[i]),
+                    1e-9);
+      }
+    }
+    expect_distribution(draw_own(sampler, keys_of(200)), probability);
+  }
+  const Ids nobody(7);
+  EXPECT_NE(message_of([&] {
+              NegativeSampler({.trained_only = true}, 7, nobody);
+            }).find("nothing to draw negatives from"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace turbogr::train

@@ -39,6 +39,7 @@ void Collator::reserve(Batch& batch, std::int64_t samples, std::int64_t tokens) 
   batch.offsets.reserve(num_samples + 1);
   batch.users.reserve(num_samples);
   batch.windows.reserve(num_samples);
+  batch.first_events.reserve(num_samples);
   batch.items.reserve(num_tokens);
   batch.targets.reserve(num_tokens);
   batch.row_keys.reserve(num_tokens);
@@ -105,12 +106,14 @@ void Collator::collate(std::span<const std::uint32_t> indices, Batch& batch) con
   batch.offsets.assign(1, 0);
   batch.users.clear();
   batch.windows.clear();
+  batch.first_events.clear();
   std::int64_t tokens = 0;
   for (const std::uint32_t index : indices) {
     const Window& window = windows_[index];
     batch.offsets.push_back(tokens += window.length);
     batch.users.push_back(window.user);
     batch.windows.push_back(index);
+    batch.first_events.push_back(window.first_event);
   }
   const auto size = static_cast<std::size_t>(tokens);
   batch.items.resize(size);

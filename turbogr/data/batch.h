@@ -17,15 +17,16 @@ struct Batch {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  // since the epoch's start, or since the position restored
 
-  std::vector<std::int64_t> offsets;      // [B + 1], from 0 to N
-  std::vector<std::int64_t> items;        // [N] dense item indices
-  std::vector<std::int64_t> targets;      // [N] the item after each; evaluation: the last counts
-  std::vector<std::int64_t> key_times;    // [N] time of each event; empty without times
-  std::vector<std::int64_t> query_times;  // [N] time of the event after it
-  std::vector<std::uint32_t> signals;     // [N] action bits of each event; empty unless asked for
-  std::vector<std::uint64_t> row_keys;    // [N] window << kPositionBits | position, for dropout
-  std::vector<std::int64_t> users;        // [B] user indices
-  std::vector<std::int64_t> windows;      // [B] window indices: the same sample in every epoch
+  std::vector<std::int64_t> offsets;       // [B + 1], from 0 to N
+  std::vector<std::int64_t> items;         // [N] dense item indices
+  std::vector<std::int64_t> targets;       // [N] the item after each; evaluation: the last counts
+  std::vector<std::int64_t> key_times;     // [N] time of each event; empty without times
+  std::vector<std::int64_t> query_times;   // [N] time of the event after it
+  std::vector<std::uint32_t> signals;      // [N] action bits of each event; empty unless asked for
+  std::vector<std::uint64_t> row_keys;     // [N] window << kPositionBits | position, for dropout
+  std::vector<std::int64_t> users;         // [B] user indices
+  std::vector<std::int64_t> windows;       // [B] window indices: the same sample in every epoch
+  std::vector<std::int64_t> first_events;  // [B] in the store; empty: events of no store
   // Evaluation splits only: all events of the user before the target, however long ago.
   std::vector<std::int64_t> seen_offsets;  // [B + 1]
   std::vector<std::int64_t> seen_items;

@@ -25,7 +25,11 @@ BatchBudget::BatchBudget(std::int64_t limit, bool by_tokens)
 }
 
 BatchBudget BatchBudget::samples(std::int64_t count) { return {count, /*by_tokens=*/false}; }
-BatchBudget BatchBudget::tokens(std::int64_t count) { return {count, /*by_tokens=*/true}; }
+BatchBudget BatchBudget::tokens(std::int64_t count, std::int64_t extra) {
+  BatchBudget budget(count, /*by_tokens=*/true);
+  budget.extra_ = extra;
+  return budget;
+}
 
 std::string BatchBudget::text() const {
   std::ostringstream text;

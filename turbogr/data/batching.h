@@ -16,11 +16,12 @@ namespace turbogr::data {
 class BatchBudget {
  public:
   static BatchBudget samples(std::int64_t count);
-  static BatchBudget tokens(std::int64_t count);
+  // `extra`: tokens that come with every window, beside its own.
+  static BatchBudget tokens(std::int64_t count, std::int64_t extra = 0);
 
   double limit() const { return limit_; }
   double cost_of(std::int64_t length) const {
-    return by_tokens_ ? static_cast<double>(length) : 1.0;
+    return by_tokens_ ? static_cast<double>(length + extra_) : 1.0;
   }
   std::string text() const;  // "4096 tokens", for messages
 
@@ -28,6 +29,7 @@ class BatchBudget {
   BatchBudget(std::int64_t limit, bool by_tokens);
   double limit_;
   bool by_tokens_;
+  std::int64_t extra_ = 0;
 };
 
 // Where a run stands in its data. Small enough for every checkpoint; valid for any number of ranks

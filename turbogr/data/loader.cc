@@ -53,6 +53,7 @@ std::int64_t Loader::num_windows() const {
 }
 std::int64_t Loader::num_tokens() const { return shared_->tokens; }
 std::int64_t Loader::max_batch_tokens() const { return shared_->queue.max_batch_tokens(); }
+std::int64_t Loader::max_batch_samples() const { return shared_->queue.max_batch_samples(); }
 bool Loader::next(Batch& batch) { return shared_->queue.next(batch); }
 LoaderState Loader::state() const { return shared_->queue.state(); }
 void Loader::restore(const LoaderState& state) { shared_->queue.restore(state); }

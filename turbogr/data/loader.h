@@ -36,6 +36,7 @@ class Loader {
   std::int64_t num_windows() const;
   std::int64_t num_tokens() const;  // of an epoch, over all ranks
   std::int64_t max_batch_tokens() const;
+  std::int64_t max_batch_samples() const;
 
   // Gives the next batch in exchange for the buffers of an old one. False at the end of each epoch;
   // the call after that begins the next. Throws what went wrong in the background, in its place in

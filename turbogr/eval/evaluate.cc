@@ -126,8 +126,9 @@ RankingMetrics evaluate(const Context& ctx, const Evaluated<T>& evaluated, data:
                         const EvaluateOptions& options) {
   embedding::RowSource<T>& items = evaluated.items;
   items.settle(ctx);
-  TargetRanks<T> ranks(ctx, items);
-  UserVectors<T> users(ctx, evaluated.model, items, evaluated.parts, evaluated.capacity);
+  RowEncoder<T> rows(ctx, items, evaluated.features, evaluated.capacity);
+  TargetRanks<T> ranks(ctx, rows);
+  UserVectors<T> users(ctx, evaluated.model, rows, evaluated.parts, evaluated.capacity);
   RankingMetrics metrics(options.cutoffs);
   Questions questions;
   const auto score = [&] {

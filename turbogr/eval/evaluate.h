@@ -12,6 +12,7 @@
 #include "turbogr/data/sequence_parts.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/row_source.h"
+#include "turbogr/eval/retrieval_features.h"
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/model/model.h"
 
@@ -51,11 +52,13 @@ struct EvaluateOptions {
   std::function<void(std::int64_t users)> progress;  // told after each batch how many are done
 };
 
-// What is evaluated: both outlive it. Batches have up to `capacity` tokens.
+// What is evaluated: all outlive it. Batches have up to `capacity` tokens, those before histories
+// included.
 template <class T>
 struct Evaluated {
   model::Model<T>& model;
   embedding::RowSource<T>& items;
+  const RetrievalFeatures& features;
   data::SequenceParts parts;
   std::int64_t capacity = 0;
 };

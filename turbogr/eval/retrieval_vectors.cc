@@ -28,8 +28,37 @@ View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std
 }
 
 template <class T>
-ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& table,
+ItemVectors<T>::ItemVectors(const Context& ctx, RowEncoder<T>& items,
                             const std::vector<std::int64_t>* chosen) {
+  if (items.features().encodes_items()) {
+    encode(ctx, items, chosen);
+  } else {
+    copy_table(ctx, items.source().shard(0), chosen);
+  }
+  inverse_norms_ = Tensor(DType::kF32, {rows_.rows}, ctx.device());
+  ops::inverse_norms<T>(ctx, rows_, kShortest, inverse_norms_.view<float, 1>());
+}
+
+template <class T>
+void ItemVectors<T>::encode(const Context& ctx, RowEncoder<T>& items,
+                            const std::vector<std::int64_t>* chosen) {
+  const embedding::RowSource<T>& source = items.source();
+  const embedding::Sharding& sharding = source.sharding(0);
+  const int own = source.shard_index();
+  const std::int64_t count = chosen == nullptr ? sharding.rows_of(own) : std::ssize(*chosen);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = sharding.id_of(own, chosen == nullptr ? static_cast<std::int64_t>(i) : (*chosen)[i]);
+  }
+  copied_ = Tensor(dtype_of<T>(), {count, items.width()}, ctx.device());
+  items.items(ctx, data::view_of(ids), copied_.view<T, 2>());
+  synchronize(ctx);  // the ids go
+  rows_ = copied_.view<T, 2>();
+}
+
+template <class T>
+void ItemVectors<T>::copy_table(const Context& ctx, const embedding::ItemTable& table,
+                                const std::vector<std::int64_t>* chosen) {
   const std::int64_t rows = chosen == nullptr ? table.rows() : std::ssize(*chosen);
   const Tensor& own = table.weight_tensor();
   if (chosen != nullptr) {
@@ -48,16 +77,13 @@ ItemVectors<T>::ItemVectors(const Context& ctx, const embedding::ItemTable& tabl
     });
     rows_ = out;
   }
-  inverse_norms_ = Tensor(DType::kF32, {rows}, ctx.device());
-  ops::inverse_norms<T>(ctx, rows_, kShortest, inverse_norms_.view<float, 1>());
 }
 
 template <class T>
-UserVectors<T>::UserVectors(const Context& ctx, model::Model<T>& model,
-                            embedding::RowSource<T>& items, const data::SequenceParts& parts,
-                            std::int64_t capacity)
+UserVectors<T>::UserVectors(const Context& ctx, model::Model<T>& model, RowEncoder<T>& rows,
+                            const data::SequenceParts& parts, std::int64_t capacity)
     : model_(model),
-      items_(items),
+      rows_(rows),
       marks_(parts),
       // Of a token: two times, row key, offset, two counts, the last one's place; its signals.
       feed_(ctx, static_cast<std::size_t>(capacity + 1) * (7 * 8 + 4) + 10 * 256),
@@ -82,21 +108,22 @@ void UserVectors<T>::make_room(const Context& ctx, std::int64_t users) {
 
 template <class T>
 void UserVectors<T>::add(const Context& ctx, const data::Batch& batch) {
-  const std::int64_t n = batch.num_tokens();
+  const std::int64_t prefix = rows_.features().num_prefix();
+  const std::int64_t n = batch.num_tokens() + batch.num_sequences() * prefix;
   TGR_CHECK(n <= inputs_.shape()[0], "an evaluation batch of ", n, " tokens where ",
             inputs_.shape()[0], " were planned for; ask for fewer users at once");
   const std::int64_t before = users_, added = batch.num_sequences();
   make_room(ctx, before + added);
   users_ += added;
   const Rows<T> inputs = model::first_rows<T>(inputs_, n);
-  items_.gather(ctx, 0, data::view_of(batch.items), inputs);
+  rows_.tokens(ctx, batch, inputs);
   if (n == 0) return;
   feed_.begin();
   const model::StepInput input =
-      model_input(ctx, batch, /*training=*/false, /*seed=*/0, /*step=*/0, marks_, feed_);
+      model_input(ctx, batch, prefix, /*training=*/false, /*seed=*/0, /*step=*/0, marks_, feed_);
   const View<std::int64_t, 1> last = feed_.take<std::int64_t>(added);
   for (std::int64_t b = 0; b < added; ++b) {
-    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1;
+    last(b) = batch.offsets[static_cast<std::size_t>(b) + 1] - 1 + (b + 1) * prefix;
   }
   const View<const std::int64_t, 1> last_tokens = feed_.send(ctx, last);
   feed_.end(ctx);
@@ -118,16 +145,16 @@ View<const float, 1> UserVectors<T>::inverse_norms() const {
 }
 
 template <class T>
-void TargetVectors<T>::gather(const Context& ctx, embedding::RowSource<T>& items,
+void TargetVectors<T>::gather(const Context& ctx, RowEncoder<T>& items,
                               const std::vector<std::int64_t>& ids) {
   count_ = std::ssize(ids);
   const std::int64_t room = std::max<std::int64_t>(count_, 1);
   if (inverse_norms_.size() < room) {
-    rows_ = Tensor(dtype_of<T>(), {room, items.shard(0).width()}, ctx.device());
+    rows_ = Tensor(dtype_of<T>(), {room, items.width()}, ctx.device());
     inverse_norms_ = Tensor(DType::kF32, {room}, ctx.device());
   }
   const Rows<T> rows = model::first_rows<T>(rows_, count_);
-  items.gather(ctx, 0, data::view_of(ids), rows);
+  items.items(ctx, data::view_of(ids), rows);
   if (count_ == 0) return;
   ops::inverse_norms<T>(ctx, rows, kShortest, model::first_values<float>(inverse_norms_, count_));
 }

@@ -12,6 +12,7 @@
 #include "turbogr/data/sequence_parts.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/row_source.h"
+#include "turbogr/eval/row_encoder.h"
 #include "turbogr/model/model.h"
 
 namespace turbogr::eval {
@@ -20,16 +21,21 @@ namespace turbogr::eval {
 View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
                                        Tensor& memory);
 
-// Rows of an item table, or of a rank's part of one, in T: all of them, or those of `chosen` alone.
+// Candidates in T, of a rank's part of the items: all of them, or the rows `chosen` alone.
+// Collective over the ranks that share the items.
 template <class T>
 class ItemVectors {
  public:
-  ItemVectors(const Context& ctx, const embedding::ItemTable& table,
+  ItemVectors(const Context& ctx, RowEncoder<T>& items,
               const std::vector<std::int64_t>* chosen = nullptr);
   Rows<const T> rows() const { return rows_; }
   View<const float, 1> inverse_norms() const { return inverse_norms_.view<float, 1>(); }
 
  private:
+  void copy_table(const Context& ctx, const embedding::ItemTable& table,
+                  const std::vector<std::int64_t>* chosen);
+  void encode(const Context& ctx, RowEncoder<T>& items, const std::vector<std::int64_t>* chosen);
+
   Tensor copied_;  // bf16, or candidates
   Tensor inverse_norms_;
   Rows<const T> rows_;
@@ -39,8 +45,9 @@ class ItemVectors {
 template <class T>
 class UserVectors {
  public:
-  // For batches of up to `capacity` tokens. The model and the rows outlive it.
-  UserVectors(const Context& ctx, model::Model<T>& model, embedding::RowSource<T>& items,
+  // For batches of up to `capacity` tokens, those before histories included. The model and the
+  // rows outlive it.
+  UserVectors(const Context& ctx, model::Model<T>& model, RowEncoder<T>& rows,
               const data::SequenceParts& parts, std::int64_t capacity);
 
   // Of each sequence's last token, without dropout. Collective over the ranks that share the items.
@@ -59,7 +66,7 @@ class UserVectors {
   void make_room(const Context& ctx, std::int64_t users);
 
   model::Model<T>& model_;
-  embedding::RowSource<T>& items_;
+  RowEncoder<T>& rows_;
   data::SequenceMarks marks_;
   Feed feed_;
   Tensor inputs_;  // [capacity, D]
@@ -72,8 +79,7 @@ template <class T>
 class TargetVectors {
  public:
   // Collective over the ranks that share the items.
-  void gather(const Context& ctx, embedding::RowSource<T>& items,
-              const std::vector<std::int64_t>& ids);
+  void gather(const Context& ctx, RowEncoder<T>& items, const std::vector<std::int64_t>& ids);
   Rows<const T> rows() const;
   View<const float, 1> inverse_norms() const;
 

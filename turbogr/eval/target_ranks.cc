@@ -7,15 +7,15 @@
 namespace turbogr::eval {
 
 template <class T>
-TargetRanks<T>::TargetRanks(const Context& ctx, embedding::RowSource<T>& items)
-    : items_(items), group_(items), vectors_(ctx, items.shard(0)) {}
+TargetRanks<T>::TargetRanks(const Context& ctx, RowEncoder<T>& items)
+    : rows_(items), items_(items.source()), group_(items_), vectors_(ctx, items) {}
 
 template <class T>
 const std::vector<std::int64_t>& TargetRanks<T>::compute(const Context& ctx,
                                                          const UserVectors<T>& users,
                                                          const std::vector<std::int64_t>& targets,
                                                          const Exclusions& own_excluded) {
-  target_vectors_.gather(ctx, items_, targets);
+  target_vectors_.gather(ctx, rows_, targets);
   // Everybody's queries, of which this rank scores its part of the items: rows there, or -1.
   const embedding::Sharding& sharding = items_.sharding(0);
   const auto own_row = [&](std::int64_t id) {

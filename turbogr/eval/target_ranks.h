@@ -1,7 +1,7 @@
 // The rank of one item for each user among all items, wherever those are: each rank scores the part
 // of the table that it holds, for the users of all, and what they count adds up.
 //
-//   TargetRanks<float> ranks(ctx, rows);
+//   TargetRanks<float> ranks(ctx, encoder);
 //   users.compute(ctx, batch);
 //   for (std::int64_t rank : ranks.compute(ctx, users, targets, seen)) ...
 #pragma once
@@ -20,7 +20,7 @@ namespace turbogr::eval {
 template <class T>
 class TargetRanks {
  public:
-  TargetRanks(const Context& ctx, embedding::RowSource<T>& items);
+  TargetRanks(const Context& ctx, RowEncoder<T>& items);
 
   // 1 + the number of items, not excluded, that score strictly higher than the user's target, which
   // is never excluded. Collective over the ranks that share the items; some may have no users.
@@ -29,6 +29,7 @@ class TargetRanks {
                                            const Exclusions& excluded);
 
  private:
+  RowEncoder<T>& rows_;
   embedding::RowSource<T>& items_;
   GroupLists<T> group_;
   ItemVectors<T> vectors_;

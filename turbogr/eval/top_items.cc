@@ -10,15 +10,15 @@
 namespace turbogr::eval {
 
 template <class T>
-TopItems<T>::TopItems(const Context& ctx, embedding::RowSource<T>& items,
+TopItems<T>::TopItems(const Context& ctx, RowEncoder<T>& items,
                       const std::vector<std::int64_t>& candidates)
-    : items_(items),
-      group_(items),
+    : items_(items.source()),
+      group_(items_),
       chosen_(!candidates.empty()),
       rows_(own_rows(candidates)),
-      vectors_(ctx, items.shard(0), chosen_ ? &rows_ : nullptr) {
+      vectors_(ctx, items, chosen_ ? &rows_ : nullptr) {
   if (!chosen_) return;
-  place_of_.assign(static_cast<std::size_t>(items.shard(0).rows()), -1);
+  place_of_.assign(static_cast<std::size_t>(items_.shard(0).rows()), -1);
   for (std::size_t place = 0; place < rows_.size(); ++place) {
     place_of_[static_cast<std::size_t>(rows_[place])] = static_cast<std::int64_t>(place);
   }

@@ -1,7 +1,7 @@
 // The best items for each user, wherever the items are: each rank ranks the part of the table that
 // it holds, for the users of all, and the best of their lists are the list.
 //
-//   TopItems<float> best(ctx, rows);
+//   TopItems<float> best(ctx, encoder);
 //   users.compute(ctx, batch);
 //   for (const auto& list : best.compute(ctx, users, 10, seen)) ...
 #pragma once
@@ -27,7 +27,7 @@ template <class T>
 class TopItems {
  public:
   // Of all items, or of `candidates`: ids, ascending, each once.
-  TopItems(const Context& ctx, embedding::RowSource<T>& items,
+  TopItems(const Context& ctx, RowEncoder<T>& items,
            const std::vector<std::int64_t>& candidates = {});
 
   // The k best that are not excluded, best first, of equal ones the smaller id; fewer where there

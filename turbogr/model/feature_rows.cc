@@ -52,43 +52,54 @@ void check_ids(const Feature& feature, const FeatureIds& given, std::int64_t cou
 
 }  // namespace
 
-FeatureRows::FeatureRows(const Context& ctx, RankingFeatures features, std::int64_t sequences,
-                         std::int64_t events)
-    : features_(std::move(features)), most_sequences_(sequences), most_events_(events) {
+std::vector<std::int64_t> most_feature_ids(const std::vector<std::int64_t>& table_rows,
+                                           const std::vector<FeatureList>& lists) {
+  std::vector<std::int64_t> most(table_rows.size());
+  for (const FeatureList& list : lists) {
+    for (const Feature& feature : list.features) {
+      most[feature.table] += list.most_places * feature.most_ids;
+    }
+  }
+  for (std::size_t t = 0; t < most.size(); ++t) most[t] = std::min(most[t], table_rows[t]);
+  return most;
+}
+
+FeatureRows::FeatureRows(const Context& ctx, std::vector<std::int64_t> table_rows,
+                         std::vector<FeatureList> lists)
+    : table_rows_(std::move(table_rows)), lists_(std::move(lists)) {
   table_start_.push_back(0);
-  for (const std::int64_t rows : features_.table_rows) {
+  for (const std::int64_t rows : table_rows_) {
     TGR_CHECK(rows >= 1, "table ", table_start_.size() - 1, " has ", rows,
               " rows; give at least 1, the row of unknown ids");
     table_start_.push_back(table_start_.back() + rows);
   }
-  most_ids_.resize(num_tables());
   first_row_.resize(num_tables() + 1);
-  const auto plan = [&](const std::vector<Feature>& each, std::int64_t count) {
-    for (const Feature& feature : each) {
+  first_cell_.resize(lists_.size() + 1);
+  first_slot_.resize(lists_.size() + 1);
+  for (const FeatureList& list : lists_) {
+    const std::int64_t cells = list.most_places * std::ssize(list.features);
+    most_cells_ += cells;
+    most_slots_ += list.summed ? list.most_places : cells;
+    for (const Feature& feature : list.features) {
       check_feature(feature, num_tables());
-      most_slots_ += count;
-      most_uses_ += count * feature.most_ids;
-      most_ids_[feature.table] += count * feature.most_ids;
+      most_uses_ += list.most_places * feature.most_ids;
     }
-  };
-  plan(features_.prefix, sequences);
-  plan(features_.items, events);
-  for (std::size_t t = 0; t < num_tables(); ++t) {
-    most_ids_[t] = std::min(most_ids_[t], features_.table_rows[t]);
   }
+  most_ids_ = most_feature_ids(table_rows_, lists_);
   TGR_CHECK(std::max(most_slots_, most_uses_) <= std::numeric_limits<std::int32_t>::max(),
             "a batch reads up to ", most_uses_, " rows for ", most_slots_,
             " features; make the batch smaller");
   for (std::vector<std::int64_t>* each : {&ids_, &numbers_, &row_offsets_}) {
     each->reserve(static_cast<std::size_t>(most_uses_) + 1);
   }
+  cell_offsets_.reserve(static_cast<std::size_t>(most_cells_) + 1);
   slot_offsets_.reserve(static_cast<std::size_t>(most_slots_) + 1);
   for (std::vector<std::int32_t>* each : {&rows_, &slots_, &positions_, &slots_by_row_}) {
     each->reserve(static_cast<std::size_t>(most_uses_));
   }
   weights_.reserve(static_cast<std::size_t>(most_uses_));
   weights_by_row_.reserve(static_cast<std::size_t>(most_uses_));
-  ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(most_uses_));
+  reserve(ctx);
   if (ctx.device() == Device::kCpu) return;
   const auto uses = static_cast<std::size_t>(most_uses_);
   feed_ = Feed(ctx, Feed::room<std::int64_t>(static_cast<std::size_t>(most_slots_) + 1) +
@@ -96,55 +107,61 @@ FeatureRows::FeatureRows(const Context& ctx, RankingFeatures features, std::int6
                         2 * Feed::room<float>(uses));
 }
 
-void FeatureRows::check_batch(const Context& ctx, const RankingBatch& batch) const {
-  const ops::EventSequences& sequences = batch.sequences;
-  ops::check_event_sequences(ctx, "ranking batch", sequences);
-  TGR_CHECK(batch.prefix.size() == features_.prefix.size() &&
-                batch.items.size() == features_.items.size() &&
-                sequences.num_prefix == std::ssize(features_.prefix),
-            "a batch of ", batch.prefix.size(), " prefix features (", sequences.num_prefix,
-            " tokens) and ", batch.items.size(), " item features; the model reads ",
-            features_.prefix.size(), " and ", features_.items.size());
-  TGR_CHECK(sequences.batch() <= most_sequences_ && sequences.num_events() <= most_events_,
-            "a batch of ", sequences.batch(), " sequences and ", sequences.num_events(),
-            " events where ", most_sequences_, " and ", most_events_,
-            " were planned; plan for more or make the batch smaller");
-  for (std::size_t f = 0; f < features_.prefix.size(); ++f) {
-    check_ids(features_.prefix[f], batch.prefix[f], sequences.batch(), "sequences");
-  }
-  for (std::size_t f = 0; f < features_.items.size(); ++f) {
-    check_ids(features_.items[f], batch.items[f], sequences.num_events(), "events");
+FeatureRows::FeatureRows(const Context& ctx, const RankingFeatures& features,
+                         std::int64_t sequences, std::int64_t events)
+    : FeatureRows(ctx, features.table_rows,
+                  {{features.prefix, sequences}, {features.items, events}}) {}
+
+void FeatureRows::reserve(const Context& ctx) const {
+  ctx.host().workspace().reserve(ops::dedup_ids_workspace_bytes(most_uses_));
+}
+
+void FeatureRows::check_places(std::span<const FeaturePlaces> places) const {
+  TGR_CHECK(places.size() == lists_.size(), "a batch with ", places.size(),
+            " lists of features; the model reads ", lists_.size());
+  for (std::size_t l = 0; l < lists_.size(); ++l) {
+    const FeatureList& list = lists_[l];
+    TGR_CHECK(places[l].ids.size() == list.features.size(), "a batch of ", places[l].ids.size(),
+              " features of ", places[l].whose, "; the model reads ", list.features.size());
+    TGR_CHECK(places[l].count <= list.most_places, "a batch of ", places[l].count, ' ',
+              places[l].whose, " where ", list.most_places,
+              " were planned; plan for more or make the batch smaller");
+    for (std::size_t f = 0; f < list.features.size(); ++f) {
+      check_ids(list.features[f], places[l].ids[f], places[l].count, places[l].whose);
+    }
   }
 }
 
-const Feature& FeatureRows::feature_of(std::int64_t slot) const {
-  if (slot < num_prefix_slots_) {
-    return features_.prefix[static_cast<std::size_t>(slot) % features_.prefix.size()];
+FeatureRows::Bag FeatureRows::bag_of(const Feature& feature, const FeaturePlaces& places,
+                                     std::size_t index, std::int64_t place) {
+  const FeatureIds& given = places.ids[index];
+  if (feature.least_events > 0 && places.sequences != nullptr &&
+      event_sequence(*places.sequences, place).events() < feature.least_events) {
+    return {};
   }
-  return features_
-      .items[static_cast<std::size_t>(slot - num_prefix_slots_) % features_.items.size()];
-}
-
-// What a slot reads: nothing, where the sequence is too short for the feature.
-FeatureRows::Bag FeatureRows::bag_of(const RankingBatch& batch, std::int64_t slot) const {
-  const Feature& feature = feature_of(slot);
-  const bool prefix = slot < num_prefix_slots_;
-  const auto features = std::ssize(prefix ? features_.prefix : features_.items);
-  const std::int64_t at = prefix ? slot : slot - num_prefix_slots_;
-  const std::int64_t row = at / features;
-  const FeatureIds& given =
-      (prefix ? batch.prefix : batch.items)[static_cast<std::size_t>(at % features)];
-  if (prefix && event_sequence(batch.sequences, row).events() < feature.least_events) return {};
-  if (feature.pooling == Pooling::kOne) return {given.ids.data + row, 1};
-  const std::int64_t begin = given.offsets(row);
-  return {given.ids.data + begin, std::min(given.offsets(row + 1) - begin, feature.most_ids)};
+  if (feature.pooling == Pooling::kOne) return {given.ids.data + place, 1};
+  const std::int64_t begin = given.offsets(place);
+  return {given.ids.data + begin, std::min(given.offsets(place + 1) - begin, feature.most_ids)};
 }
 
 void FeatureRows::read(const Context& ctx, const RankingBatch& batch) {
-  check_batch(ctx.host(), batch);
-  num_prefix_slots_ = batch.sequences.batch() * std::ssize(features_.prefix);
-  num_item_slots_ = batch.sequences.num_events() * std::ssize(features_.items);
-  find_uses(ctx.host(), batch);
+  const ops::EventSequences& sequences = batch.sequences;
+  ops::check_event_sequences(ctx.host(), "ranking batch", sequences);
+  TGR_CHECK(sequences.num_prefix == std::ssize(batch.prefix), "a batch of ", batch.prefix.size(),
+            " prefix features (", sequences.num_prefix, " tokens); give a token each");
+  const FeaturePlaces places[] = {{sequences.batch(), batch.prefix, &sequences, "sequences"},
+                                  {sequences.num_events(), batch.items, nullptr, "events"}};
+  read(ctx, places);
+}
+
+void FeatureRows::read(const Context& ctx, std::span<const FeaturePlaces> places) {
+  check_places(places);
+  for (std::size_t l = 0; l < lists_.size(); ++l) {
+    const std::int64_t cells = places[l].count * std::ssize(lists_[l].features);
+    first_cell_[l + 1] = first_cell_[l] + cells;
+    first_slot_[l + 1] = first_slot_[l] + (lists_[l].summed ? places[l].count : cells);
+  }
+  find_uses(ctx.host(), places);
   find_rows(ctx.host());
   send_lists(ctx);
 }
@@ -162,42 +179,63 @@ void FeatureRows::send_lists(const Context& ctx) {
   if (gpu) feed_.end(ctx);
 }
 
-// Slot by slot, the rows' numbers and what each counts.
-void FeatureRows::find_uses(const Context& ctx, const RankingBatch& batch) {
-  grow(slot_offsets_, num_slots() + 1);
-  parallel_ranges(ctx.pool(), num_slots(), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t slot = begin; slot < end; ++slot) {
-      slot_offsets_[static_cast<std::size_t>(slot) + 1] = bag_of(batch, slot).count;
-    }
-  });
-  slot_offsets_[0] = 0;
-  for (std::size_t slot = 1; slot < slot_offsets_.size(); ++slot) {
-    slot_offsets_[slot] += slot_offsets_[slot - 1];
+// work(list, cell of it, feature, bag) for every cell, by several threads.
+template <class Work>
+void FeatureRows::for_each_cell(const Context& ctx, std::span<const FeaturePlaces> places,
+                                const Work& work) const {
+  for (std::size_t l = 0; l < lists_.size(); ++l) {
+    const std::vector<Feature>& features = lists_[l].features;
+    const std::int64_t cells = first_cell_[l + 1] - first_cell_[l];
+    parallel_ranges(ctx.pool(), cells, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t cell = begin; cell < end; ++cell) {
+        const std::int64_t place = cell / std::ssize(features);
+        const auto f = static_cast<std::size_t>(cell % std::ssize(features));
+        work(l, cell, features[f], bag_of(features[f], places[l], f, place));
+      }
+    });
   }
-  const std::int64_t uses = slot_offsets_.back();
+}
+
+// Cell by cell, the rows' numbers and what each counts.
+void FeatureRows::find_uses(const Context& ctx, std::span<const FeaturePlaces> places) {
+  grow(cell_offsets_, first_cell_.back() + 1);
+  for_each_cell(ctx, places, [&](std::size_t l, std::int64_t cell, const Feature&, const Bag& bag) {
+    cell_offsets_[static_cast<std::size_t>(first_cell_[l] + cell) + 1] = bag.count;
+  });
+  cell_offsets_[0] = 0;
+  for (std::size_t cell = 1; cell < cell_offsets_.size(); ++cell) {
+    cell_offsets_[cell] += cell_offsets_[cell - 1];
+  }
+  grow(slot_offsets_, num_slots() + 1);
+  for (std::size_t l = 0; l < lists_.size(); ++l) {
+    const std::int64_t cells_a_slot = lists_[l].summed ? std::ssize(lists_[l].features) : 1;
+    for (std::int64_t slot = first_slot_[l]; slot < first_slot_[l + 1]; ++slot) {
+      slot_offsets_[static_cast<std::size_t>(slot)] = cell_offsets_[static_cast<std::size_t>(
+          first_cell_[l] + (slot - first_slot_[l]) * cells_a_slot)];
+    }
+  }
+  const std::int64_t uses = cell_offsets_.back();
+  slot_offsets_.back() = uses;
   grow(numbers_, uses);
   grow(slots_, uses);
   grow(weights_, uses);
   std::atomic<std::int64_t> outside{0};
-  parallel_ranges(ctx.pool(), num_slots(), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    std::int64_t own_outside = 0;
-    for (std::int64_t slot = begin; slot < end; ++slot) {
-      const Bag bag = bag_of(batch, slot);
-      if (bag.count == 0) continue;
-      const Feature& feature = feature_of(slot);
-      const float weight =
-          feature.pooling == Pooling::kMean ? 1.0f / static_cast<float>(bag.count) : 1.0f;
-      auto use = static_cast<std::size_t>(slot_offsets_[static_cast<std::size_t>(slot)]);
-      for (std::int64_t i = 0; i < bag.count; ++i, ++use) {
-        const bool inside = bag.ids[i] >= 0 && bag.ids[i] < features_.table_rows[feature.table];
-        own_outside += inside ? 0 : 1;
-        numbers_[use] = table_start_[feature.table] + (inside ? bag.ids[i] : 0);
-        slots_[use] = static_cast<std::int32_t>(slot);
-        weights_[use] = weight;
-      }
-    }
-    outside.fetch_add(own_outside, std::memory_order_relaxed);
-  });
+  for_each_cell(
+      ctx, places, [&](std::size_t l, std::int64_t cell, const Feature& feature, const Bag& bag) {
+        const std::int64_t place = cell / std::ssize(lists_[l].features);
+        const std::int64_t slot = first_slot_[l] + (lists_[l].summed ? place : cell);
+        const float weight =
+            feature.pooling == Pooling::kMean ? 1.0f / static_cast<float>(bag.count) : 1.0f;
+        auto use = static_cast<std::size_t>(
+            cell_offsets_[static_cast<std::size_t>(first_cell_[l] + cell)]);
+        for (std::int64_t i = 0; i < bag.count; ++i, ++use) {
+          const bool inside = bag.ids[i] >= 0 && bag.ids[i] < table_rows_[feature.table];
+          if (!inside) outside.fetch_add(1, std::memory_order_relaxed);
+          numbers_[use] = table_start_[feature.table] + (inside ? bag.ids[i] : 0);
+          slots_[use] = static_cast<std::int32_t>(slot);
+          weights_[use] = weight;
+        }
+      });
   out_of_range_ = outside.load();
 }
 
@@ -262,23 +300,24 @@ RankingRows<T> FeatureRows::split(Rows<T> slots) const {
   TGR_CHECK(slots.rows == num_slots() && slots.stride == slots.cols, "features in [", slots.rows,
             ", ", slots.cols, "] rows ", slots.stride, " apart; wanted ", num_slots(),
             " that lie close together");
-  const auto part = [&](std::int64_t first, std::int64_t count, const std::vector<Feature>& each) {
-    const std::int64_t width = std::ssize(each) * slots.cols;
-    return Rows<T>(slots.data + first * slots.cols, each.empty() ? 0 : count / std::ssize(each),
-                   width, width);
+  const auto part = [&](std::size_t list) {
+    const std::int64_t features = std::ssize(lists_[list].features);
+    const std::int64_t count = first_slot_[list + 1] - first_slot_[list];
+    const std::int64_t width = features * slots.cols;
+    return Rows<T>(slots.data + first_slot_[list] * slots.cols,
+                   features == 0 ? 0 : count / features, width, width);
   };
-  return {part(0, num_prefix_slots_, features_.prefix),
-          part(num_prefix_slots_, num_item_slots_, features_.items)};
+  return {part(0), part(1)};
 }
 
 PlannedBytes FeatureRows::bytes() const {
   PlannedBytes bytes = feed_.bytes();
-  bytes.host +=
-      (ids_.capacity() + numbers_.capacity() + row_offsets_.capacity() + slot_offsets_.capacity()) *
-          sizeof(std::int64_t) +
-      (rows_.capacity() + slots_.capacity() + positions_.capacity() + slots_by_row_.capacity() +
-       weights_.capacity() + weights_by_row_.capacity()) *
-          sizeof(float);
+  bytes.host += (ids_.capacity() + numbers_.capacity() + row_offsets_.capacity() +
+                 slot_offsets_.capacity() + cell_offsets_.capacity()) *
+                    sizeof(std::int64_t) +
+                (rows_.capacity() + slots_.capacity() + positions_.capacity() +
+                 slots_by_row_.capacity() + weights_.capacity() + weights_by_row_.capacity()) *
+                    sizeof(float);
   return bytes;
 }
 

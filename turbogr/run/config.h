@@ -67,6 +67,7 @@ struct ModelConfig {
   std::int64_t targets = 0;
   bool actions = false;
   double temperature = 0.05;
+  std::string output = "item";
   std::int64_t embedding = 16;
   std::int64_t hidden = 0;
   std::int64_t head_hidden = 0;
@@ -209,7 +210,7 @@ struct CheckpointConfig {
   bool operator==(const CheckpointConfig&) const = default;
 };
 
-// The ranking task's own tables, features and tasks, each under a name: [tables.item],
+// Tables and features, and the ranking task's own tasks, each under a name: [tables.tags],
 // [features.tags], [tasks.click]. They keep the order of the file.
 
 struct TableConfig {

@@ -58,14 +58,14 @@ std::vector<ConfigKey> keys_of_table(const std::string& name) {
       key("rows", &TableConfig::rows, at_least(0),
           "rows; 0: as many as the features that read it need"),
       key("width", &TableConfig::width, at_least(0),
-          "width of a row; 0: model.embedding, which all tables have"),
+          "width of a row; 0: that of all tables, model.width (ranking: model.embedding)"),
       key("dtype", &TableConfig::dtype, one_of({"", "f32", "bf16", "f16"}),
           "of the rows; bf16 and f16 take half the memory; not named: embedding.dtype"),
       key("optimiser", &TableConfig::optimiser, one_of({"", "adamw", "adagrad", "sgd"}),
           "not named: embedding.optimiser"),
       key("init", &TableConfig::init, not_negative(),
-          "fresh rows have the spread of uniform numbers between -init and init; 0: 1 / "
-          "sqrt(rows)"),
+          "fresh rows have the spread of uniform numbers between -init and init; 0: as "
+          "embedding.init says (ranking: 1 / sqrt(rows))"),
   };
 }
 
@@ -82,8 +82,8 @@ std::vector<ConfigKey> keys_of_feature(const std::string& name) {
       key("table", &FeatureConfig::table, anything(),
           "table of its rows, which features may share; not named: one of the feature's name"),
       key("place", &FeatureConfig::place, one_of({"auto", "prefix", "item"}),
-          "a token before the history, as of the first target, or a part of every event; auto: "
-          "item for what belongs to the item or the event, else prefix"),
+          "a token before the history (ranking: as of the first target), or a part of every "
+          "event; auto: item for what belongs to the item or the event, else prefix"),
       key("pooling", &FeatureConfig::pooling, one_of({"mean", "sum"}), "of the rows of a bag"),
       key("most", &FeatureConfig::most, between(1, 65536), "of a bag: its first so many are read"),
       key("edges", &FeatureConfig::edges, anything(),
@@ -93,7 +93,7 @@ std::vector<ConfigKey> keys_of_feature(const std::string& name) {
       key("buckets", &FeatureConfig::buckets, between(1, 65536),
           "of a number by powers of two: the last one holds all that is larger"),
       key("least", &FeatureConfig::least, at_least(0),
-          "prefix: of a sample with fewer events the row is zeros"),
+          "ranking, prefix: of a sample with fewer events the row is zeros"),
   };
 }
 

@@ -170,6 +170,9 @@ std::vector<ConfigKey> make_keys() {
               "last events of a sequence, unseen by others: they alone predict; 0: all predict"),
       TGR_KEY(model, actions, anything(), "add an embedding of the action signals to the input"),
       TGR_KEY(model, temperature, positive(), "divides the cosine in the loss"),
+      TGR_KEY(model, output, one_of({"id", "item"}),
+              "retrieval: candidates are rows of the item table, or with the features of the item "
+              "added, so that items that were never trained are found by these"),
       TGR_KEY(model, embedding, between(1, 65536), "ranking: width E of the rows of all tables"),
       TGR_KEY(model, hidden, at_least(0),
               "ranking: hidden width of the MLPs that make tokens; 0: model.width"),

@@ -13,9 +13,10 @@ void clear(data::Batch& batch) {
   batch.seen_offsets = {0};
 }
 
-// Appends one sequence; times are in the store's unit.
+// Appends one sequence; times are in the store's unit. `user` and `first_event` are the store's, or
+// -1.
 void append(const data::Store& store, const std::vector<HistoryEvent>& events, std::int64_t user,
-            const HistoryOptions& options, data::Batch& batch) {
+            std::int64_t first_event, const HistoryOptions& options, data::Batch& batch) {
   const bool to_seconds =
       store.time_unit() == data::TimeUnit::kMilliseconds && !options.milliseconds;
   const auto unit = [&](std::int64_t time) { return to_seconds ? time / 1000 : time; };
@@ -36,7 +37,8 @@ void append(const data::Store& store, const std::vector<HistoryEvent>& events, s
   }
   for (const HistoryEvent& event : events) batch.seen_items.push_back(event.item);
   batch.users.push_back(user);
-  batch.windows.push_back(user);
+  batch.windows.push_back(std::ssize(batch.windows));
+  batch.first_events.push_back(first_event < 0 ? -1 : first_event + begin);
   batch.offsets.push_back(static_cast<std::int64_t>(batch.items.size()));
   batch.seen_offsets.push_back(static_cast<std::int64_t>(batch.seen_items.size()));
 }
@@ -62,7 +64,7 @@ void history_batch(const data::Store& store, std::span<const std::int64_t> users
                         store.has_times() ? store.times()[static_cast<std::size_t>(first + i)] : 0,
                         signals[static_cast<std::size_t>(i)]});
     }
-    append(store, events, user, options, batch);
+    append(store, events, user, first, options, batch);
   }
 }
 
@@ -72,7 +74,7 @@ void history_batch(const data::Store& store, std::span<const std::vector<History
   for (std::size_t i = 0; i < histories.size(); ++i) {
     TGR_CHECK(!histories[i].empty(), histories.size() == 1 ? "the history" : "a history",
               " is empty; give at least one item");
-    append(store, histories[i], static_cast<std::int64_t>(i), options, batch);
+    append(store, histories[i], /*user=*/-1, /*first_event=*/-1, options, batch);
   }
 }
 

@@ -43,6 +43,8 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"dist.bucket", layout.sharded, false, kPipeline},
       {"embedding.cache", config.embedding.memory == "host" && !layout.sharded && !config.ranks(),
        false, "the retrieval task with embedding.memory = \"host\" on one rank"},
+      {"model.output", !config.features.empty() && !config.ranks(), false,
+       "the retrieval task with features of items"},
       {"optim.final_lr", config.optim.schedule != "constant", false,
        "optim.schedule = \"cosine\" or \"linear\""},
   };

@@ -1,6 +1,5 @@
 // From a Config and a store to what the ranking task is made of: features, tables, tasks, samples.
-// The one place where [tables.X], [features.X] and [tasks.X] get their meaning; what does not fit
-// together is said here, before anything is allocated.
+// What does not fit together is said here and in feature_setup.h, before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/ranking_options.h"
 #include "turbogr/run/config.h"
+#include "turbogr/run/feature_setup.h"
 #include "turbogr/train/ranking_step.h"
 
 namespace turbogr::run {
@@ -38,9 +38,6 @@ RankingSetup ranking_setup(const Config& config, const data::Store& store);
 // What a config says without a store: features, of which each reads one row, in tables that name
 // their rows; tasks and actions by number.
 RankingSetup ranking_shape(const Config& config);
-
-// Of a table in a checkpoint.
-std::string saved_table_name(const std::string& table);
 
 // most_targets: of the largest sample.
 model::RankingOptions ranking_options(const Config& config, const RankingSetup& setup,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "turbogr/checkpoint/device_tensors.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/host_memory.h"
@@ -12,10 +13,13 @@
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/eval/seen_items.h"
+#include "turbogr/run/feature_setup.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/popularity.h"
+#include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_plan.h"
 #include "turbogr/run/task.h"
+#include "turbogr/run/vocabularies.h"
 #include "turbogr/train/schedules.h"
 
 namespace turbogr::run {
@@ -30,6 +34,7 @@ class RetrievalTask : public Task {
       : parts_(parts),
         config_(parts.config),
         store_(parts.store),
+        features_(retrieval_features(config_, store_)),
         loader_(store_, train_loader_options(config_, store_, parts.share)) {
     for (std::int64_t part = 0; part < config_.train.accumulate; ++part) batches_.emplace_back();
     data::LoaderOptions options = train_loader_options(config_, store_, parts.share);
@@ -40,6 +45,7 @@ class RetrievalTask : public Task {
     train::RetrievalOptions training = retrieval_options(
         config_, num_signals(store_), steps_.limited_to(config_.train.steps), capacity_);
     training.ranks = rank_options(config_, parts.nodes);
+    add_features(features_, loader_.max_batch_samples(), training);
     make_trainer(training);
   }
 
@@ -58,6 +64,7 @@ class RetrievalTask : public Task {
         config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
         config_.model.bias, grouped_text(trainer_->model().parameters().count()),
         grouped_text(store_.num_items() * config_.model.width));
+    print_features();
     print_ranks(parts_, link_);
     print_memory();
     print_compute(parts_);
@@ -102,7 +109,7 @@ class RetrievalTask : public Task {
       const data::Batch& batch = batches_[part];
       lengths_.clear();
       for (std::size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
-        lengths_.push_back(batch.offsets[b + 1] - batch.offsets[b]);
+        lengths_.push_back(batch.offsets[b + 1] - batch.offsets[b] + features_.num_prefix());
       }
       const model::Flops flops = model::step_flops(trainer_->model().options(), lengths_);
       step.flops.causal += flops.causal;
@@ -129,7 +136,13 @@ class RetrievalTask : public Task {
   std::vector<NamedTensor> moments() override { return trainer_->optimiser_tensors(); }
   std::vector<TaskTable> tables() override {
     embedding::RowSource<T>& rows = trainer_->rows();
-    return {{"items", rows.shard(0), rows.sharding(0), rows.shard_index()}};
+    std::vector<TaskTable> tables = {
+        {"items", rows.shard(0), rows.sharding(0), rows.shard_index()}};
+    for (std::size_t t = 0; t < features_.tables.size(); ++t) {
+      tables.push_back({saved_table_name(features_.table_names[t]), rows.shard(1 + t),
+                        rows.sharding(1 + t), rows.shard_index()});
+    }
+    return tables;
   }
   void settle() override { trainer_->rows().settle(parts_.ctx); }
   std::vector<checkpoint::CheckpointShard> other_shards() override {
@@ -137,14 +150,21 @@ class RetrievalTask : public Task {
   }
   void check_saved(const checkpoint::Checkpoint& saved) override {
     check_item_names(saved, store_);
+    if (!features_.empty()) check_vocabularies(saved, config_, store_);
     names_.add_trained(saved, store_);
   }
   std::string start_from(const checkpoint::Checkpoint& saved) override {
+    if (!features_.empty()) check_vocabularies(saved, config_, store_);
     checkpoint::read_tensors(parts_.ctx, saved, weights());
     names_.add_trained(saved, store_);
     embedding::RowSource<T>& rows = trainer_->rows();
     const std::int64_t known = read_known_rows(parts_.ctx, saved, store_, rows.sharding(0),
                                                rows.shard_index(), rows.shard(0));
+    for (std::size_t t = 0; t < features_.tables.size(); ++t) {
+      checkpoint::read_table(parts_.ctx, saved, saved_table_name(features_.table_names[t]),
+                             checkpoint::TableParts::kWeights, rows.sharding(1 + t),
+                             rows.shard_index(), rows.shard(1 + t));
+    }
     return fmt::format("{} of {} items known, the others new", known, store_.num_items());
   }
 
@@ -196,6 +216,21 @@ class RetrievalTask : public Task {
     }
   }
 
+  void print_features() const {
+    if (features_.empty()) return;
+    std::int64_t rows = 0;
+    for (const embedding::TableOptions& table : features_.tables) rows += table.rows;
+    print_result(
+        "features {} of items, {} of events, {} of users before the history; {} weights in their "
+        "tables; candidates by {}\n",
+        features_.items.size(), features_.events.size(), features_.prefix.size(),
+        grouped_text(rows * config_.model.width),
+        features_.encodes_items() ? "id and features" : "id");
+  }
+
+  // Tokens that the model has memory for, those before histories included.
+  std::int64_t room() const { return train::model_memory(trainer_->options()).capacity; }
+
   void print_memory() const {
     const Device device = parts_.ctx.device();
     const PlannedBytes bytes = trainer_->planned_bytes(parts_.ctx);
@@ -219,8 +254,9 @@ class RetrievalTask : public Task {
   eval::RankingMetrics metrics_of(data::Split split) {
     data::Loader loader(store_, evaluation_of(split));
     eval::RankingMetrics metrics = eval::evaluate<T>(
-        parts_.ctx, {trainer_->model(), trainer_->rows(), trainer_->options().parts, capacity_},
-        loader, evaluate_options());
+        parts_.ctx,
+        {trainer_->model(), trainer_->rows(), features_, trainer_->options().parts, room()}, loader,
+        evaluate_options());
     metrics.add_up(parts_.world);
     return metrics;
   }
@@ -234,6 +270,7 @@ class RetrievalTask : public Task {
   data::LoaderOptions evaluation_of(data::Split split) const {  // eval.max_users of them
     data::LoaderOptions options =
         eval_loader_options(config_, store_, split, capacity_, parts_.share);
+    options.plan.budget = data::BatchBudget::tokens(room(), features_.num_prefix());
     options.windows.max_users = config_.eval.max_users;
     return options;
   }
@@ -241,6 +278,7 @@ class RetrievalTask : public Task {
   const TaskParts parts_;
   const Config& config_;
   const data::Store& store_;
+  const eval::RetrievalFeatures features_;
   data::Loader loader_;
   std::unique_ptr<train::RetrievalTrainer<T>> trainer_;
   dist::LinkChoice link_;  // between GPUs

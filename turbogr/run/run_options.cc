@@ -103,7 +103,8 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store) {
   const train::NegativeOptions options = negative_options(config.negatives);
   const bool caches = config.embedding.memory == "host" && config.embedding.cache > 0;
-  if (options.kind == train::NegativeKind::kUniform && !caches) return {};
+  const bool encodes = !config.features.empty() && config.model.output == "item";
+  if (options.kind == train::NegativeKind::kUniform && !caches && !encodes) return {};
   return data::target_counts(
       store, data::make_windows(store, train_loader_options(config, store).windows));
 }

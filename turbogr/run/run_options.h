@@ -24,7 +24,7 @@ model::ModelOptions model_options(const Config& config, std::int64_t num_signals
 train::RetrievalOptions retrieval_options(const Config& config, std::int64_t num_signals,
                                           std::int64_t total_steps, std::int64_t capacity);
 
-// How often each item is a target in an epoch; empty where neither a sampler nor a cache asks.
+// How often each item is a target in an epoch; empty where no sampler, cache or feature asks.
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store);
 
 // Which of how many ranks a loader serves.

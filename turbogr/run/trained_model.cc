@@ -21,7 +21,10 @@
 #include "turbogr/eval/retrieval_vectors.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/l2_normalize.h"
+#include "turbogr/run/feature_setup.h"
 #include "turbogr/run/item_names.h"
+#include "turbogr/run/retrieval_setup.h"
+#include "turbogr/run/vocabularies.h"
 
 namespace turbogr::run {
 namespace {
@@ -88,7 +91,7 @@ struct TrainedModel::Scorer {
                                         const eval::EvaluateOptions& options) = 0;
   virtual Tensor user_vectors(const Batch& batch) = 0;
   virtual Tensor item_vectors() = 0;
-  std::int64_t capacity = 0;
+  std::int64_t capacity = 0, prefix = 0;  // tokens; those before a history
 };
 
 template <class T>
@@ -97,26 +100,45 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   const train::RetrievalOptions training;
   model::Model<T> model;
   std::unique_ptr<embedding::RowSource<T>> table;
+  eval::RowEncoder<T> rows;
   eval::UserVectors<T> queries;
   std::optional<eval::TopItems<T>> best;  // made when it is first asked for
 
   ScorerOf(const Config& config, const checkpoint::Checkpoint& checkpoint, const data::Store& store,
            std::int64_t tokens, int threads, dist::Communicator& world, Weights weights)
       : ctx({.device = device_of(config), .threads = threads}),
-        training(retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens)),
-        model(ctx, training.model, {.capacity = tokens, .inference = true}),
+        training(options_of(config, store, tokens)),
+        model(ctx, training.model, {.capacity = room(tokens), .inference = true}),
         table(make_table(config, store, world)),
-        queries(ctx, model, *table, training.parts, tokens) {
-    capacity = tokens;
+        rows(ctx, *table, training.features, room(tokens)),
+        queries(ctx, model, rows, training.parts, room(tokens)) {
+    capacity = room(tokens);
+    prefix = training.features.num_prefix();
     load(checkpoint, store, weights);
+  }
+
+  static train::RetrievalOptions options_of(const Config& config, const data::Store& store,
+                                            std::int64_t tokens) {
+    train::RetrievalOptions options =
+        retrieval_options(config, num_signals(store), /*total_steps=*/0, tokens);
+    add_features(retrieval_features(config, store), tokens, options);
+    return options;
+  }
+
+  // So many events, each of which may be a history with tokens before it.
+  std::int64_t room(std::int64_t events) const {
+    return events * (1 + training.features.num_prefix());
   }
 
   // Several ranks share it as one group, whatever groups it was trained by.
   std::unique_ptr<embedding::RowSource<T>> make_table(const Config& config,
                                                       const data::Store& store,
                                                       dist::Communicator& world) const {
-    const std::vector<embedding::TableOptions> tables = {
-        weights_alone(training, store.num_items())};
+    std::vector<embedding::TableOptions> tables = train::all_tables(training, store.num_items());
+    for (embedding::TableOptions& each : tables) {  // weights alone
+      each.optimiser = embedding::SparseOptimiser::kSgd;
+      each.half_copy = false;
+    }
     const Device memory = train::table_device(ctx, training);
     if (world.size() == 1) return std::make_unique<embedding::LocalRows<T>>(tables, memory);
     embedding::RankLayout layout;
@@ -127,14 +149,6 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     }
     layout.wait.timeout_seconds = config.dist.timeout;
     return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, memory, layout);
-  }
-
-  static embedding::TableOptions weights_alone(const train::RetrievalOptions& options,
-                                               std::int64_t num_items) {
-    embedding::TableOptions items = train::table_options(options, num_items);
-    items.optimiser = embedding::SparseOptimiser::kSgd;
-    items.half_copy = false;
-    return items;
   }
 
   void load(const checkpoint::Checkpoint& checkpoint, const data::Store& store, Weights weights) {
@@ -151,6 +165,11 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     }
     checkpoint::read_tensors(ctx, checkpoint, dense);
     model.refresh(ctx);
+    for (std::size_t t = 0; t < training.features.tables.size(); ++t) {
+      checkpoint::read_table(ctx, checkpoint, saved_table_name(training.features.table_names[t]),
+                             checkpoint::TableParts::kWeights, table->sharding(1 + t),
+                             table->shard_index(), table->shard(1 + t));
+    }
     if (same_items) {
       checkpoint::read_table(ctx, checkpoint, "items", checkpoint::TableParts::kWeights,
                              table->sharding(0), table->shard_index(), table->shard(0));
@@ -179,7 +198,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 
   eval::TopItems<T>& best_items() {
-    if (!best) best.emplace(ctx, *table);
+    if (!best) best.emplace(ctx, rows);
     return *best;
   }
 
@@ -192,7 +211,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
         std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) == chosen.end();
     TGR_CHECK(fine, chosen.size(), " candidates of ", all,
               " items; give them in ascending order and each once");
-    best.emplace(ctx, *table, chosen);
+    best.emplace(ctx, rows, chosen);
   }
 
   std::vector<std::vector<eval::Recommendation>> recommend(const Batch& batch, std::int64_t k,
@@ -205,7 +224,8 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
 
   eval::RankingMetrics evaluate(data::Loader& loader,
                                 const eval::EvaluateOptions& options) override {
-    return eval::evaluate<T>(ctx, {model, *table, training.parts, capacity}, loader, options);
+    return eval::evaluate<T>(ctx, {model, *table, training.features, training.parts, capacity},
+                             loader, options);
   }
 
   Tensor in_f32(const Tensor& there) const {
@@ -221,10 +241,10 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   Tensor user_vectors(const Batch& batch) override { return in_f32(unit_vectors(batch)); }
 
   Tensor item_vectors() override {
-    const Rows<const T> rows = best_items().vectors().rows();
-    Tensor unit(dtype_of<T>(), {rows.rows, rows.cols}, ctx.device());
-    Tensor inverse(DType::kF32, {rows.rows}, ctx.device());
-    ops::l2_normalize<T>(ctx, rows, {}, unit.template view<T, 2>(),
+    const Rows<const T> items = best_items().vectors().rows();
+    Tensor unit(dtype_of<T>(), {items.rows, items.cols}, ctx.device());
+    Tensor inverse(DType::kF32, {items.rows}, ctx.device());
+    ops::l2_normalize<T>(ctx, items, {}, unit.template view<T, 2>(),
                          inverse.template view<float, 1>());
     return in_f32(unit);
   }
@@ -243,6 +263,7 @@ TrainedModel::TrainedModel(const checkpoint::Checkpoint& checkpoint, const data:
   config_.train.threads = threads;
   if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
   check_run(config_, store);
+  if (!config_.features.empty()) check_vocabularies(checkpoint, config_, store);
   const std::int64_t tokens = std::max(most_tokens, config_.data.max_length);
   if (config_.train.dtype == "bf16") {
     scorer_ = std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads, world,
@@ -267,8 +288,10 @@ std::vector<std::vector<eval::Recommendation>> TrainedModel::recommend(const Bat
 
 eval::RankingMetrics TrainedModel::evaluate(data::Split split, const eval::EvaluateOptions& options,
                                             const Share& share) {
-  data::Loader loader(store_,
-                      eval_loader_options(config_, store_, split, scorer_->capacity, share));
+  data::LoaderOptions loading =
+      eval_loader_options(config_, store_, split, scorer_->capacity, share);
+  loading.plan.budget = data::BatchBudget::tokens(scorer_->capacity, scorer_->prefix);
+  data::Loader loader(store_, loading);
   return scorer_->evaluate(loader, options);
 }
 

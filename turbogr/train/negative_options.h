@@ -21,6 +21,9 @@ struct NegativeOptions {
   // Of kMixed: parts of uniform, popularity and in-batch; R is cut in proportion.
   std::array<std::int64_t, 3> mix = {};
   bool correction = true;
+  // Uniform draws are of items that training has as targets. The others, which could only be
+  // learnt to be wrong, are left to what their features say of them.
+  bool trained_only = false;
 
   // What the loss makes of them. Sharing is for sets of tokens' own
   // (turbogr/ops/softmax/sampled_softmax.h).

@@ -22,10 +22,16 @@ NegativeSampler::NegativeSampler(const NegativeOptions& options, std::int64_t ca
       in_batch_(parts_[2]) {
   TGR_CHECK(catalogue > 0, "negatives from a catalogue of ", catalogue,
             " items; it needs 1 or more");
-  if (parts_[1] + parts_[2] == 0) return;
+  const bool known = options.trained_only && parts_[0] > 0;
+  if (parts_[1] + parts_[2] == 0 && !known) return;
   TGR_CHECK(static_cast<std::int64_t>(counts.size()) == catalogue, "popularity of ", counts.size(),
             " items for a catalogue of ", catalogue, "; give each item's count");
-  classify(counts);
+  for (std::int64_t item = 0; item < catalogue && known; ++item) {
+    if (counts[static_cast<std::size_t>(item)] > 0) known_.push_back(item);
+  }
+  TGR_CHECK(!known || !known_.empty(),
+            "no item of the catalogue was ever a target; there is nothing to draw negatives from");
+  if (parts_[1] + parts_[2] > 0) classify(counts);
 }
 
 void NegativeSampler::classify(std::span<const std::int64_t> counts) {
@@ -107,10 +113,12 @@ void NegativeSampler::refresh_corrections() {
     }
   }
   const auto items = static_cast<double>(catalogue_);
+  const auto uniform_items = known_.empty() ? items : static_cast<double>(known_.size());
   const auto drawn = static_cast<double>(parts_[0] + parts_[1] + in_batch_);
   for (std::size_t c = 0; c < class_share_.size(); ++c) {
-    double expected = static_cast<double>(parts_[0]) / items +
-                      static_cast<double>(parts_[1]) * class_popularity_[c];
+    double expected =
+        class_share_[c] > 0 || known_.empty() ? static_cast<double>(parts_[0]) / uniform_items : 0;
+    expected += static_cast<double>(parts_[1]) * class_popularity_[c];
     if (inclusions > 0) {
       expected += static_cast<double>(in_batch_) * inclusion(class_share_[c]) / inclusions;
     }
@@ -123,6 +131,7 @@ ops::NegativeSource NegativeSampler::source(std::int64_t in_batch) const {
   return {.catalogue = catalogue_,
           .alias = {alias_.data(), {static_cast<std::int64_t>(alias_.size())}},
           .candidates = {positives_.data(), {static_cast<std::int64_t>(positives_.size())}},
+          .known = {known_.data(), {static_cast<std::int64_t>(known_.size())}},
           .uniform = parts_[0],
           .popular = parts_[1],
           .in_batch = in_batch};
@@ -173,7 +182,7 @@ void NegativeSampler::corrections(const Context& ctx, View<const std::int64_t, 1
 
 std::size_t NegativeSampler::bytes() const {
   return alias_.size() * sizeof(ops::AliasSlot) + class_of_.size() * sizeof(std::int32_t) +
-         (positives_.capacity() + choice_.capacity()) * sizeof(std::int64_t);
+         (positives_.capacity() + choice_.capacity() + known_.capacity()) * sizeof(std::int64_t);
 }
 
 }  // namespace turbogr::train

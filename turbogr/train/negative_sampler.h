@@ -33,7 +33,8 @@ namespace turbogr::train {
 
 class NegativeSampler {
  public:
-  // counts [V]: how often each item is a target of the training split; uniform needs none.
+  // counts [V]: how often each item is a target of the training split; uniform needs none unless
+  // it is of trained items only.
   NegativeSampler(const NegativeOptions& options, std::int64_t catalogue,
                   std::span<const std::int64_t> counts = {});
 
@@ -74,6 +75,7 @@ class NegativeSampler {
   std::array<std::int64_t, 3> parts_;
   ops::NegativeKey key_;
   std::vector<ops::AliasSlot> alias_;
+  std::vector<std::int64_t> known_;  // of trained items only: those
   // Items of equal count have equal q: there are far fewer counts than items.
   std::vector<std::int32_t> class_of_;    // [V]
   std::vector<double> class_share_;       // p of one item

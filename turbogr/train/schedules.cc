@@ -65,8 +65,7 @@ class RetrievalTrainer<T>::Stages {
   }
   void refresh(Flight& next) {
     const auto scope = run().clock().enter(ctx_, stages::kRefresh, Lane::kThis);
-    const embedding::StepRows<T> rows = next.rows();
-    run().rows().refresh(ctx_, Lane::kThis, *next.request, {&rows, 1});
+    run().rows().refresh(ctx_, Lane::kThis, *next.request, next.rows());
   }
 
   // With stages of its own: an exception may end these before the worker ends.
@@ -126,8 +125,10 @@ RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, std::unique_ptr<dist::
   const std::size_t steps =
       ctx.device() == Device::kCuda ? std::max<std::size_t>(memory_.size(), 2) : memory_.size();
   for (std::size_t i = 0; i < steps; ++i) {
-    steps_.push_back(std::make_unique<Flight>(ctx, options, num_items, step_.rows()));
+    // By the step's own copy of the options: a flight reads their features.
+    steps_.push_back(std::make_unique<Flight>(ctx, step_.options(), num_items, step_.rows()));
     steps_.back()->memory = memory_[i % memory_.size()].get();
+    if (steps_.back()->feature_rows) steps_.back()->feature_rows->reserve(next_ctx_);
   }
   if (schedule_ != StepSchedule::kSerial) worker_ = std::make_unique<BackgroundWorker>();
 }

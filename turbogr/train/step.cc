@@ -68,6 +68,25 @@ void RetrievalStep<T>::draw(const Context& host, StepInFlight<T>& step,
   }
 }
 
+// What the step's items, events and sequences read of the features' tables.
+template <class T>
+void RetrievalStep<T>::find_features(const Context& ctx, StepInFlight<T>& step) {
+  if (!step.feature_rows) return;
+  step.feature_inputs->clear();
+  step.feature_inputs->set_items(step.touched[0].ids());
+  for (const Batch& batch : step.batches) step.feature_inputs->add_batch(batch);
+  step.feature_rows->read(ctx, step.feature_inputs->places());
+  TGR_CHECK(step.feature_rows->out_of_range() == 0, step.feature_rows->out_of_range(),
+            " codes of features are outside of their tables; the store is damaged, run `turbogr "
+            "data verify`");
+  for (std::size_t t = 0; t < step.feature_rows->num_tables(); ++t) {
+    embedding::TouchedRows& touched = step.touched[1 + t];
+    touched.clear();
+    touched.mark(ctx.host(), step.feature_rows->ids(t));
+    touched.number(ctx.host());
+  }
+}
+
 // The distinct positives of all ranks, which in-batch negatives are drawn from, and how many there
 // were.
 template <class T>
@@ -107,6 +126,7 @@ void RetrievalStep<T>::prepare(const Context& ctx, Lane lane, StepInFlight<T>& s
   {
     const auto scope = clock_.enter(ctx, stages::kDraw, lane);
     draw(ctx.host(), step, positives);
+    find_features(ctx, step);
   }
   const auto scope = clock_.enter(ctx, stages::kIds, lane);
   std::array<std::int64_t, 3> sums = {step.tokens, step.predicting, step.stop ? 1 : 0};
@@ -129,8 +149,7 @@ void RetrievalStep<T>::prepare(const Context& ctx, Lane lane, StepInFlight<T>& s
 template <class T>
 void RetrievalStep<T>::fetch(const Context& ctx, Lane lane, StepInFlight<T>& step) {
   const auto scope = clock_.enter(ctx, stages::kFetch, lane);
-  const embedding::StepRows<T> rows = step.rows();
-  rows_->fetch(ctx, lane, *step.request, {&rows, 1});
+  rows_->fetch(ctx, lane, *step.request, step.rows());
 }
 
 // Gradients of this rank's share, each token's loss weighed so that over all ranks it is the mean;
@@ -143,6 +162,7 @@ void RetrievalStep<T>::compute(const Context& ctx, StepInFlight<T>& step) {
   if (step.rows_late) step.numbers.clear(ctx);
   const ops::SampledSoftmaxInputs<T> candidates =
       inputs_.candidates(ctx, step, sampler_.corrects());
+  tokens_.begin(ctx, step);
   ops::zero_gradients(ctx, dense_.slices);
   bool first = true;
   for (std::size_t b = 0; b < step.batches.size(); ++b) {
@@ -160,6 +180,8 @@ void RetrievalStep<T>::compute(const Context& ctx, StepInFlight<T>& step) {
     const Rows<float> gradient = step.gradient();
     zero_bytes(ctx, gradient.data, static_cast<std::size_t>(gradient.rows * gradient.cols) * 4);
     rows_->release_rows(ctx);
+  } else {
+    tokens_.end(ctx, step);
   }
   inputs_.end(ctx);
 }
@@ -169,12 +191,10 @@ template <class T>
 void RetrievalStep<T>::forward_backward(const Context& ctx, StepInFlight<T>& step,
                                         const BatchInputs<T>& inputs, double weight,
                                         double* loss_sum, bool first, bool last) {
-  const std::int64_t n = inputs.model.num_tokens;
-  const Rows<T> rows = first_rows<T>(token_rows_, n);
-  const Rows<T> dquery = first_rows<T>(dquery_, n);
-  ops::gather_rows<T>(ctx, inputs.candidates.items, inputs.places, rows);
+  const std::int64_t n = inputs.places.shape[0];
+  const Rows<T> rows = tokens_.make(ctx, step, inputs);
   ops::SampledSoftmaxInputs<T> candidates = inputs.candidates;
-  candidates.query = model_.forward(ctx, inputs.model, rows);
+  candidates.query = tokens_.queries(ctx, inputs, model_.forward(ctx, inputs.model, rows));
 
   const View<float, 1> loss = first_values<float>(loss_, n);
   const View<float, 1> log_sum_exp = first_values<float>(log_sum_exp_, n);
@@ -184,13 +204,13 @@ void RetrievalStep<T>::forward_backward(const Context& ctx, StepInFlight<T>& ste
     ops::fill<float>(ctx, static_cast<float>(weight), even);
     dloss = even;
   }
-  const Rows<float> ditems = step.gradient();
+  const Rows<float> ditems = step.item_gradient();
   if (first) {
     rows_->await_gradients(ctx);
     zero_bytes(ctx, ditems.data, static_cast<std::size_t>(ditems.rows * ditems.cols) * 4);
   }
   ops::sampled_softmax_with_gradients<T>(ctx, candidates, softmax_options(options_), dloss,
-                                         {loss, log_sum_exp}, dquery, ditems);
+                                         {loss, log_sum_exp}, tokens_.dqueries(n), ditems);
   if (last) rows_->release_rows(ctx);
   if (inputs.weights.empty()) {
     ops::sum_values<float>(ctx, loss, loss_sum);
@@ -202,21 +222,22 @@ void RetrievalStep<T>::forward_backward(const Context& ctx, StepInFlight<T>& ste
     ops::sum_values<float>(ctx, counted, loss_sum);
   }
   const bool as_they_come = last && options_.ranks.schedule != StepSchedule::kSerial;
-  model_.backward(ctx, inputs.model, dquery, rows, [&](std::int64_t layers) {
+  const Rows<const T> dout = tokens_.spread(ctx, inputs);
+  model_.backward(ctx, inputs.model, dout, rows, [&](std::int64_t layers) {
     if (as_they_come) reducer_->ready(blocks_by_layers_[static_cast<std::size_t>(layers)]);
   });
-  ops::scatter_add_rows<T>(ctx, rows, inputs.groups, ditems);
+  tokens_.take_gradients(ctx, step, inputs, rows);
 }
 
 template <class T>
 void RetrievalStep<T>::return_rows(const Context& ctx, Lane lane, StepInFlight<T>& step,
                                    Part part) {
   const auto scope = clock_.enter(ctx, stages::kReturn, lane);
-  const Rows<const float> gradient = step.gradient();
   double* squares = step.rows_late ? step.numbers.late_squares(part) : step.numbers.row_squares();
-  rows_->return_gradients(ctx, lane, *step.request, part, {&gradient, 1}, squares);
+  rows_->return_gradients(ctx, lane, *step.request, part, step.gradients(), squares);
   if (step.rows_late) {  // for the record; the scale has been made
-    devices_[static_cast<std::size_t>(lane)]->all_reduce({squares, 1}, dist::Reduce::kSum);
+    devices_[static_cast<std::size_t>(lane)]->all_reduce({squares, step.numbers.tables()},
+                                                         dist::Reduce::kSum);
   }
 }
 
@@ -230,7 +251,7 @@ void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
       ops::squared_sum(ctx, {gradient.data, {gradient.rows * gradient.cols}},
                        step.numbers.row_squares());
     }
-    const auto values = 1 + static_cast<std::int64_t>(step.batches.size());  // and the losses
+    const auto values = step.numbers.tables() + std::ssize(step.batches);  // and the losses
     devices_[static_cast<std::size_t>(Lane::kThis)]->all_reduce(
         {step.numbers.row_squares(), values}, dist::Reduce::kSum);
   }
@@ -239,7 +260,7 @@ void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
   ops::StepScaleOptions scale = {.clip = options_.clip,
                                  .loss_weight = 1.0 / static_cast<double>(step.result.predicting)};
   if (step.rows_late) scale.counted = 1;
-  ops::make_step_scale(ctx, {step.numbers.dense_squares(), {2}},
+  ops::make_step_scale(ctx, {step.numbers.dense_squares(), {1 + step.numbers.tables()}},
                        {step.numbers.losses(), {std::ssize(step.batches)}}, scale,
                        step.numbers.scale());
   const AdamWSettings settings = settings_of(options_.dense, step.step);
@@ -252,8 +273,10 @@ template <class T>
 void RetrievalStep<T>::update_rows(const Context& ctx, Lane lane, StepInFlight<T>& step,
                                    Part part) {
   const auto scope = clock_.enter(ctx, stages::kRowUpdate, lane);
-  const AdamWSettings settings = settings_of(options_.table, step.step);
-  rows_->update(ctx, lane, *step.request, part, {&settings, 1}, step.numbers.scale());
+  // By the lane's own list: two steps may be updated at a time.
+  std::vector<AdamWSettings>& settings = row_settings_[static_cast<std::size_t>(lane)];
+  std::fill(settings.begin(), settings.end(), settings_of(options_.table, step.step));
+  rows_->update(ctx, lane, *step.request, part, settings, step.numbers.scale());
 }
 
 template <class T>
@@ -298,10 +321,11 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
     : options_(options),
       num_items_(num_items),
       world_(world),
-      model_(ctx, options.model, options.memory),
+      model_(ctx, options.model, model_memory(options)),
       rows_(make_rows(ctx, next, counts)),
       sampler_(options.negatives, num_items, counts),
       inputs_(ctx, options, num_items),
+      tokens_(ctx, options, num_items),
       clock_(ctx, next, options.ranks.sharded()) {
   const Device device = ctx.device();
   const std::int64_t n = options.memory.capacity;
@@ -313,8 +337,7 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
       make_dense_state(ctx, model_.parameters(),
                        {.decay_vectors = options.decay_vectors, .rounded = std::move(rounded)});
   sampler_.reserve_positives(options.accumulate * n);
-  token_rows_ = Tensor(dtype_of<T>(), {n, width}, device);
-  dquery_ = Tensor(dtype_of<T>(), {n, width}, device);
+  for (auto& settings : row_settings_) settings.resize(1 + options.features.tables.size());
   loss_ = Tensor(DType::kF32, {n}, device);
   log_sum_exp_ = Tensor(DType::kF32, {n}, device);
   dloss_ = Tensor(DType::kF32, {n}, device);
@@ -336,13 +359,15 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
       std::max({ops::softmax_workspace_bytes(ctx, n, touched, width, own, softmax_options(options)),
                 ops::sum_values_workspace_bytes(ctx, n),
                 ops::squared_sum_workspace_bytes(ctx, dense_.slices),
-                ops::squared_sum_workspace_bytes(ctx, touched * width)}));
+                ops::squared_sum_workspace_bytes(
+                    ctx, (touched + most_feature_rows(options, num_items)) * width)}));
 }
 
 template <class T>
 std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(
     const Context& ctx, const Context& next, std::span<const std::int64_t> counts) const {
-  const embedding::TableOptions table = table_options(options_, num_items_);
+  const std::vector<embedding::TableOptions> tables = all_tables(options_, num_items_);
+  const embedding::TableOptions& table = tables[0];
   const Device memory = table_device(ctx, options_);
   if (options_.plan_only) {
     const bool moves = options_.ranks.sharded() && ctx.device() == Device::kCuda;
@@ -350,22 +375,24 @@ std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(
     embedding::TableOptions copies = table;
     copies.rows = cached_rows(options_, num_items_);
     PlannedBytes planned;
-    planned.add(memory, embedding::shard_bytes(table, options_.ranks.layout()));
+    for (const embedding::TableOptions& each : tables) {
+      planned.add(memory, embedding::shard_bytes(each, options_.ranks.layout()));
+    }
     planned.add(ctx.device(), embedding::shard_bytes(copies, options_.ranks.layout()));
     return std::make_unique<embedding::PlannedRows<T>>(
         planned, moves ? embedding::exchange_bytes(table, most) : 0);
   }
   if (options_.ranks.sharded()) {
-    return std::make_unique<embedding::ShardedRows<T>>(ctx, next, world_, std::vector{table},
-                                                       memory, options_.ranks.layout());
+    return std::make_unique<embedding::ShardedRows<T>>(ctx, next, world_, tables, memory,
+                                                       options_.ranks.layout());
   }
-  if (memory == Device::kPinned && !options_.negatives.half) {
+  if (memory == Device::kPinned && !options_.negatives.half && tables.size() == 1) {
     const std::vector<std::int64_t> cached =
         embedding::most_used_rows(counts, cached_rows(options_, num_items_));
     return std::make_unique<embedding::HostRows<T>>(ctx, table,
                                                     touched_capacity(options_, num_items_), cached);
   }
-  return std::make_unique<embedding::LocalRows<T>>(std::vector{table}, memory);
+  return std::make_unique<embedding::LocalRows<T>>(tables, memory);
 }
 
 // Gradients are final layer by layer, the last one first; what is left comes at the end.
@@ -411,9 +438,8 @@ PlannedBytes RetrievalStep<T>::bytes(const Context& ctx) const {
   PlannedBytes bytes;
   bytes.add(device, ctx.workspace().capacity() + model_.activation_bytes());
   if (&ctx.host() != &ctx) bytes.host += ctx.host().workspace().capacity();
-  for (const Tensor* tensor : {&token_rows_, &dquery_, &loss_, &log_sum_exp_, &dloss_}) {
-    bytes.add(*tensor);
-  }
+  for (const Tensor* tensor : {&loss_, &log_sum_exp_, &dloss_}) bytes.add(*tensor);
+  bytes += tokens_.bytes();
   bytes += rows_->bytes();
   bytes += inputs_.bytes();
   bytes.host += sampler_.bytes();

@@ -35,6 +35,7 @@
 #include "turbogr/train/step_in_flight.h"
 #include "turbogr/train/step_inputs.h"
 #include "turbogr/train/step_options.h"
+#include "turbogr/train/token_rows.h"
 
 namespace turbogr::train {
 
@@ -84,6 +85,7 @@ class RetrievalStep {
   };
   Positives gather_positives(Lane lane, StepInFlight<T>& step);
   void draw(const Context& host, StepInFlight<T>& step, const std::optional<Positives>& positives);
+  void find_features(const Context& ctx, StepInFlight<T>& step);
   void forward_backward(const Context& ctx, StepInFlight<T>& step, const BatchInputs<T>& inputs,
                         double weight, double* loss_sum, bool first, bool last);
   AdamWSettings settings_of(const AdamWSettings& given, std::int64_t step) const;
@@ -106,8 +108,8 @@ class RetrievalStep {
   std::unique_ptr<DenseReducer> reducer_;
   std::vector<std::int64_t> blocks_by_layers_;  // gradient blocks final after so many layers
 
-  Tensor token_rows_;  // [capacity, D], gathered inputs and later their gradients
-  Tensor dquery_;      // [capacity, D]
+  TokenRows<T> tokens_;
+  std::array<std::vector<AdamWSettings>, 2> row_settings_;  // of a lane's step: one a table
   Tensor loss_, log_sum_exp_, dloss_;
   StageClock clock_;
 };

@@ -1,5 +1,7 @@
 #include "turbogr/train/step_inputs.h"
 
+#include <algorithm>
+
 #include "turbogr/eval/model_inputs.h"
 #include "turbogr/model/buffers.h"
 
@@ -17,7 +19,10 @@ std::size_t feed_bytes(const RetrievalOptions& options, std::int64_t num_items) 
   // position, inverse, place in the ring; its input place.
   // With targets: two counts a sequence, its place among those that predict, its weight.
   const std::size_t marks = options.parts.targets > 0 ? 3 * 8 + 4 : 0;
-  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256;
+  // With tokens before the history: four lists more, and the others are longer.
+  const auto prefix = static_cast<std::size_t>(prefix_tokens(options));
+  const std::size_t more = prefix == 0 ? 0 : (n + prefix) * 8 * 8 + 4 * 256;
+  const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256 + more;
   // Of a touched row: its correction.
   return a_batch * static_cast<std::size_t>(options.accumulate) +
          static_cast<std::size_t>(touched_capacity(options, num_items)) * 4 + 4 * 256;
@@ -44,7 +49,7 @@ std::int64_t StepInputs<T>::predicting(const Batch& batch) {
 template <class T>
 ops::SampledSoftmaxInputs<T> StepInputs<T>::candidates(const Context& ctx,
                                                        const StepInFlight<T>& step, bool corrects) {
-  const embedding::StepRows<T> rows = step.rows();
+  const embedding::StepRows<T> rows = step.item_rows();
   ops::SampledSoftmaxInputs<T> candidates;
   candidates.items = rows.rows;
   candidates.negative_items = rows.half;
@@ -63,8 +68,10 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
   const embedding::TouchedRows& touched = step.touched[0];
   const std::int64_t n = batch.num_tokens();
   BatchInputs<T> inputs;
-  inputs.model =
-      eval::model_input(ctx, batch, /*training=*/true, options_.seed, step.step, marks_, feed_);
+  inputs.index = index;
+  inputs.model = eval::model_input(ctx, batch, options_.features.num_prefix(), /*training=*/true,
+                                   options_.seed, step.step, marks_, feed_);
+  if (options_.features.num_prefix() > 0) add_prefix(ctx, batch, inputs);
   if (options_.parts.targets > 0) {
     const View<std::int64_t, 1> predicting = feed_.take<std::int64_t>(marks_.predicting());
     marks_.list(batch.offsets_view(), predicting);
@@ -106,6 +113,21 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
                    feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                    feed_.send(ctx, groups.positions)};
   return inputs;
+}
+
+template <class T>
+void StepInputs<T>::add_prefix(const Context& ctx, const Batch& batch, BatchInputs<T>& inputs) {
+  const std::int64_t prefix = options_.features.num_prefix();
+  const std::int64_t tokens = inputs.model.num_tokens, events = batch.num_tokens();
+  const View<std::int64_t, 1> slots = feed_.take<std::int64_t>(tokens);
+  const View<std::int64_t, 1> back = feed_.take<std::int64_t>(tokens);
+  const View<std::int64_t, 1> of_events = feed_.take<std::int64_t>(tokens);
+  eval::PrefixOrder::slots_of_tokens(batch.offsets_view(), prefix, slots);
+  eval::PrefixOrder::tokens_of_slots(batch.offsets_view(), prefix, back);
+  for (std::int64_t i = 0; i < tokens; ++i) of_events(i) = std::min(slots(i), events);
+  inputs.slots_of_tokens = feed_.send(ctx, slots);
+  inputs.tokens_of_slots = feed_.send(ctx, back);
+  inputs.events_of_tokens = feed_.send(ctx, of_events);
 }
 
 template <class T>

@@ -20,6 +20,7 @@ namespace turbogr::train {
 // A batch as the device reads it.
 template <class T>
 struct BatchInputs {
+  std::size_t index = 0;  // of the batch in its step
   model::StepInput model;
   View<const std::int64_t, 1> places;       // of the inputs among the step's rows
   ops::IdGroups groups;                     // the same, brought together
@@ -27,6 +28,10 @@ struct BatchInputs {
   // With targets: which tokens predict, and every token's weight in the loss. Else empty.
   View<const std::int64_t, 1> predicting;
   View<const float, 1> weights;
+  // With tokens before the history (eval/retrieval_features.h): the slot of each token, the token
+  // of each slot, and each token's event, of one before the history the number of events. Else
+  // empty.
+  View<const std::int64_t, 1> slots_of_tokens, tokens_of_slots, events_of_tokens;
 };
 
 template <class T>
@@ -50,6 +55,8 @@ class StepInputs {
   PlannedBytes bytes() const;
 
  private:
+  void add_prefix(const Context& ctx, const data::Batch& batch, BatchInputs<T>& inputs);
+
   RetrievalOptions options_;
   data::SequenceMarks marks_;  // of the batch last looked at
   TokenOrder token_order_;

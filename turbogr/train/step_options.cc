@@ -1,6 +1,7 @@
 #include "turbogr/train/step_options.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "turbogr/core/check.h"
 
@@ -45,6 +46,40 @@ std::int64_t negatives_a_batch(const RetrievalOptions& options) {
 std::int64_t touched_capacity(const RetrievalOptions& options, std::int64_t num_items) {
   return std::min(num_items,
                   options.accumulate * (2 * options.memory.capacity + negatives_a_batch(options)));
+}
+
+std::int64_t prefix_tokens(const RetrievalOptions& options) {
+  return options.features.num_prefix() * options.most_sequences;
+}
+
+model::ModelMemory model_memory(const RetrievalOptions& options) {
+  model::ModelMemory memory = options.memory;
+  memory.capacity += prefix_tokens(options);
+  return memory;
+}
+
+eval::FeatureSize feature_size(const RetrievalOptions& options, std::int64_t num_items) {
+  const bool items = options.features.encodes_items();
+  return {.items = items,
+          .most_items = items ? touched_capacity(options, num_items) : 0,
+          .batches = options.accumulate,
+          .most_tokens = options.memory.capacity,
+          .most_sequences = options.most_sequences};
+}
+
+std::int64_t most_feature_rows(const RetrievalOptions& options, std::int64_t num_items) {
+  if (options.features.empty()) return 0;
+  const std::vector<std::int64_t> most = model::most_feature_ids(
+      options.features.table_rows(),
+      eval::feature_lists(options.features, feature_size(options, num_items)));
+  return std::accumulate(most.begin(), most.end(), std::int64_t{0});
+}
+
+std::vector<embedding::TableOptions> all_tables(const RetrievalOptions& options,
+                                                std::int64_t num_items) {
+  std::vector<embedding::TableOptions> tables = {table_options(options, num_items)};
+  tables.insert(tables.end(), options.features.tables.begin(), options.features.tables.end());
+  return tables;
 }
 
 ops::SoftmaxOptions softmax_options(const RetrievalOptions& options) {

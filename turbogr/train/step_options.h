@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "turbogr/core/context.h"
 #include "turbogr/data/sequence_parts.h"
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
 #include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/eval/retrieval_features.h"
 #include "turbogr/model/model.h"
 #include "turbogr/optim/schedule.h"
 #include "turbogr/train/negative_options.h"
@@ -60,6 +62,8 @@ struct RetrievalOptions {
   bool table_in_host_memory = false;
   double table_cache = 0;  // then: the share of its rows, used most, that the device has copies of
   double table_scale = 0.02;
+  eval::RetrievalFeatures features;  // beside the item; none: a token is its item alone
+  std::int64_t most_sequences = 0;  // of a batch; asked for where features stand before the history
   optim::Schedule schedule;
   double clip = 0;  // of the global gradient norm; 0: none
   bool decay_vectors = false;
@@ -79,6 +83,15 @@ std::int64_t cached_rows(const RetrievalOptions& options, std::int64_t num_items
 std::int64_t negatives_a_batch(const RetrievalOptions& options);
 // Every token touches its item, its target and its negatives, and no more rows than there are.
 std::int64_t touched_capacity(const RetrievalOptions& options, std::int64_t num_items);
+// Of a batch, the tokens before histories; and the memory of a model that has them.
+std::int64_t prefix_tokens(const RetrievalOptions& options);
+model::ModelMemory model_memory(const RetrievalOptions& options);
+// What a step reads of features, and the most distinct rows that makes, of all their tables.
+eval::FeatureSize feature_size(const RetrievalOptions& options, std::int64_t num_items);
+std::int64_t most_feature_rows(const RetrievalOptions& options, std::int64_t num_items);
+// The item table and those of features.
+std::vector<embedding::TableOptions> all_tables(const RetrievalOptions& options,
+                                                std::int64_t num_items);
 // The softmax's options are the same forward and backward.
 ops::SoftmaxOptions softmax_options(const RetrievalOptions& options);
 

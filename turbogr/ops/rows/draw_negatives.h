@@ -26,6 +26,7 @@ struct NegativeSource {
   std::int64_t catalogue = 0;              // V
   View<const AliasSlot, 1> alias;          // [V], for `popular`
   View<const std::int64_t, 1> candidates;  // for `in_batch`: the items to choose from
+  View<const std::int64_t, 1> known;       // for `uniform`: the same; empty: the catalogue
   std::int64_t uniform = 0;
   std::int64_t popular = 0;
   std::int64_t in_batch = 0;
@@ -63,8 +64,10 @@ TGR_HD inline std::int64_t draw_from_alias(const AliasSlot* slots, std::int64_t 
 TGR_HD inline std::int64_t draw_negative(const NegativeSource& source, std::int64_t r,
                                          std::uint64_t bits) {
   if (r < source.uniform) {
-    return static_cast<std::int64_t>(
-        uniform_below(bits, static_cast<std::uint64_t>(source.catalogue)));
+    const std::int64_t known = source.known.shape[0];
+    const auto at = static_cast<std::int64_t>(
+        uniform_below(bits, static_cast<std::uint64_t>(known > 0 ? known : source.catalogue)));
+    return known > 0 ? source.known.data[at] : at;
   }
   if (r < source.uniform + source.popular) {
     return draw_from_alias(source.alias.data, source.catalogue, bits);
