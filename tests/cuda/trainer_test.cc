@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/messages.h"
 #include "tests/support/on_device.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/train/schedules.h"
@@ -123,6 +124,27 @@ TEST_P(CudaTrainer, FollowsTheCpuInBf16) {
   const auto [kind, head_width] = GetParam();
   const train::RetrievalOptions options = small_options(kind, head_width);
   expect_close(train<bf16>(Device::kCuda, options), train<float>(Device::kCpu, options), 0.02);
+}
+
+// Against the CPU's own products of rounded matrices: what is left is bf16's error.
+TEST_P(CudaTrainer, FollowsTheCpuWithProductsInFp8) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  RetrievalOptions options = small_options(kind, head_width);
+  options.memory.fp8 = true;
+  if (head_width % 16 != 0) {
+    EXPECT_NE(test::message_of([&] {
+                train<bf16>(Device::kCuda, options);
+              }).find("must be multiples of 16"),
+              std::string::npos);
+    return;
+  }
+  const Trained fp8 = train<bf16>(Device::kCuda, options);
+  expect_close(fp8, train<float>(Device::kCpu, options), 0.02);
+  options.memory.fp8 = false;
+  const Trained without = train<bf16>(Device::kCuda, options);
+  EXPECT_NE(fp8.losses, without.losses);
+  expect_close(fp8, without, 0.05);
 }
 
 TEST_P(CudaTrainer, AnUpdateRoundsTheWeightsAsARefreshDoes) {

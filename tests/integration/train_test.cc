@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/program.h"
@@ -23,20 +24,21 @@ using test::run_program;
 using test::Training;
 
 TEST_F(Training, ResumesBitEqualToNeverHavingStopped) {
-  for (const std::string dtype : {"f32", "bf16"}) {
+  const std::pair<std::string, std::string> formats[] = {
+      {"f32", "f32"}, {"bf16", "bf16"}, {"fp8", "bf16 --train.products=fp8"}};
+  for (const auto& [name, dtype] : formats) {
     const std::string options = " --train.dtype=" + dtype + " --train.epochs=4";
-    const Outcome whole = train("whole-" + dtype, options + " --train.steps=20");
+    const Outcome whole = train("whole-" + name, options + " --train.steps=20");
     ASSERT_EQ(whole.status, 0) << whole.output;
     // A decaying rate depends on the total, so the first part is stopped by steps alone.
     const std::string constant = " --optim.schedule=constant";
-    ASSERT_EQ(train("plain-" + dtype, options + " --train.steps=20" + constant).status, 0);
-    ASSERT_EQ(train("parts-" + dtype, options + " --train.steps=7" + constant).status, 0);
+    ASSERT_EQ(train("plain-" + name, options + " --train.steps=20" + constant).status, 0);
+    ASSERT_EQ(train("parts-" + name, options + " --train.steps=7" + constant).status, 0);
     const Outcome resumed =
-        train("parts-" + dtype, options + " --train.steps=20 --run.resume=true" + constant);
+        train("parts-" + name, options + " --train.steps=20 --run.resume=true" + constant);
     ASSERT_EQ(resumed.status, 0) << resumed.output;
-    EXPECT_EQ(model_bytes("plain-" + dtype), model_bytes("parts-" + dtype)) << dtype;
-    EXPECT_NE(model_bytes("plain-" + dtype), model_bytes("whole-" + dtype))
-        << "the schedule matters";
+    EXPECT_EQ(model_bytes("plain-" + name), model_bytes("parts-" + name)) << name;
+    EXPECT_NE(model_bytes("plain-" + name), model_bytes("whole-" + name)) << "the schedule matters";
   }
 }
 

@@ -134,6 +134,12 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
             std::string::npos);
   EXPECT_NE(parse_message("[model]\nkind = \"fuxi\"\nconcat = true\n").find("option of HSTU"),
             std::string::npos);
+  EXPECT_NE(parse_message("[train]\nproducts = \"fp8\"\n").find("set train.dtype = \"bf16\""),
+            std::string::npos);
+  EXPECT_EQ(parse_message("[train]\nproducts = \"fp8\"\ndtype = \"bf16\"\n"), "");
+  EXPECT_NE(parse_message("[train]\nproducts = \"fp8\"\ndtype = \"bf16\"\nrecompute = true\n")
+                .find("keeps its operands"),
+            std::string::npos);
   EXPECT_NE(parse_message("[run]\nresume = true\nstart_from = \"x\"\n").find("only one"),
             std::string::npos);
 }

@@ -214,6 +214,13 @@ ops::GatedNormOptions<T> AttentionBlock<T>::mix_options(const ParameterSet<T>& p
 }
 
 template <class T>
+void AttentionBlock<T>::use_fp8(const Context& ctx, const ParameterSet<T>& parameters,
+                                std::int64_t capacity, Fp8Shared<T>& shared) {
+  projection_.use_fp8(ctx, parameters, capacity, shared);
+  output_.use_fp8(ctx, parameters, capacity, shared);
+}
+
+template <class T>
 void AttentionBlock<T>::refresh(const Context& ctx, const ParameterSet<T>& parameters) {
   projection_.refresh(ctx, parameters);
   output_.refresh(ctx, parameters);
@@ -242,11 +249,12 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
   const Rows<T> mixed = first_rows<T>(saved.mixed, n);
 
   ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), normed,
-               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)});
+               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
+               projection_.fp8_input(step, n));
 
   // The gate's SiLU is made where it is used.
-  ops::linear<T>(ctx, normed, projection_.packed(),
-                 {.bias = vector_value(parameters, projection_bias_)}, linear);
+  projection_.multiply(ctx, step, normed, {.bias = vector_value(parameters, projection_bias_)},
+                       linear);
   Parts<T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
     const Rows<T> activated = first_rows<T>(saved.activated, n);
@@ -270,10 +278,11 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
 
   ops::gated_norm<T>(
       ctx, attended, parts.u, mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
-      mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)});
+      mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
+      output_.fp8_input(step, n));
 
-  ops::linear<T>(ctx, mixed, output_.packed(),
-                 {.bias = vector_value(parameters, output_bias_), .residual = x}, y);
+  output_.multiply(ctx, step, mixed,
+                   {.bias = vector_value(parameters, output_bias_), .residual = x}, y);
 }
 
 template <class T>
@@ -290,8 +299,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
   const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
   // The output bias gets its gradient where dy is read once more, at the end.
-  ops::linear_backward<T>(ctx, first_rows<T>(saved.mixed, n), output_.packed(), dy, {},
-                          {.dx = dmixed, .dw = output_.gradient(parameters)});
+  output_.multiply_backward(ctx, step, first_rows<T>(saved.mixed, n), dy,
+                            {.dx = dmixed, .dw = output_.gradient(parameters)});
 
   Parts<const T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
@@ -335,10 +344,10 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
     ops::silu_backward<T>(ctx, linear.columns(gate, rest), dprojected.columns(gate, rest),
                           dprojected.columns(gate, rest));
   }
-  ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), projection_.packed(), dprojected, {},
-                          {.dx = dnormed,
-                           .dw = projection_.gradient(parameters),
-                           .db = vector_gradient(parameters, projection_bias_)});
+  projection_.multiply_backward(ctx, step, first_rows<T>(saved.normed, n), dprojected,
+                                {.dx = dnormed,
+                                 .dw = projection_.gradient(parameters),
+                                 .db = vector_gradient(parameters, projection_bias_)});
 
   ops::norm_backward<T>(
       ctx, x, dnormed, norm_options(parameters, input_norm_),

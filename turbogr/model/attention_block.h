@@ -73,6 +73,10 @@ class AttentionBlock {
  public:
   AttentionBlock(const ModelOptions& options, int layer, ParameterSet<T>& parameters);
 
+  // Before the first refresh: see WeightMatrix. Not of forward_targets.
+  void use_fp8(const Context& ctx, const ParameterSet<T>& parameters, std::int64_t capacity,
+               Fp8Shared<T>& shared);
+  std::size_t fp8_bytes() const { return projection_.fp8_bytes() + output_.fp8_bytes(); }
   // Before the first refresh, where forward_targets is to come: the projection in two parts.
   void split_projection();
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);

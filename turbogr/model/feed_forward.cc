@@ -57,6 +57,13 @@ FeedForward<T>::FeedForward(const ModelOptions& o, int layer, ParameterSet<T>& p
 }
 
 template <class T>
+void FeedForward<T>::use_fp8(const Context& ctx, const ParameterSet<T>& parameters,
+                             std::int64_t capacity, Fp8Shared<T>& shared) {
+  gates_.use_fp8(ctx, parameters, capacity, shared);
+  output_.use_fp8(ctx, parameters, capacity, shared);
+}
+
+template <class T>
 void FeedForward<T>::refresh(const Context& ctx, const ParameterSet<T>& parameters) {
   gates_.refresh(ctx, parameters);
   output_.refresh(ctx, parameters);
@@ -80,12 +87,14 @@ void FeedForward<T>::forward(const Context& ctx, const ParameterSet<T>& paramete
   ops::NormOptions<T> norm = {.kind = ops::NormKind::kRms};
   if (norm_weight_ >= 0) norm.weight = parameters.value(norm_weight_).template view<Accum<T>, 1>();
 
-  ops::norm<T>(ctx, x, norm, normed, {.rstd = first_values<Accum<T>>(saved.rstd, n)});
   const ops::DropoutOptions dropout = step.dropout(options_.dropout, layer_, 1);
-  if (dropout.rate > 0) ops::dropout<T>(ctx, normed, dropout, normed);
-  ops::linear<T>(ctx, normed, gates_.packed(), {}, gates);
-  ops::swiglu<T>(ctx, gates.columns(0, f), gates.columns(f, f), hidden);
-  ops::linear<T>(ctx, hidden, output_.packed(), {.residual = x}, y);
+  const bool drops = dropout.rate > 0;
+  ops::norm<T>(ctx, x, norm, normed, {.rstd = first_values<Accum<T>>(saved.rstd, n)},
+               drops ? ops::Fp8Rows<T>{} : gates_.fp8_input(step, n));
+  if (drops) ops::dropout<T>(ctx, normed, dropout, normed);
+  gates_.multiply(ctx, step, normed, {}, gates);
+  ops::swiglu<T>(ctx, gates.columns(0, f), gates.columns(f, f), hidden, output_.fp8_input(step, n));
+  output_.multiply(ctx, step, hidden, {.residual = x}, y);
 }
 
 template <class T>
@@ -100,12 +109,12 @@ void FeedForward<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
   const Rows<T> dgates = first_rows<T>(scratch.dgates, n);
   const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
-  ops::linear_backward<T>(ctx, first_rows<T>(saved.hidden, n), output_.packed(), dy, {},
-                          {.dx = dhidden, .dw = output_.gradient(parameters)});
+  output_.multiply_backward(ctx, step, first_rows<T>(saved.hidden, n), dy,
+                            {.dx = dhidden, .dw = output_.gradient(parameters)});
   ops::swiglu_backward<T>(ctx, gates.columns(0, f), gates.columns(f, f), dhidden,
-                          dgates.columns(0, f), dgates.columns(f, f));
-  ops::linear_backward<T>(ctx, first_rows<T>(saved.normed, n), gates_.packed(), dgates, {},
-                          {.dx = dnormed, .dw = gates_.gradient(parameters)});
+                          dgates.columns(0, f), dgates.columns(f, f), gates_.fp8_gradient(step, n));
+  gates_.multiply_backward(ctx, step, first_rows<T>(saved.normed, n), dgates,
+                           {.dx = dnormed, .dw = gates_.gradient(parameters)});
   const ops::DropoutOptions dropout = step.dropout(options_.dropout, layer_, 1);
   if (dropout.rate > 0) ops::dropout_backward<T>(ctx, dnormed, dropout, dnormed);
 

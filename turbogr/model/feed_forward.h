@@ -42,6 +42,10 @@ class FeedForward {
  public:
   FeedForward(const ModelOptions& options, int layer, ParameterSet<T>& parameters);
 
+  // Before the first refresh: see WeightMatrix.
+  void use_fp8(const Context& ctx, const ParameterSet<T>& parameters, std::int64_t capacity,
+               Fp8Shared<T>& shared);
+  std::size_t fp8_bytes() const { return gates_.fp8_bytes() + output_.fp8_bytes(); }
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);
   void list_rounded(std::vector<T*>& rounded);  // see Model
   // x, y [N, D]; y must not be x.

@@ -1,6 +1,7 @@
 #include "turbogr/model/layer_stack.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "turbogr/model/buffers.h"
@@ -67,8 +68,34 @@ LayerStack<T>::LayerStack(const Context& ctx, const ModelOptions& options,
     feed_forward_scratch_ =
         std::make_unique<FeedForwardScratch<T>>(options_, memory.capacity, device);
   }
+  if (memory.fp8) use_fp8(ctx, parameters);
   const std::size_t plan_bytes = ops::attention_plan_bytes<T>(attention_kind(), planned);
   plan_memory_ = Tensor(DType::kU8, {static_cast<std::int64_t>(plan_bytes)}, device);
+}
+
+template <class T>
+void LayerStack<T>::use_fp8(const Context& ctx, const ParameterSet<T>& parameters) {
+  ops::check_fp8(ctx);
+  TGR_CHECK(!memory_.recompute && !memory_.inference && memory_.targets == 0,
+            "fp8 products in a model that makes its layers anew, only goes forward or is of "
+            "targets alone; plan one of the two");
+  const ModelOptions& o = options_;
+  const bool fuxi = o.kind == ModelKind::kFuxi;
+  TGR_CHECK(ctx.device() == Device::kCpu ||
+                (o.width % 16 == 0 && o.projection_width() % 16 == 0 && o.mixed_width() % 16 == 0 &&
+                 (!fuxi || o.feed_forward % 16 == 0)),
+            "fp8 products of matrices of width ", o.width, ", ", o.projection_width(), " and ",
+            o.mixed_width(), fuxi ? " with a feed-forward of " : "",
+            fuxi ? std::to_string(o.feed_forward) : "",
+            "; on a GPU all must be multiples of 16: choose other widths, or no fp8");
+  const std::int64_t widest = std::max({o.width, o.projection_width(), o.mixed_width(),
+                                        fuxi ? 2 * o.feed_forward : std::int64_t{0}});
+  const std::int64_t products = (fuxi ? 4 : 2) * o.layers;
+  fp8_shared_ = std::make_unique<Fp8Shared<T>>(ctx.device(), memory_.capacity, widest, products);
+  for (Layer& layer : layers_) {
+    layer.attention.use_fp8(ctx, parameters, memory_.capacity, *fp8_shared_);
+    if (fuxi) layer.feed_forward->use_fp8(ctx, parameters, memory_.capacity, *fp8_shared_);
+  }
 }
 
 template <class T>
@@ -227,6 +254,11 @@ std::size_t LayerStack<T>::activation_bytes() const {
   std::size_t total = attention_scratch_.bytes() + gradient_.bytes() + other_gradient_.bytes() +
                       plan_memory_.bytes() + kept_.bytes();
   if (feed_forward_scratch_) total += feed_forward_scratch_->bytes();
+  if (fp8_shared_) total += fp8_shared_->bytes();
+  for (const Layer& layer : layers_) {
+    total += layer.attention.fp8_bytes();
+    if (layer.feed_forward) total += layer.feed_forward->fp8_bytes();
+  }
   if (target_saved_) total += target_saved_->bytes();
   for (const Saved& saved : saved_) {
     total += saved.attention.bytes() + saved.middle.bytes();

@@ -37,6 +37,9 @@ struct ModelMemory {
   // Of the largest step whose last layer is wanted of targets alone (StepInput::targets); 0: there
   // are none.
   std::int64_t targets = 0;
+  // Products of layers in training steps are of matrices in eight bits (ops/dense/fp8.h), each with
+  // a scale that follows the steps before.
+  bool fp8 = false;
   // Forward alone: no gradients, and nothing kept of a layer when the next one has run.
   bool inference = false;
 };
@@ -49,7 +52,8 @@ class LayerStack {
              ParameterSet<T>& parameters);
 
   void refresh(const Context& ctx, const ParameterSet<T>& parameters);
-  void list_rounded(std::vector<T*>& rounded);  // see Model
+  void list_rounded(std::vector<T*>& rounded);                                   // see Model
+  Tensor* fp8_scales() { return fp8_shared_ ? &fp8_shared_->scales : nullptr; }  // see Model
 
   // Where the first layer reads [n, D]; n at most the capacity.
   Rows<T> input(std::int64_t n);
@@ -108,8 +112,11 @@ class LayerStack {
     return step.targets.data != nullptr && layer + 1 == layers_.size();
   }
 
+  void use_fp8(const Context& ctx, const ParameterSet<T>& parameters);
+
   ModelOptions options_;
   ModelMemory memory_;
+  std::unique_ptr<Fp8Shared<T>> fp8_shared_;
   std::vector<Layer> layers_;
   std::vector<Saved> saved_;
   std::unique_ptr<TargetSaved<T>> target_saved_;

@@ -40,6 +40,8 @@ class Model {
   // writes there too needs no refresh. Null where it keeps none; empty where a refresh is needed
   // whatever the update writes.
   std::vector<T*> rounded_parameters();
+  // Of fp8 products, which follow the steps before: part of what a run goes on from. Or null.
+  Tensor* fp8_scales() { return stack_.fp8_scales(); }
 
   // rows [N, D], N at most the capacity. The result stays until the next forward.
   Rows<const T> forward(const Context& ctx, const StepInput& step, Rows<const T> rows);

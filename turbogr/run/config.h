@@ -93,6 +93,7 @@ struct TrainConfig {
   std::int64_t delay = 1;
   std::int64_t sync_steps = 0;
   std::string dtype = "f32";
+  std::string products = "dtype";
   std::int64_t threads = 0;
   bool recompute = false;
   bool deterministic = false;

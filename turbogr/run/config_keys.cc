@@ -211,6 +211,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(train, sync_steps, at_least(0), "semi_async: first steps, which miss none"),
       TGR_KEY(train, dtype, one_of({"f32", "bf16"}),
               "number format of the matrices; bf16 keeps f32 master weights"),
+      TGR_KEY(train, products, one_of({"dtype", "fp8"}),
+              "format in which layers multiply by their weights in training: train.dtype, or with "
+              "bf16 eight bits (retrieval; cuda: Hopper)"),
       TGR_KEY(train, threads, between(0, 4096),
               "compute threads a rank; 0: cores / ranks of the machine"),
       TGR_KEY(train, recompute, anything(), "store less in forward, compute it again in backward"),

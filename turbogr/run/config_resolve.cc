@@ -25,6 +25,9 @@ void check_ranking(const Config& config) {
   TGR_CHECK(config.optim.schedule == "constant",
             "task = \"ranking\" has a constant rate after the warm-up, and optim.schedule is \"",
             config.optim.schedule, "\"; leave it out");
+  TGR_CHECK(config.train.products == "dtype",
+            "train.products = \"fp8\" is of the retrieval task, and task is \"ranking\"; leave it "
+            "out");
   TGR_CHECK(config.samples.window == 0 || config.samples.order == "time",
             "samples.window = ", config.samples.window,
             " is for samples.order = \"time\"; use that, or leave samples.window out");
@@ -67,6 +70,12 @@ void resolve_config(Config& config) {
             "train.tokens = ", train.tokens,
             " cannot hold one sequence of data.max_length = ", config.data.max_length,
             "; raise the one or lower the other");
+  TGR_CHECK(train.products != "fp8" || train.dtype == "bf16",
+            "train.products = \"fp8\" rounds what bf16 holds, and train.dtype is \"", train.dtype,
+            "\"; set train.dtype = \"bf16\"");
+  TGR_CHECK(train.products != "fp8" || !train.recompute,
+            "train.products = \"fp8\" keeps its operands from forward to backward, and "
+            "train.recompute is true; set one of them");
   const bool has_validation = data::Holdout(config.data.holdout).has_validation();
   TGR_CHECK(
       config.checkpoint.keep_best == 0 || has_validation,

@@ -115,7 +115,8 @@ train::RetrievalOptions retrieval_options(const Config& config, std::int64_t sig
   options.model = model_options(config, signals);
   options.memory = {.capacity = capacity,
                     .recompute = config.train.recompute,
-                    .deterministic = config.train.deterministic};
+                    .deterministic = config.train.deterministic,
+                    .fp8 = config.train.products == "fp8"};
   options.parts = {.prefix = config.model.prefix, .targets = config.model.targets};
   options.temperature = config.model.temperature;
   options.negatives = negative_options(config.negatives);

@@ -125,7 +125,7 @@ std::optional<std::int64_t> TrainingRun::resume() {
   for (const char* section :
        {"task", "model.", "samples.", "tables.", "features.", "tasks.", "embedding.cut",
         "train.loss_scale", "data.holdout", "data.max_length", "data.history", "data.shuffle",
-        "train.dtype", "run.seed"}) {
+        "train.dtype", "train.products", "run.seed"}) {
     const std::vector<std::string> differences = config_differences(was, config_, section);
     TGR_CHECK(differences.empty(), "cannot go on from checkpoint '", saved.folder(),
               "': ", differences.front(), "; a resumed run keeps its model and data");

@@ -224,7 +224,10 @@ std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
 
 template <class T>
 std::vector<NamedTensor> RetrievalTrainer<T>::optimiser_tensors() {
-  return moment_tensors(model().parameters(), step_.first_moments(), step_.second_moments());
+  std::vector<NamedTensor> tensors =
+      moment_tensors(model().parameters(), step_.first_moments(), step_.second_moments());
+  if (Tensor* scales = model().fp8_scales()) tensors.push_back(named("fp8_scales", *scales));
+  return tensors;
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #include "turbogr/cuda/row_launch.cuh"
 #include "turbogr/ops/dense/elementwise_kernels.h"
+#include "turbogr/ops/dense/fp8_cuda.cuh"
 
 namespace turbogr::ops::kernels {
 namespace {
@@ -15,20 +16,48 @@ __device__ A silu_slope(A x) {
   return s * (1 + x * (1 - s));
 }
 
-template <class T, bool kVector>
-__global__ void swiglu_kernel(Rows<const T> a, Rows<const T> b, Rows<T> y) {
+template <class T, bool kVector, class Store>
+__global__ void swiglu_kernel(Rows<const T> a, Rows<const T> b, Store store) {
+  store.start();
   over_columns(a.rows, a.cols, [&](std::int64_t r, std::int64_t c) {
     auto x = cuda::load8<kVector>(a.row(r) + c, a.cols - c);
     const auto up = cuda::load8<kVector>(b.row(r) + c, a.cols - c);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) x[i] = x[i] * cuda::sigmoid(x[i]) * up[i];
-    cuda::store8<kVector>(y.row(r) + c, a.cols - c, x);
+    store(r, c, x);
   });
+  store.finish();
 }
 
+// da and db, or one matrix of both.
 template <class T, bool kVector>
+struct TwoStores {
+  PlainStore<T, kVector> a, b;
+
+  __device__ void start() {}
+  __device__ void operator()(std::int64_t r, std::int64_t c, const Eight<Accum<T>>& da,
+                             const Eight<Accum<T>>& db) {
+    a(r, c, da);
+    b(r, c, db);
+  }
+  __device__ void finish() {}
+};
+struct HalvesStore {
+  Fp8Store both;
+
+  __device__ void start() { both.start(); }
+  __device__ void operator()(std::int64_t r, std::int64_t c, const Eight<float>& da,
+                             const Eight<float>& db) {
+    both(r, c, da);
+    both(r, both.out.cols / 2 + c, db);
+  }
+  __device__ void finish() { both.finish(); }
+};
+
+template <class T, bool kVector, class Store>
 __global__ void swiglu_backward_kernel(Rows<const T> a, Rows<const T> b, Rows<const T> dy,
-                                       Rows<T> da, Rows<T> db) {
+                                       Store store) {
+  store.start();
   over_columns(a.rows, a.cols, [&](std::int64_t r, std::int64_t c) {
     const auto x = cuda::load8<kVector>(a.row(r) + c, a.cols - c);
     auto up = cuda::load8<kVector>(b.row(r) + c, a.cols - c);
@@ -39,9 +68,9 @@ __global__ void swiglu_backward_kernel(Rows<const T> a, Rows<const T> b, Rows<co
       up[i] = d[i] * up[i] * (s * (1 + x[i] * (1 - s)));
       d[i] = d[i] * x[i] * s;
     }
-    cuda::store8<kVector>(da.row(r) + c, a.cols - c, up);
-    cuda::store8<kVector>(db.row(r) + c, a.cols - c, d);
+    store(r, c, up, d);
   });
+  store.finish();
 }
 
 template <class T, bool kVector>
@@ -123,9 +152,24 @@ void swiglu(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<T> y) {
   const RowLaunch l(cuda, a.rows, a.cols);
   const bool vectors = cuda::vectorable(a) && cuda::vectorable(b) && cuda::vectorable(y);
   cuda::choose_vector<T>(vectors, [&](auto vector) {
-    swiglu_kernel<T, vector.value><<<l.blocks, l.block, 0, l.stream>>>(a, b, y);
+    constexpr bool kVector = vector.value;
+    swiglu_kernel<T, kVector><<<l.blocks, l.block, 0, l.stream>>>(a, b, PlainStore<T, kVector>{y});
   });
   cuda::check_launch("swiglu");
+}
+
+template <class T>
+bool swiglu_to_fp8(Cuda cuda, Rows<const T> a, Rows<const T> b, const Fp8Rows<T>& y8) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (a.rows == 0 || !cuda::vectorable(a) || !cuda::vectorable(b)) return false;
+    const RowLaunch l(cuda, a.rows, a.cols);
+    swiglu_kernel<T, true><<<l.blocks, l.block, 0, l.stream>>>(a, b, Fp8Store{y8});
+    finish_fp8(l.stream, y8);
+    cuda::check_launch("swiglu");
+    return true;
+  } else {
+    return false;
+  }
 }
 
 template <class T>
@@ -136,9 +180,29 @@ void swiglu_backward(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<const T> 
   const bool vectors = cuda::vectorable(a) && cuda::vectorable(b) && cuda::vectorable(dy) &&
                        cuda::vectorable(da) && cuda::vectorable(db);
   cuda::choose_vector<T>(vectors, [&](auto vector) {
-    swiglu_backward_kernel<T, vector.value><<<l.blocks, l.block, 0, l.stream>>>(a, b, dy, da, db);
+    constexpr bool kVector = vector.value;
+    swiglu_backward_kernel<T, kVector>
+        <<<l.blocks, l.block, 0, l.stream>>>(a, b, dy, TwoStores<T, kVector>{{da}, {db}});
   });
   cuda::check_launch("swiglu_backward");
+}
+
+template <class T>
+bool swiglu_backward_to_fp8(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<const T> dy,
+                            const Fp8Rows<T>& both8) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (a.rows == 0 || !cuda::vectorable(a) || !cuda::vectorable(b) || !cuda::vectorable(dy)) {
+      return false;
+    }
+    const RowLaunch l(cuda, a.rows, a.cols);
+    swiglu_backward_kernel<T, true>
+        <<<l.blocks, l.block, 0, l.stream>>>(a, b, dy, HalvesStore{{both8}});
+    finish_fp8(l.stream, both8);
+    cuda::check_launch("swiglu_backward");
+    return true;
+  } else {
+    return false;
+  }
 }
 
 template <class T>
@@ -194,6 +258,9 @@ void l2_normalize_backward(Cuda cuda, Rows<const T> x, Rows<const T> dy,
   template void swiglu<T>(Cuda, Rows<const T>, Rows<const T>, Rows<T>);                        \
   template void swiglu_backward<T>(Cuda, Rows<const T>, Rows<const T>, Rows<const T>, Rows<T>, \
                                    Rows<T>);                                                   \
+  template bool swiglu_to_fp8<T>(Cuda, Rows<const T>, Rows<const T>, const Fp8Rows<T>&);       \
+  template bool swiglu_backward_to_fp8<T>(Cuda, Rows<const T>, Rows<const T>, Rows<const T>,   \
+                                          const Fp8Rows<T>&);                                  \
   template void silu<T>(Cuda, Rows<const T>, Rows<T>);                                         \
   template void silu_backward<T>(Cuda, Rows<const T>, Rows<const T>, Rows<T>);                 \
   template void l2_normalize<T>(Cuda, Rows<const T>, const L2NormalizeOptions&, Rows<T>,       \

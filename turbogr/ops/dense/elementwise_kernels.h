@@ -18,6 +18,21 @@ template <class T>
 void swiglu_backward(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<const T> dy, Rows<T> da,
                      Rows<T> db);
 
+// Straight to eight bits, where there is a kernel for it; else nothing is done.
+template <class T>
+bool swiglu_to_fp8(Cpu, Rows<const T>, Rows<const T>, const Fp8Rows<T>&) {
+  return false;
+}
+template <class T>
+bool swiglu_to_fp8(Cuda cuda, Rows<const T> a, Rows<const T> b, const Fp8Rows<T>& y8);
+template <class T>
+bool swiglu_backward_to_fp8(Cpu, Rows<const T>, Rows<const T>, Rows<const T>, const Fp8Rows<T>&) {
+  return false;
+}
+template <class T>
+bool swiglu_backward_to_fp8(Cuda cuda, Rows<const T> a, Rows<const T> b, Rows<const T> dy,
+                            const Fp8Rows<T>& both8);
+
 template <class T>
 void silu(Cpu cpu, Rows<const T> x, Rows<T> y);
 template <class T>

@@ -29,13 +29,18 @@ void check_gated_norm(const char* op, Rows<const T> x, Rows<const T> gate,
 template <class T>
 void gated_norm(const Context& ctx, Rows<const T> x, Rows<const T> gate,
                 const GatedNormOptions<T>& options, Rows<T> y,
-                const NormStatistics<Accum<T>>& statistics) {
+                const NormStatistics<Accum<T>>& statistics, const Fp8Rows<T>& y8) {
   check_gated_norm<T>("gated_norm", x, gate, options, {statistics.mean, statistics.rstd});
   check_rows("gated_norm", "y", y, x.rows, options.concat ? 3 * x.cols : x.cols);
   const SectionScope section = section_scope(ctx, Section::kElementwise);
+  bool done = false;
   on_device(ctx, [&](auto device) {
-    kernels::norm<T>(device, x, gate, options, output_of(options), y, statistics);
+    const kernels::NormOutput output = output_of(options);
+    done = y8.scale != nullptr &&
+           kernels::norm_to_fp8<T>(device, x, gate, options, output, y8, statistics);
+    if (!done) kernels::norm<T>(device, x, gate, options, output, y, statistics);
   });
+  if (y8.scale != nullptr && !done) quantise<T>(ctx, y, y8);
 }
 
 template <class T>
@@ -68,7 +73,7 @@ std::size_t gated_norm_workspace_bytes(const Context& ctx, std::int64_t cols) {
 #define TGR_INSTANTIATE(T)                                                                     \
   template void gated_norm<T>(const Context&, Rows<const T>, Rows<const T>,                    \
                               const GatedNormOptions<T>&, Rows<T>,                             \
-                              const NormStatistics<Accum<T>>&);                                \
+                              const NormStatistics<Accum<T>>&, const Fp8Rows<T>&);             \
   template void gated_norm_backward<T>(                                                        \
       const Context&, Rows<const T>, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, \
       const NormStatistics<const Accum<T>>&, const GatedNormGradients<T>&);                    \

@@ -26,11 +26,11 @@ struct GatedNormOptions {
   bool concat_input = false;  // with concat: x in the middle, not norm(x)
 };
 
-// x, gate [N, D]; y [N, D], or [N, 3 D] with concat.
+// x, gate [N, D]; y [N, D], or [N, 3 D] with concat; y8 as in norm.
 template <class T>
 void gated_norm(const Context& ctx, Rows<const T> x, Rows<const T> gate,
                 const GatedNormOptions<T>& options, Rows<T> y,
-                const NormStatistics<Accum<T>>& statistics);
+                const NormStatistics<Accum<T>>& statistics, const Fp8Rows<T>& y8 = {});
 
 template <class T>
 struct GatedNormGradients {

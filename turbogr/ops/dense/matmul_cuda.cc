@@ -45,6 +45,11 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
+cudaDataType_t input_type(const Fp8Input& fp8, DType dtype) {
+  if (fp8.inverse == nullptr) return cuda_type(dtype);
+  return fp8.format == Fp8Format::kE4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+}
+
 // The largest power of two, up to 256, that divides an address and a row's bytes.
 std::uint32_t alignment(const void* data, std::int64_t stride, DType dtype) {
   const auto bits = reinterpret_cast<std::uintptr_t>(data) |
@@ -73,10 +78,17 @@ struct Descriptions {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     }
-    make(first, p.in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride);
-    make(second, p.in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride);
-    make(third, p.out, p.n, p.m, p.c == nullptr ? p.d_stride : p.c_stride);
-    make(result, p.out, p.n, p.m, p.d_stride);
+    if (p.a_fp8.inverse != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_fp8.inverse);
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_fp8.inverse);
+      set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(p.short_sums));
+    }
+    make(first, input_type(p.b_fp8, p.in), p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k,
+         p.b_stride);
+    make(second, input_type(p.a_fp8, p.in), p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m,
+         p.a_stride);
+    make(third, cuda_type(p.out), p.n, p.m, p.c == nullptr ? p.d_stride : p.c_stride);
+    make(result, cuda_type(p.out), p.n, p.m, p.d_stride);
   }
   ~Descriptions() {
     cublasLtMatrixLayoutDestroy(first);
@@ -94,16 +106,15 @@ struct Descriptions {
     check_blas(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
                "describing a product");
   }
-  static void make(cublasLtMatrixLayout_t& layout, DType dtype, std::int64_t rows,
+  static void make(cublasLtMatrixLayout_t& layout, cudaDataType_t type, std::int64_t rows,
                    std::int64_t cols, std::int64_t stride) {
-    check_blas(
-        cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(cols), stride),
-        "describing a matrix");
+    check_blas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
+                                          static_cast<std::uint64_t>(cols), stride),
+               "describing a matrix");
   }
 };
 
-using Key = std::array<std::int64_t, 13>;
+using Key = std::array<std::int64_t, 16>;
 
 // Sizes in one eighth of a power of two are of one kind.
 std::int64_t size_class(std::int64_t size) {
@@ -123,6 +134,9 @@ Key key_of(const Matmul& p, bool deterministic) {
           p.transpose_b,
           p.bias != nullptr,
           p.beta != 0,
+          input_type(p.a_fp8, p.in),
+          input_type(p.b_fp8, p.in),
+          p.short_sums,
           alignment(p.a, p.a_stride, p.in) * 512 + alignment(p.b, p.b_stride, p.in),
           alignment(p.d, p.d_stride, p.out),
           p.c == nullptr ? 0 : alignment(p.c, p.c_stride, p.out)};

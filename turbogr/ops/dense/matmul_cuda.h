@@ -8,8 +8,16 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
+#include "turbogr/ops/dense/fp8.h"
 
 namespace turbogr::ops {
+
+// Of an operand in eight bits: its format, and where on the device the factor is that makes numbers
+// of them. Such products have a stored [m, k] and b [n, k], `in` is kU8.
+struct Fp8Input {
+  Fp8Format format = Fp8Format::kE4m3;
+  const float* inverse = nullptr;  // null: not in eight bits
+};
 
 // d [m, n] = op(a) op(b) + beta c + bias, all row-major, strides in elements. op transposes: a is
 // stored [k, m], b [n, k].
@@ -29,6 +37,8 @@ struct Matmul {
   std::int64_t c_stride = 0;
   double beta = 0;
   const void* bias = nullptr;  // [n] in the format of d, or null
+  Fp8Input a_fp8, b_fp8;
+  bool short_sums = false;  // fp8: partial sums of some 14 bits, for products over few numbers
 };
 
 // Sums in f32 (f64 for f64). Takes matmul_workspace_bytes() of the workspace.

@@ -19,14 +19,20 @@ void check_norm(const char* op, const NormOptions<T>& options,
 
 template <class T>
 void norm(const Context& ctx, Rows<const T> x, const NormOptions<T>& options, Rows<T> y,
-          const NormStatistics<Accum<T>>& statistics) {
+          const NormStatistics<Accum<T>>& statistics, const Fp8Rows<T>& y8) {
   check_rows("norm", "x", x, x.rows, x.cols);
   check_rows("norm", "y", y, x.rows, x.cols);
   check_norm<T>("norm", options, {statistics.mean, statistics.rstd}, x.rows, x.cols);
   const SectionScope section = section_scope(ctx, Section::kElementwise);
+  bool done = false;
   on_device(ctx, [&](auto device) {
-    kernels::norm<T>(device, x, {}, {.norm = options}, kernels::NormOutput::kPlain, y, statistics);
+    constexpr auto kPlain = kernels::NormOutput::kPlain;
+    const GatedNormOptions<T> plain = {.norm = options};
+    done = y8.scale != nullptr &&
+           kernels::norm_to_fp8<T>(device, x, {}, plain, kPlain, y8, statistics);
+    if (!done) kernels::norm<T>(device, x, {}, plain, kPlain, y, statistics);
   });
+  if (y8.scale != nullptr && !done) quantise<T>(ctx, y, y8);
 }
 
 template <class T>
@@ -72,7 +78,7 @@ std::size_t norm_workspace_bytes(const Context& ctx, std::int64_t cols) {
   template void check_norm<T>(const char*, const NormOptions<T>&,                                 \
                               const NormStatistics<const Accum<T>>&, std::int64_t, std::int64_t); \
   template void norm<T>(const Context&, Rows<const T>, const NormOptions<T>&, Rows<T>,            \
-                        const NormStatistics<Accum<T>>&);                                         \
+                        const NormStatistics<Accum<T>>&, const Fp8Rows<T>&);                      \
   template void norm_backward<T>(const Context&, Rows<const T>, Rows<const T>,                    \
                                  const NormOptions<T>&, const NormStatistics<const Accum<T>>&,    \
                                  const NormGradients<T>&);                                        \

@@ -10,6 +10,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/dense/fp8.h"
 
 namespace turbogr::ops {
 
@@ -33,10 +34,11 @@ struct NormStatistics {
   View<A, 1> rstd;  // [N]
 };
 
-// x, y [N, D]; y may be x where no backward pass follows.
+// x, y [N, D]; y may be x where no backward pass follows. With y8 the result is quantised, bit for
+// bit as quantise makes it of y, and y is scratch.
 template <class T>
 void norm(const Context& ctx, Rows<const T> x, const NormOptions<T>& options, Rows<T> y,
-          const NormStatistics<Accum<T>>& statistics);
+          const NormStatistics<Accum<T>>& statistics, const Fp8Rows<T>& y8 = {});
 
 template <class T>
 struct NormGradients {

@@ -296,7 +296,7 @@ void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions
   const bool vector = cuda::vectorable(x) && empty_or_vectorable(gate) && cuda::vectorable(y);
   if constexpr (std::is_same_v<T, bf16>) {
     if (vector && !affine && cuda::grouped(x.cols) && has_grouped(output)) {
-      norm_grouped(cuda::stream_of(cuda.stream), output, args);
+      norm_grouped(cuda::stream_of(cuda.stream), output, args, {});
       return cuda::check_launch("norm");
     }
   }
@@ -308,6 +308,26 @@ void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions
         <<<blocks, block, 0, cuda::stream_of(cuda.stream)>>>(args);
   });
   cuda::check_launch("norm");
+}
+
+template <class T>
+bool norm_to_fp8(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
+                 NormOutput output, const Fp8Rows<T>& y8,
+                 const NormStatistics<Accum<T>>& statistics) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    NormArgs<T> args = common_args(x, gate, options);
+    args.mean = statistics.mean.data;
+    args.rstd = statistics.rstd.data;
+    if (x.rows == 0 || args.weight != nullptr || args.bias != nullptr || !cuda::grouped(x.cols) ||
+        !has_grouped(output) || !cuda::vectorable(x) || !empty_or_vectorable(gate)) {
+      return false;
+    }
+    norm_grouped(cuda::stream_of(cuda.stream), output, args, y8);
+    cuda::check_launch("norm");
+    return true;
+  } else {
+    return false;
+  }
 }
 
 template <class T>
@@ -371,6 +391,8 @@ std::size_t norm_workspace_bytes(Cuda, std::int64_t cols) {
 #define TGR_INSTANTIATE(T)                                                                       \
   template void norm<T>(Cuda, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&,          \
                         NormOutput, Rows<T>, const NormStatistics<Accum<T>>&);                   \
+  template bool norm_to_fp8<T>(Cuda, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&,   \
+                               NormOutput, const Fp8Rows<T>&, const NormStatistics<Accum<T>>&);  \
   template void norm_backward<T>(Cuda, Rows<const T>, Rows<const T>, Rows<const T>,              \
                                  const NormResidual<T>&, const GatedNormOptions<T>&, NormOutput, \
                                  const NormStatistics<const Accum<T>>&,                          \

@@ -31,7 +31,9 @@ __device__ inline void multiply(cuda::Eight<A>& x, const cuda::Eight<A>& y) {
 }
 
 // For rows of bf16 without weights where cuda::grouped(width) and all are vectorable.
-void norm_grouped(cudaStream_t stream, NormOutput output, const NormArgs<bf16>& args);
+// With y8 that is written in place of y, in both layouts.
+void norm_grouped(cudaStream_t stream, NormOutput output, const NormArgs<bf16>& args,
+                  const Fp8Rows<bf16>& y8);
 // Returns the number of residual_parts that it left, none where that is null.
 std::int64_t norm_backward_grouped(cudaStream_t stream, NormOutput output,
                                    const NormArgs<bf16>& args);

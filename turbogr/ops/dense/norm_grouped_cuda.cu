@@ -4,6 +4,7 @@
 // are unpacked where they are used.
 #include <algorithm>
 
+#include "turbogr/ops/dense/fp8_cuda.cuh"
 #include "turbogr/ops/dense/norm_cuda.cuh"
 
 namespace turbogr::ops::kernels {
@@ -28,8 +29,8 @@ struct Share {
   __device__ Eight<float> operator[](int g) const { return cuda::unpack(words[g]); }
 };
 
-template <NormOutput kOutput>
-__global__ void __launch_bounds__(128) norm_grouped_kernel(NormArgs<bf16> args) {
+template <NormOutput kOutput, class Store>
+__global__ void __launch_bounds__(128) norm_grouped_kernel(NormArgs<bf16> args, Store store) {
   __shared__ float shared[32];
   const std::int64_t cols = args.x.cols;
   const std::int64_t c = std::int64_t{threadIdx.x} * kColumns;
@@ -69,10 +70,11 @@ __global__ void __launch_bounds__(128) norm_grouped_kernel(NormArgs<bf16> args) 
   }
   const bool drops = kOutput != NormOutput::kPlain && args.draw.threshold != 0;
   const DropoutRow drop = args.draw.row(drops ? r : 0);
+  store.start();
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const std::int64_t column = c + g * step;
-    bf16* y = args.y.row(r) + column;
+    constexpr std::int64_t kBefore = kOutput == NormOutput::kConcat ? 2 : 0;
     Eight<float> value = x[g];
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) value[i] = (value[i] - mean) * rstd;
@@ -89,18 +91,17 @@ __global__ void __launch_bounds__(128) norm_grouped_kernel(NormArgs<bf16> args) 
           multiply(first, dropout_factors<true, float>(drop, column));
           multiply(value, dropout_factors<true, float>(drop, cols + column));
         }
-        cuda::store_vector(y, first);
-        cuda::store_vector(y + cols, value);
-        y += 2 * cols;
+        store(r, column, first);
+        store(r, cols + column, value);
       }
       if (drops) {
-        constexpr std::int64_t kBefore = kOutput == NormOutput::kConcat ? 2 : 0;
         multiply(last, dropout_factors<true, float>(drop, kBefore * cols + column));
       }
       value = last;
     }
-    cuda::store_vector(y, value);
+    store(r, kBefore * cols + column, value);
   }
+  store.finish();
 }
 
 // kSums: the block goes over many rows and leaves the column sums of their residuals.
@@ -245,12 +246,19 @@ void choose_output(NormOutput output, Body&& body) {
 
 }  // namespace
 
-void norm_grouped(cudaStream_t stream, NormOutput output, const NormArgs<bf16>& args) {
+void norm_grouped(cudaStream_t stream, NormOutput output, const NormArgs<bf16>& args,
+                  const Fp8Rows<bf16>& y8) {
   const dim3 block = cuda::grouped_block(args.x.cols);
   const auto blocks = static_cast<unsigned>(cuda::divide_up(args.x.rows, block.y));
   choose_output(output, [&](auto out) {
-    norm_grouped_kernel<out.value><<<blocks, block, 0, stream>>>(args);
+    if (y8.scale != nullptr) {
+      norm_grouped_kernel<out.value><<<blocks, block, 0, stream>>>(args, Fp8Store{y8});
+    } else {
+      norm_grouped_kernel<out.value>
+          <<<blocks, block, 0, stream>>>(args, PlainStore<bf16, true>{args.y});
+    }
   });
+  if (y8.scale != nullptr) finish_fp8(stream, y8);
 }
 
 std::int64_t norm_backward_grouped(cudaStream_t stream, NormOutput output,

@@ -28,6 +28,17 @@ template <class T>
 void norm(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
           NormOutput output, Rows<T> y, const NormStatistics<Accum<T>>& statistics);
 
+// The result straight to eight bits, where there is a kernel for it; else nothing is done.
+template <class T>
+bool norm_to_fp8(Cpu, Rows<const T>, Rows<const T>, const GatedNormOptions<T>&, NormOutput,
+                 const Fp8Rows<T>&, const NormStatistics<Accum<T>>&) {
+  return false;
+}
+template <class T>
+bool norm_to_fp8(Cuda cuda, Rows<const T> x, Rows<const T> gate, const GatedNormOptions<T>& options,
+                 NormOutput output, const Fp8Rows<T>& y8,
+                 const NormStatistics<Accum<T>>& statistics);
+
 // Empty unless plain.
 template <class T>
 struct NormResidual {
