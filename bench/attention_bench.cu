@@ -3,9 +3,11 @@
 //   attention_bench test
 //   attention_bench time --lengths FILE|uniform:L:B|random:LOW:HIGH:B --heads H --head-dim D
 //                        [--bias none|position|time|both] [--times sorted|unsorted]
-//                        [--pass both|forward] [--table-gradients yes|no] [--name NAME]
-//                        [--json FILE]
+//                        [--pass both|forward] [--table-gradients yes|no] [--deterministic no|yes]
+//                        [--name NAME] [--json FILE]
 //
+// `test` does both backward passes, and looks for a bit that differs in 20 calls of the
+// deterministic one, made while other calls come and go on the GPU.
 // `time` checks a sample of the results first. FLOPs are those of the causal half: forward
 // n (n + 1) / 2 * H * 2 * (dq + dv) a sequence, backward 2.5 times that.
 #include <cuda_runtime.h>
@@ -104,6 +106,7 @@ struct Case {
   bool position = false;
   bool time = false;
   double alpha = 1;
+  bool deterministic = false;
   enum class Times { kSorted, kMilliseconds, kUnsorted, kWide } times = Times::kSorted;
 };
 
@@ -224,6 +227,7 @@ struct Problem {
     p.alpha = c.alpha;
     p.norm_length = max_length + 11;
     p.max_length = max_length;
+    p.deterministic = c.deterministic;
     if (c.position) {
       p.position = position.data();
       p.position_length = max_length;
@@ -394,11 +398,59 @@ bool verify(const Problem& problem, bool backward, std::int64_t max_samples, boo
   return good;
 }
 
+// All results of backward calls, as bytes.
+std::vector<char> gradient_bytes(const Problem& problem) {
+  std::vector<char> bytes;
+  const auto append = [&](const auto& array) {
+    const auto host = array.to_host();
+    const auto* data = reinterpret_cast<const char*>(host.data());
+    bytes.insert(bytes.end(), data, data + host.size() * sizeof(host[0]));
+  };
+  append(problem.dq);
+  append(problem.dk);
+  append(problem.dv);
+  append(problem.dposition);
+  append(problem.dtime);
+  return bytes;
+}
+
+// Whether 20 deterministic calls give the same bits, while a call on another stream takes
+// multiprocessors away, so that work is done in another order.
+bool repeats(Problem& problem) {
+  if (!problem.c.deterministic) return true;
+  Case noise;
+  noise.lengths = {700, 300, 900};
+  noise.heads = 2;
+  Problem other(noise, 3, true);
+  other.add_workspace();
+  cudaStream_t stream;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  other.params.stream = stream;
+  cuda::plan_attention(other.params);
+  const auto call = [&](int noisy) {
+    problem.poison();
+    check(cudaDeviceSynchronize(), "poison");
+    for (int i = 0; i < noisy; ++i) cuda::attention_backward(other.params);
+    cuda::plan_attention(problem.params);
+    cuda::attention_backward(problem.params);
+    check(cudaDeviceSynchronize(), "attention");
+    return gradient_bytes(problem);
+  };
+  const std::vector<char> first = call(0);
+  int different = 0;
+  for (int i = 0; i < 20; ++i) different += call(i % 5) != first ? 1 : 0;
+  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  if (different > 0) {
+    std::printf("  %s: %d of 20 calls gave other bits WRONG\n", problem.c.name.c_str(), different);
+  }
+  return different == 0;
+}
+
 int test() {
   const std::vector<int> odd = {1, 65, 0, 130, 64, 200, 3, 128, 0, 257, 90};
   int failures = 0;
   int cases = 0;
-  const auto run = [&](const Case& c) {
+  const auto run_mode = [&](const Case& c) {
     Problem problem(c, 31 + static_cast<std::uint64_t>(cases), false);
     problem.add_workspace();
     cuda::plan_attention(problem.params);
@@ -408,8 +460,14 @@ int test() {
     cuda::attention_forward(problem.params);
     cuda::attention_backward(problem.params);
     check(cudaDeviceSynchronize(), c.name.c_str());
-    if (!verify(problem, true, 1 << 30, false)) ++failures;
+    if (!verify(problem, true, 1 << 30, false) || !repeats(problem)) ++failures;
     ++cases;
+  };
+  const auto run = [&](Case c) {
+    run_mode(c);
+    c.deterministic = true;
+    c.name += " deterministic";
+    run_mode(c);
   };
   for (const int width : {128, 64, 32, 16, 48, 96, 200, 256}) {
     for (const int bias : {0, 3}) {
@@ -531,6 +589,8 @@ int time(const std::vector<std::string>& options) {
       c.name = value;
     } else if (key == "--table-gradients") {
       table_gradients = value == "yes";
+    } else if (key == "--deterministic") {
+      c.deterministic = value == "yes";
     } else if (key == "--times") {
       TGR_CHECK(value == "sorted" || value == "unsorted", "times '", value,
                 "', wanted sorted or unsorted");
@@ -563,21 +623,22 @@ int time(const std::vector<std::string>& options) {
   const double forward_rate = flops / forward_ms * 1e-9;
   const double backward_rate = backward ? 2.5 * flops / backward_ms * 1e-9 : 0;
   std::printf(
-      "%-10s bias %-8s plan %.4f ms  forward %.4f ms %.1f TFLOP/s  backward %.4f ms %.1f TFLOP/s  "
+      "%-10s bias %-8s%s plan %.4f ms  forward %.4f ms %.1f TFLOP/s  backward %.4f ms %.1f TFLOP/s "
+      " "
       "workspace %.1f MB\n",
-      c.name.c_str(), bias.c_str(), plan_ms, forward_ms, forward_rate, backward_ms, backward_rate,
-      static_cast<double>(p.workspace_bytes) * 1e-6);
+      c.name.c_str(), bias.c_str(), c.deterministic ? " deterministic" : "", plan_ms, forward_ms,
+      forward_rate, backward_ms, backward_rate, static_cast<double>(p.workspace_bytes) * 1e-6);
   if (!json.empty()) {
     std::FILE* file = std::fopen(json.c_str(), "a");
     TGR_CHECK(file != nullptr, "cannot write ", json);
-    std::fprintf(
-        file,
-        "{\"name\": \"%s\", \"bias\": \"%s\", \"tokens\": %lld, \"heads\": %d, \"width\": %d, "
-        "\"plan_ms\": %.5f, \"forward_ms\": %.5f, \"forward_tflops\": %.2f, "
-        "\"backward_ms\": %.5f, \"backward_tflops\": %.2f, \"workspace_bytes\": %zu}\n",
-        c.name.c_str(), bias.c_str(), static_cast<long long>(problem.tokens), c.heads,
-        c.query_width, plan_ms, forward_ms, forward_rate, backward_ms, backward_rate,
-        p.workspace_bytes);
+    std::fprintf(file,
+                 "{\"name\": \"%s\", \"bias\": \"%s\", \"deterministic\": %s, \"tokens\": %lld, "
+                 "\"heads\": %d, \"width\": %d, "
+                 "\"plan_ms\": %.5f, \"forward_ms\": %.5f, \"forward_tflops\": %.2f, "
+                 "\"backward_ms\": %.5f, \"backward_tflops\": %.2f, \"workspace_bytes\": %zu}\n",
+                 c.name.c_str(), bias.c_str(), c.deterministic ? "true" : "false",
+                 static_cast<long long>(problem.tokens), c.heads, c.query_width, plan_ms,
+                 forward_ms, forward_rate, backward_ms, backward_rate, p.workspace_bytes);
     std::fclose(file);
   }
   return 0;

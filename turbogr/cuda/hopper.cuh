@@ -75,6 +75,14 @@ __device__ __forceinline__ void add_bytes_bf16(void* to, SharedAddress from, int
       "r"(from), "r"(bytes)
       : "memory");
 }
+// The same for integers of 32 bits.
+__device__ __forceinline__ void add_bytes_u32(void* to, SharedAddress from, int bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;" ::"l"(to),
+      "r"(from), "r"(bytes)
+      : "memory");
+}
 // The same without adding, and as part of a group that commit_stores ends.
 __device__ __forceinline__ void store_bytes(void* to, SharedAddress from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
@@ -204,6 +212,15 @@ __device__ __forceinline__ void store_blocks(std::uint32_t address, const std::u
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
+}
+
+// The same, each of them transposed.
+__device__ __forceinline__ void store_blocks_transposed(std::uint32_t address,
+                                                        const std::uint32_t* r) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+      : "memory");
 }
 
 // And back, as they lie or each of them transposed.

@@ -6,6 +6,7 @@
 #include "turbogr/ops/attention/hopper/attention_args.cuh"
 #include "turbogr/ops/attention/hopper/attention_pairs.cuh"
 #include "turbogr/ops/attention/hopper/attention_plan.cuh"
+#include "turbogr/ops/attention/hopper/time_buckets.cuh"
 
 namespace turbogr::cuda {
 namespace {
@@ -17,13 +18,20 @@ struct KernelSet {
   BackwardShape backward_shape;
   void (*forward)(const AttentionArgs&, bool, cudaStream_t);
   void (*backward)(const AttentionArgs&, bool, cudaStream_t);
+  void (*key_gradients)(const AttentionArgs&, bool, cudaStream_t);
+  void (*query_gradients)(const AttentionArgs&, bool, cudaStream_t);
 };
 
 template <int D>
 KernelSet kernel_set(bool bias) {
   using Kernels = AttentionKernels<D>;
-  return {D, Kernels::forward_shape(bias), Kernels::backward_shape(), Kernels::forward,
-          Kernels::backward};
+  return {D,
+          Kernels::forward_shape(bias),
+          Kernels::backward_shape(),
+          Kernels::forward,
+          Kernels::backward,
+          Kernels::key_gradients,
+          Kernels::query_gradients};
 }
 
 bool has_tables(const AttentionParams& p) { return p.position != nullptr || p.time != nullptr; }
@@ -57,6 +65,11 @@ KernelSet pick_kernels(const AttentionParams& p) {
   return kernel_set<256>(bias);
 }
 
+// No query is further from its key.
+std::int64_t position_sums_of(const AttentionParams& p) {
+  return std::min(p.position_length, p.max_length > 0 ? p.max_length : p.tokens);
+}
+
 // Items of the forward and backward pass; then two each that hand out work, of the forward pass,
 // the backward pass and the gradients of tables; then packs.
 constexpr std::size_t kCounters = 9;
@@ -64,12 +77,14 @@ constexpr std::size_t kCounters = 9;
 // The backward kernel counts them in pieces of 16 bytes, in 32 bits.
 constexpr std::size_t kMostDqBytes = std::size_t{16} << 32;
 
-// Where things lie in the workspace; the plan first, sums of dq last.
+// Where things lie in the workspace; the plan first, last what must be zero before a backward call:
+// from pair_gradients on if gradients of tables are wanted, else from dq_sums on.
 struct Layout {
   std::size_t bytes = 0;
   std::size_t counters, packs, forward_items, backward_items, dq_tiles;
   std::size_t long_offsets, long_sequences;
-  std::size_t usable, key_times, query_times, pair_starts, pair_bias, pair_gradients, dq_sums;
+  std::size_t usable, key_times, query_times, pair_starts, pair_bias;
+  std::size_t pair_gradients, largest, position_sums, time_sums, dq_sums;
   std::size_t num_dq_tiles, dq_bytes;
 
   std::size_t take(std::size_t size) {
@@ -100,12 +115,18 @@ struct Layout {
         longs > 0 ? (num_dq_tiles + 2) * kPaddedRows * sizeof(std::uint32_t) : 0;
     key_times = take(times);
     query_times = take(times);
-    dq_bytes = num_dq_tiles * kPaddedRows * heads * static_cast<std::size_t>(kernels.width) *
-               sizeof(float);
+    dq_bytes = p.deterministic ? 0
+                               : num_dq_tiles * kPaddedRows * heads *
+                                     static_cast<std::size_t>(kernels.width) * sizeof(float);
     pair_starts = take(longs * sizeof(int));
     const std::size_t pair_bytes = static_cast<std::size_t>(most_units(p)) * kUnitBytes;
     pair_bias = take(pair_bytes);
-    pair_gradients = take(backward && has_tables(p) ? pair_bytes : 0);
+    const bool tables = backward && has_tables(p);
+    pair_gradients = take(tables ? pair_bytes : 0);
+    largest = take(tables && p.deterministic ? num_dq_tiles * sizeof(unsigned) : 0);
+    position_sums =
+        take(tables ? ExactSums::bytes(static_cast<std::size_t>(position_sums_of(p)), 1) : 0);
+    time_sums = take(tables ? ExactSums::bytes(kTimeBuckets, kTimeSumCopies) : 0);
     dq_sums = take(backward ? dq_bytes : 0);
   }
 };
@@ -171,12 +192,13 @@ void check_workspace(const AttentionParams& p, std::size_t needed) {
 
 BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
   BiasArgs bias{};
-  // The kernels' score gradients are twice too large (silu_parts).
-  bias.gradient_scale = static_cast<float>(0.5 / p.norm_length);
   if (p.position != nullptr) {
     bias.position = p.position + p.position_length - 1;
     bias.position_length = static_cast<int>(p.position_length);
-    if (p.dposition != nullptr) bias.dposition = p.dposition + p.position_length - 1;
+    if (p.dposition != nullptr) {
+      bias.position_sums = {at<unsigned long long>(p, layout.position_sums),
+                            static_cast<int>(position_sums_of(p)), 1};
+    }
   }
   if (p.time != nullptr) {
     TGR_CHECK(p.key_times != nullptr && p.query_times != nullptr,
@@ -187,7 +209,9 @@ BiasArgs bias_args(const AttentionParams& p, const Layout& layout) {
     bias.usable = at<int>(p, layout.usable);
     bias.exact_key_times = p.key_times;
     bias.exact_query_times = p.query_times;
-    bias.dtime = p.dtime;
+    if (p.dtime != nullptr) {
+      bias.time_sums = {at<unsigned long long>(p, layout.time_sums), kTimeBuckets, kTimeSumCopies};
+    }
   }
   bias.window = p.window;
   bias.num_targets = p.num_targets;
@@ -266,6 +290,71 @@ void short_backward(const AttentionParams& p, const Layout& layout, int width) {
   launch_short_backward(args, width, static_cast<cudaStream_t>(p.stream));
 }
 
+// Tiles of rows for the kernels that take them in these sizes.
+void set_maps(const AttentionParams& p, int width, int query_rows, int key_rows,
+              AttentionArgs& args) {
+  args.q_map = tensor_map("q", p, p.q, p.q_stride, p.query_width, width, query_rows);
+  args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, key_rows);
+  args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, key_rows);
+}
+CUtensorMap dout_map(const AttentionParams& p, int width, int query_rows) {
+  return tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width, query_rows,
+                    p.dout_head_stride);
+}
+
+void use_forward_items(const AttentionParams& p, const Layout& layout, AttentionArgs& args) {
+  args.items = at<AttentionItem>(p, layout.forward_items);
+  args.num_items = at<int>(p, layout.counters);
+  args.next_item = at<int>(p, layout.counters) + 2;
+}
+
+void long_backward(const AttentionParams& p, const Layout& layout, const KernelSet& kernels,
+                   const BiasArgs& bias, bool gradients) {
+  const auto stream = static_cast<cudaStream_t>(p.stream);
+  AttentionArgs args = common_args(p, layout);
+  const BackwardShape shape = kernels.backward_shape;
+  set_maps(p, kernels.width, shape.query_rows, shape.key_rows, args);
+  args.dout_map = dout_map(p, kernels.width, shape.query_rows);
+  check_rows("dq", p.dq, p.dq_stride, p.query_width);
+  check_rows("dk", p.dk, p.dk_stride, p.query_width);
+  check_rows("dv", p.dv, p.dv_stride, p.value_width);
+  args.items = at<AttentionItem>(p, layout.backward_items);
+  args.num_items = at<int>(p, layout.counters) + 1;
+  args.next_item = at<int>(p, layout.counters) + 4;
+  args.dk = p.dk;
+  args.dv = p.dv;
+  args.dk_stride = p.dk_stride;
+  args.dv_stride = p.dv_stride;
+  args.dq_sums = at<float>(p, layout.dq_sums);
+  args.dq = p.dq;
+  args.dq_stride = p.dq_stride;
+  if (p.q_before != nullptr) {
+    check_rows("q before SiLU", p.q_before, p.q_before_stride, p.query_width);
+    args.q_before = {static_cast<const __nv_bfloat16*>(p.q_before), p.q_before_stride};
+  }
+  if (gradients) {
+    args.pairs.gradients = at<char>(p, layout.pair_gradients);
+    if (p.deterministic) args.pairs.largest = at<unsigned>(p, layout.largest);
+  }
+  if (has_pairs(p) && p.pair_bias == nullptr) {
+    launch_pair_bias(args.pairs, bias, pair_tiles(p, layout, args), stream);
+  }
+  if (p.deterministic) {
+    kernels.key_gradients(args, has_pairs(p), stream);
+    const int query_rows = kernels.forward_shape.query_rows;
+    set_maps(p, kernels.width, query_rows, kQueryGradientKeys, args);
+    args.dout_map = dout_map(p, kernels.width, query_rows);
+    use_forward_items(p, layout, args);
+    kernels.query_gradients(args, has_pairs(p), stream);
+  } else {
+    kernels.backward(args, has_pairs(p), stream);
+  }
+  if (gradients) {
+    launch_table_gradients(args.pairs, bias, pair_tiles(p, layout, args), p.heads,
+                           at<int>(p, layout.counters) + 6, stream);
+  }
+}
+
 }  // namespace
 
 std::size_t attention_forward_workspace_bytes(const AttentionParams& params) {
@@ -322,15 +411,10 @@ void attention_forward(const AttentionParams& p) {
   short_forward(p, layout, kernels.width);
   if (most_long(p) == 0) return;
   AttentionArgs args = common_args(p, layout);
-  const ForwardShape shape = kernels.forward_shape;
   const int width = kernels.width;
-  args.q_map = tensor_map("q", p, p.q, p.q_stride, p.query_width, width, shape.query_rows);
-  args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, shape.key_rows);
-  args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, shape.key_rows);
+  set_maps(p, width, kernels.forward_shape.query_rows, kernels.forward_shape.key_rows, args);
   check_rows("out", p.out, p.out_stride, p.value_width);
-  args.items = at<AttentionItem>(p, layout.forward_items);
-  args.num_items = at<int>(p, layout.counters);
-  args.next_item = at<int>(p, layout.counters) + 2;
+  use_forward_items(p, layout, args);
   args.out = p.out;
   args.out_stride = p.out_stride;
   if (p.out_head_stride != 0 && p.out_head_stride != p.value_width) {
@@ -356,47 +440,21 @@ void attention_backward(const AttentionParams& p) {
             " tiles of 64 queries x ", p.heads, " heads x ", kernels.width, " take ",
             layout.dq_bytes, " bytes, more than the ", kMostDqBytes,
             " that the kernels can count; give fewer sequences at once");
-  short_backward(p, layout, kernels.width);
-  if (most_long(p) == 0) return;
   const auto stream = static_cast<cudaStream_t>(p.stream);
-  AttentionArgs args = common_args(p, layout);
-  const BackwardShape shape = kernels.backward_shape;
-  const int width = kernels.width;
-  args.q_map = tensor_map("q", p, p.q, p.q_stride, p.query_width, width, shape.query_rows);
-  args.k_map = tensor_map("k", p, p.k, p.k_stride, p.query_width, width, shape.key_rows);
-  args.v_map = tensor_map("v", p, p.v, p.v_stride, p.value_width, width, shape.key_rows);
-  args.dout_map = tensor_map("dout", p, p.dout, p.dout_stride, p.value_width, width,
-                             shape.query_rows, p.dout_head_stride);
-  check_rows("dq", p.dq, p.dq_stride, p.query_width);
-  check_rows("dk", p.dk, p.dk_stride, p.query_width);
-  check_rows("dv", p.dv, p.dv_stride, p.value_width);
-  args.items = at<AttentionItem>(p, layout.backward_items);
-  args.num_items = at<int>(p, layout.counters) + 1;
-  args.next_item = at<int>(p, layout.counters) + 4;
-  args.dk = p.dk;
-  args.dv = p.dv;
-  args.dk_stride = p.dk_stride;
-  args.dv_stride = p.dv_stride;
-  args.dq_sums = at<float>(p, layout.dq_sums);
-  args.dq = p.dq;
-  args.dq_stride = p.dq_stride;
-  if (p.q_before != nullptr) {
-    check_rows("q before SiLU", p.q_before, p.q_before_stride, p.query_width);
-    args.q_before = {static_cast<const __nv_bfloat16*>(p.q_before), p.q_before_stride};
-  }
   const BiasArgs bias = bias_args(p, layout);
-  const bool gradients = bias.dposition != nullptr || bias.dtime != nullptr;
-  if (gradients) args.pairs.gradients = at<char>(p, layout.pair_gradients);
-  // The sums over heads lie right before those of dq.
+  const bool gradients = bias.position_sums.words != nullptr || bias.time_sums.words != nullptr;
   const std::size_t zeros_at = gradients ? layout.pair_gradients : layout.dq_sums;
   launch_zero(at<char>(p, zeros_at), (layout.dq_sums + layout.dq_bytes - zeros_at) / 16, stream);
-  if (has_pairs(p) && p.pair_bias == nullptr) {
-    launch_pair_bias(args.pairs, bias, pair_tiles(p, layout, args), stream);
+  short_backward(p, layout, kernels.width);
+  if (most_long(p) > 0) long_backward(p, layout, kernels, bias, gradients);
+  // The kernels' score gradients are twice too large (silu_parts).
+  const auto scale = static_cast<float>(0.5 / p.norm_length);
+  if (bias.position_sums.words != nullptr) {
+    launch_add_exact_sums(bias.position_sums, scale, p.dposition + p.position_length - 1, -1,
+                          stream);
   }
-  kernels.backward(args, has_pairs(p), stream);
-  if (gradients) {
-    launch_table_gradients(args.pairs, bias, pair_tiles(p, layout, args),
-                           at<int>(p, layout.counters) + 6, stream);
+  if (bias.time_sums.words != nullptr) {
+    launch_add_exact_sums(bias.time_sums, scale, p.dtime, 1, stream);
   }
 }
 

@@ -2,12 +2,15 @@
 #include "turbogr/ops/attention/hopper/attention_backward_kernel.cuh"
 #include "turbogr/ops/attention/hopper/attention_convert.cuh"
 #include "turbogr/ops/attention/hopper/attention_forward.cuh"
+#include "turbogr/ops/attention/hopper/attention_query_gradient.cuh"
 
 namespace turbogr::cuda {
 namespace {
 
 using Forward = ForwardConfig<128, 2, 128, 2, 1>;
 using Backward = BackwardConfig<128, 2>;
+using KeyGradient = KeyGradientConfig<128>;
+using QueryGradient = QueryGradientConfig<128, 2, 2, 2, 2, 2, 1>;
 
 }  // namespace
 
@@ -35,6 +38,24 @@ void AttentionKernels<128>::backward(const AttentionArgs& args, bool bias, cudaS
     launch_backward<128, Backward, false>(args, stream);
   }
   launch_convert<128>(args, stream);
+}
+template <>
+void AttentionKernels<128>::key_gradients(const AttentionArgs& args, bool bias,
+                                          cudaStream_t stream) {
+  if (bias) {
+    launch_backward<128, KeyGradient, true>(args, stream);
+  } else {
+    launch_backward<128, KeyGradient, false>(args, stream);
+  }
+}
+template <>
+void AttentionKernels<128>::query_gradients(const AttentionArgs& args, bool bias,
+                                            cudaStream_t stream) {
+  if (bias) {
+    launch_query_gradient<128, QueryGradient, true>(args, stream);
+  } else {
+    launch_query_gradient<128, QueryGradient, false>(args, stream);
+  }
 }
 
 }  // namespace turbogr::cuda

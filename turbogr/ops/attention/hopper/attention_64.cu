@@ -2,12 +2,16 @@
 #include "turbogr/ops/attention/hopper/attention_backward_kernel.cuh"
 #include "turbogr/ops/attention/hopper/attention_convert.cuh"
 #include "turbogr/ops/attention/hopper/attention_forward.cuh"
+#include "turbogr/ops/attention/hopper/attention_query_gradient.cuh"
 
 namespace turbogr::cuda {
 namespace {
 
 using Forward = ForwardConfig<64, 1, 64, 2, 3>;
 using Backward = BackwardConfig<64, 2>;
+using KeyGradient = KeyGradientConfig<64>;
+using QueryGradient = QueryGradientConfig<64, 1, 2, 2, 2, 1, 3>;
+using BiasQueryGradient = QueryGradientConfig<64, 1, 2, 2, 2, 2, 2>;
 
 }  // namespace
 
@@ -35,6 +39,24 @@ void AttentionKernels<64>::backward(const AttentionArgs& args, bool bias, cudaSt
     launch_backward<64, Backward, false>(args, stream);
   }
   launch_convert<64>(args, stream);
+}
+template <>
+void AttentionKernels<64>::key_gradients(const AttentionArgs& args, bool bias,
+                                         cudaStream_t stream) {
+  if (bias) {
+    launch_backward<64, KeyGradient, true>(args, stream);
+  } else {
+    launch_backward<64, KeyGradient, false>(args, stream);
+  }
+}
+template <>
+void AttentionKernels<64>::query_gradients(const AttentionArgs& args, bool bias,
+                                           cudaStream_t stream) {
+  if (bias) {
+    launch_query_gradient<64, BiasQueryGradient, true>(args, stream);
+  } else {
+    launch_query_gradient<64, QueryGradient, false>(args, stream);
+  }
 }
 
 }  // namespace turbogr::cuda

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "turbogr/ops/attention/hopper/exact_sums.cuh"
+
 namespace turbogr::cuda {
 
 // Rows of a tile of dq sums and of the padded time arrays: the long sequence number b starts at
@@ -38,17 +40,23 @@ struct BiasArgs {
   std::int64_t window;              // 0: none
   const std::int64_t* num_targets;  // [B]; null: none
   const int* long_sequences;        // the place in the batch of each long sequence
-  float* dposition;                 // entry of offset 0
-  float* dtime;
-  float gradient_scale;
+  // Of the tables' gradients, before they are scaled; words null: not wanted.
+  ExactSums position_sums;  // by query - key
+  ExactSums time_sums;      // by bucket, a copy for some of the blocks each
 };
+
+inline constexpr int kTimeSumCopies = 32;
 
 // What belongs to pairs of tokens (attention_pairs.cuh), in units of 64 x 64. A sequence's units
 // begin at starts[sequence].
 struct PairArgs {
   const int* starts;
-  char* bias;       // f16: half the bias; null: none
-  char* gradients;  // bf16: twice the gradients of scores, summed over heads; null: not wanted
+  char* bias;  // f16: half the bias; null: none
+  // Twice the gradients of scores, summed over heads; null: not wanted. bf16, or counts
+  // (attention_head_sums.cuh) where there is a `largest`.
+  char* gradients;
+  // The bits of the largest of them, over heads and keys, of each tile of kPaddedRows queries.
+  unsigned* largest;
 };
 
 // Rows whose SiLU was the kernel's input; data null: there was none. A gradient times SiLU's
@@ -108,6 +116,13 @@ struct AttentionKernels {
   static void forward(const AttentionArgs& args, bool bias, cudaStream_t stream);
   // dq_sums must be zero before.
   static void backward(const AttentionArgs& args, bool bias, cudaStream_t stream);
+  // The same in two kernels that give the same bits every time: dk and dv, then dq. The first finds
+  // what is largest, the second sums gradients of scores; its tiles of queries are those of
+  // `forward`, its tiles of keys have kQueryGradientKeys rows.
+  static void key_gradients(const AttentionArgs& args, bool bias, cudaStream_t stream);
+  static void query_gradients(const AttentionArgs& args, bool bias, cudaStream_t stream);
 };
+
+inline constexpr int kQueryGradientKeys = 64;
 
 }  // namespace turbogr::cuda

@@ -16,6 +16,7 @@ namespace turbogr::cuda {
 template <int D, int kStages_>
 struct BackwardConfig {
   static constexpr bool kWide = false;
+  static constexpr bool kSplit = false;
   static constexpr int kStages = kStages_;
   static constexpr int kKeys = 128;
   static constexpr int kQueries = 64;

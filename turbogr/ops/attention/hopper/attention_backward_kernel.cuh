@@ -1,9 +1,11 @@
-// The backward kernel: barriers, roles, launch. What the consumers do is in attention_backward.cuh
-// and, for width 256, attention_backward_wide.cuh.
+// The backward kernels by blocks of keys: barriers, roles, launch. What the consumers do is in
+// attention_backward.cuh, attention_key_gradient.cuh and, for width 256,
+// attention_backward_wide.cuh.
 #pragma once
 
 #include "turbogr/ops/attention/hopper/attention_backward.cuh"
 #include "turbogr/ops/attention/hopper/attention_backward_wide.cuh"
+#include "turbogr/ops/attention/hopper/attention_key_gradient.cuh"
 
 namespace turbogr::cuda {
 
@@ -26,7 +28,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       barrier_init(Places::barrier(kBiasFull + i), 1);
       barrier_init(Places::barrier(kQueryEmpty + i), 2);
       barrier_init(Places::barrier(kDoutEmpty + i), 2);
-      barrier_init(Places::barrier(kBiasEmpty + i), 2);
+      barrier_init(Places::barrier(kBiasEmpty + i), Config::kSplit ? 8 : 2);
     }
     barrier_init_fence();
   }
@@ -47,6 +49,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     take_registers<Config::kRegisters>();
     if constexpr (Config::kWide) {
       wide_backward_consume<D, Config, kBias>(args, state);
+    } else if constexpr (Config::kSplit) {
+      key_gradient_consume<D, Config, kBias>(args, state);
     } else {
       backward_consume<D, Config, kBias>(args, state);
     }

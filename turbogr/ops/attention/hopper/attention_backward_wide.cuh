@@ -5,12 +5,15 @@
 #pragma once
 
 #include "turbogr/ops/attention/hopper/attention_backward.cuh"
+#include "turbogr/ops/attention/hopper/attention_head_sums.cuh"
 
 namespace turbogr::cuda {
 
-template <int D>
+// kSplit_: dQ has a kernel of its own (attention_query_gradient.cuh).
+template <int D, bool kSplit_>
 struct WideBackwardConfig {
   static constexpr bool kWide = true;
+  static constexpr bool kSplit = kSplit_;
   static constexpr int kStages = 2;
   static constexpr int kKeys = 64;
   static constexpr int kQueries = 64;
@@ -67,6 +70,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
     const int first_key = item.block * Config::kKeys;
     const auto padded_tile = static_cast<std::int64_t>(item.first_row / kPaddedRows +
                                                        item.sequence + first_key / kPaddedRows);
+    [[maybe_unused]] unsigned* largest = args.pairs.largest + padded_tile;
     float* dq = args.dq_sums + (padded_tile * args.heads + item.head) * (kPaddedRows * D) +
                 (group * 128 + thread) * 4;
     TGR_UNROLL
@@ -144,17 +148,19 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       }
       fence_async_proxy();
       // The other buffer is free to be written after the barrier.
-      if (kBias && threadIdx.x == 0) wait_stores_read<0>();
+      if (!Config::kSplit && kBias && threadIdx.x == 0) wait_stores_read<0>();
       named_barrier(1, 256);
 
-      float share[kShare / 2];
+      [[maybe_unused]] float share[kShare / 2];
       wgmma_fence();
-      TGR_UNROLL
-      for (int step = 0; step < 4; ++step) {
-        Wgmma<kShare>::template ss<1, 1>(share, score_operand.at(grad_at + row_step<64>(step)),
-                                         k_share.at(row_step<D>(step)), step != 0);
+      if constexpr (!Config::kSplit) {
+        TGR_UNROLL
+        for (int step = 0; step < 4; ++step) {
+          Wgmma<kShare>::template ss<1, 1>(share, score_operand.at(grad_at + row_step<64>(step)),
+                                           k_share.at(row_step<D>(step)), step != 0);
+        }
+        wgmma_commit();
       }
-      wgmma_commit();
       TGR_UNROLL
       for (int step = 0; step < 4; ++step) {
         Wgmma<kShare>::template ss<0, 1>(dv, score_operand.at(weight_at + 32 * step),
@@ -169,19 +175,32 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       if constexpr (kBias) {
         // The next block's, while the tensor cores are busy.
         if (query + Config::kQueries < item.length) load_bias();
-        if (threadIdx.x == 0 && args.pairs.gradients != nullptr) {
-          add_bytes_bf16(args.pairs.gradients + sums.offset, Places::kScores + grad_at, kUnitBytes);
+        if constexpr (Config::kSplit) {
+          if (args.pairs.gradients != nullptr) {
+            std::uint32_t pair = 0;
+            TGR_UNROLL
+            for (int i = 0; i < kHalf / 4; ++i) pair = larger_pair(pair, grads[i]);
+            keep_largest(largest, pair);
+            ++largest;
+          }
+        } else {
+          if (threadIdx.x == 0 && args.pairs.gradients != nullptr) {
+            add_bytes_bf16(args.pairs.gradients + sums.offset, Places::kScores + grad_at,
+                           kUnitBytes);
+          }
+          sums.advance();
         }
-        sums.advance();
       }
-      wgmma_wait<1>();
-      pin(share);
-      TGR_UNROLL
-      for (int i = 0; i < kShare / 8; ++i) {
-        reduce_add(dq + i * 1024, share[4 * i], share[4 * i + 1], share[4 * i + 2],
-                   share[4 * i + 3]);
+      if constexpr (!Config::kSplit) {
+        wgmma_wait<1>();
+        pin(share);
+        TGR_UNROLL
+        for (int i = 0; i < kShare / 8; ++i) {
+          reduce_add(dq + i * 1024, share[4 * i], share[4 * i + 1], share[4 * i + 2],
+                     share[4 * i + 3]);
+        }
+        dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       }
-      dq += static_cast<std::int64_t>(args.heads) * (kPaddedRows * D);
       release = place.index();
       place.advance();
       buffer ^= 1;
@@ -205,7 +224,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
                            item.head * args.query_width + group * kShare,
                        args.dk_stride, item.length - first_key, args.query_width - group * kShare);
   }
-  if (kBias && threadIdx.x == 0) wait_added();
+  if (!Config::kSplit && kBias && threadIdx.x == 0) wait_added();
 }
 
 }  // namespace turbogr::cuda

@@ -24,13 +24,16 @@ __host__ __device__ constexpr std::int64_t units_of(std::int64_t length) {
   return tiles * (tiles + 1) / 2;
 }
 
-// Bytes to the unit of the sequence's tile of queries and of keys, keys <= queries. Neighbours
-// along the keys lie side by side.
+// The unit of the sequence's tile of queries and of keys, keys <= queries. Neighbours along the
+// keys lie side by side.
+__device__ __forceinline__ int unit_number(const PairArgs& pairs, int sequence, int query_tile,
+                                           int key_tile) {
+  return __ldg(pairs.starts + sequence) + query_tile * (query_tile + 1) / 2 + key_tile;
+}
+// Bytes to it.
 __device__ __forceinline__ std::int64_t unit_offset(const PairArgs& pairs, int sequence,
                                                     int query_tile, int key_tile) {
-  const auto unit = static_cast<std::int64_t>(__ldg(pairs.starts + sequence)) +
-                    query_tile * (query_tile + 1) / 2 + key_tile;
-  return unit * kUnitBytes;
+  return static_cast<std::int64_t>(unit_number(pairs, sequence, query_tile, key_tile)) * kUnitBytes;
 }
 
 // The units of one tile of keys, query tile after query tile from the keys' own.
@@ -123,8 +126,8 @@ struct PairTiles {
 void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
                       cudaStream_t stream);
 
-// Adds the gradients of the tables. `next_walk`: two counters, zero before and after.
+// Adds to the sums of the tables' gradients. `next_walk`: two counters, zero before and after.
 void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
-                            int* next_walk, cudaStream_t stream);
+                            int heads, int* next_walk, cudaStream_t stream);
 
 }  // namespace turbogr::cuda

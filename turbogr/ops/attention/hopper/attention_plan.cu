@@ -126,6 +126,7 @@ __global__ void zero_kernel(float4* data, std::size_t pieces) {
 }  // namespace
 
 void launch_zero(void* data, std::size_t pieces, cudaStream_t stream) {
+  if (pieces == 0) return;
   zero_kernel<<<2048, 256, 0, stream>>>(static_cast<float4*>(data), pieces);
   check(cudaGetLastError(), "attention zero");
 }

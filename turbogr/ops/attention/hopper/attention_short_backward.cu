@@ -17,8 +17,7 @@ struct ShortBackwardShared {
   alignas(16) char dout[ShortTile<D>::kBytes];
   // A row a query: weights and gradients of scores of one head, at the end sums over heads.
   alignas(16) float sums[kPackRows * kPairPitch];
-  float time_sums[kTimeBuckets + 3];
-  int time_bins[kTimeBuckets + 3];  // of a pack
+  int time_bins[kTimeBuckets + 3];
   unsigned largest[kShortWarps];
   uint2 buckets[kPairBlocks][32];
   PackPairs pairs;
@@ -152,7 +151,7 @@ __device__ __forceinline__ void sum_queries(RowSums<D>& sums, SharedAddress pair
 }
 
 // A block takes a pack and goes through its heads. A warp has 16 of its queries, and for dk and dv
-// 16 of its keys. Table gradients are summed over a block's packs and added to memory once.
+// 16 of its keys. Table gradients are summed a pack: packs come in any order.
 template <int D>
 __global__ void __launch_bounds__(kShortThreads)
     short_backward_kernel(const __grid_constant__ ShortArgs args) {
@@ -168,11 +167,9 @@ __global__ void __launch_bounds__(kShortThreads)
   const BiasArgs& bias = args.bias;
   const PackWork work(args);
   pairs.fill_tables(bias);
-  for (int i = thread; i < kTimeBuckets; i += kShortThreads) {
-    shared.time_sums[i] = 0;
-    shared.time_bins[i] = 0;
-  }
-  float position_sum = 0;
+  const bool position = bias.position_sums.words != nullptr;
+  const bool time = bias.time_sums.words != nullptr;
+  for (int i = thread; i < kTimeBuckets; i += kShortThreads) shared.time_bins[i] = 0;
 
   for (int number = static_cast<int>(blockIdx.x); number < work.count();
        number += static_cast<int>(gridDim.x)) {
@@ -221,43 +218,31 @@ __global__ void __launch_bounds__(kShortThreads)
       sums.store(args.score_scale, args.dk.at(row, head), args.dk.stride, pack.rows,
                  args.query_width);
     }
-    if (bias.dposition == nullptr && bias.dtime == nullptr) continue;
-    if (bias.dposition != nullptr) pair_sums.store(shared.sums);
-    if (bias.dtime != nullptr) {
+    if (!position && !time) continue;
+    if (position) pair_sums.store(shared.sums);
+    if (time) {
       const unsigned largest = pair_sums.largest();
       if (thread % 32 == 0) shared.largest[warp] = largest;
     }
     __syncthreads();
-    if (bias.dposition != nullptr) position_sum += diagonal_sum(shared.sums);
-    if (bias.dtime != nullptr) {
+    if (position) {
+      const int difference = thread % kPackRows;
+      const float sum = diagonal_sum(shared.sums);
+      if (difference < bias.position_sums.size) bias.position_sums.add(0, difference, sum);
+    }
+    if (time) {
       unsigned largest = 0;
       for (const unsigned bits : shared.largest) largest = max(largest, bits);
       const FixedPoint fixed(largest);
       pair_sums.add_times(shared.buckets, first_group, fixed.scale, shared.time_bins);
       __syncthreads();
       for (int i = thread; i < kTimeBuckets; i += kShortThreads) {
-        shared.time_sums[i] += fixed.inverse * static_cast<float>(shared.time_bins[i]);
+        bias.time_sums.add(static_cast<int>(blockIdx.x) % kTimeSumCopies, i,
+                           fixed.inverse * static_cast<float>(shared.time_bins[i]));
         shared.time_bins[i] = 0;
       }
     }
     __syncthreads();
-  }
-
-  if (bias.dposition != nullptr) {
-    const int difference = thread % kPackRows;
-    if (thread >= kPackRows) shared.sums[difference] = position_sum;
-    __syncthreads();
-    const float sum = position_sum + shared.sums[difference];
-    if (thread < kPackRows && sum != 0) {
-      atomicAdd(bias.dposition - difference, sum * bias.gradient_scale);
-    }
-  }
-  if (bias.dtime != nullptr) {
-    __syncthreads();
-    for (int i = thread; i < kTimeBuckets; i += kShortThreads) {
-      const float sum = shared.time_sums[i];
-      if (sum != 0) atomicAdd(bias.dtime + i, sum * bias.gradient_scale);
-    }
   }
 }
 

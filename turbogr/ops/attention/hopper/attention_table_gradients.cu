@@ -1,5 +1,6 @@
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/ops/attention/hopper/attention_diagonals.cuh"
+#include "turbogr/ops/attention/hopper/attention_head_sums.cuh"
 #include "turbogr/ops/attention/hopper/attention_pair_times.cuh"
 #include "turbogr/ops/attention/hopper/attention_pairs.cuh"
 #include "turbogr/ops/attention/hopper/attention_tile.cuh"
@@ -31,7 +32,7 @@ struct Shared {
   Stage stages[kStages];
   std::uint64_t arrived[kStages];
   ShortGapTables tables;
-  // Sums over time buckets, one copy a thread: no two threads ever add to the same.
+  // A walk's sums over time buckets, one copy a thread: no two threads ever add to the same.
   float bins[kWarps][kBinRows][32];
 };
 
@@ -71,11 +72,12 @@ struct UnitSource {
     stage.tile = tile;
     stage.query_tile = query_tile;
     stage.last = query_tile + walk.parts >= query_tiles;
-    barrier_expect(arrived, kUnitBytes + (bias.dtime != nullptr ? 2 * kUnit * 4 : 0));
+    const bool times = bias.time_sums.words != nullptr;
+    barrier_expect(arrived, kUnitBytes + (times ? 2 * kUnit * 4 : 0));
     load_bytes(stage.unit,
                pairs.gradients + unit_offset(pairs, tile.sequence, query_tile, key_tile),
                kUnitBytes, arrived);
-    if (bias.dtime != nullptr) {
+    if (times) {
       const int start = padded_start(tile);
       load_bytes(stage.keys, bias.key_times + start + key_tile * kUnit, kUnit * 4, arrived);
       load_bytes(stage.queries, bias.query_times + start + query_tile * kUnit, kUnit * 4, arrived);
@@ -83,6 +85,51 @@ struct UnitSource {
     query_tile += walk.parts;
   }
 };
+
+__device__ __forceinline__ int time_copy() { return static_cast<int>(blockIdx.x) % kTimeSumCopies; }
+
+// Which of a warp's bins hold something.
+struct BinRange {
+  int first = kBinRows;
+  int last = -1;
+
+  __device__ __forceinline__ void take(int from, int to) {
+    first = min(first, from);
+    last = max(last, to);
+  }
+  // Adds a warp's bins to the sums in memory and leaves none. At the end of each walk: which walks
+  // a block gets is a matter of chance.
+  __device__ __forceinline__ void flush(float (*bins)[32], const ExactSums& sums) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    __syncwarp();
+    for (int bucket = first + lane; bucket <= last; bucket += 32) {
+      float all = 0;
+#pragma unroll 8
+      for (int i = 0; i < 32; ++i) {
+        float& bin = bins[bucket][(i + bucket) % 32];
+        all += bin;
+        bin = 0;
+      }
+      sums.add(time_copy(), bucket, all);
+    }
+    __syncwarp();
+    *this = {};
+  }
+};
+
+// From counts (attention_head_sums.cuh) to bf16, in place: this thread's line.
+__device__ __forceinline__ void decode_line(Stage& stage, const PairArgs& pairs, int heads) {
+  const AttentionItem& tile = stage.tile;
+  const int padded_tile = tile.first_row / kPaddedRows + tile.sequence + stage.query_tile;
+  const HeadSumDecoder decode(HeadSumScale(heads, __ldg(pairs.largest + padded_tile)), heads);
+  auto* line = reinterpret_cast<uint4*>(stage.unit + threadIdx.x * kLineBytes);
+  TGR_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    uint4& piece = line[(i + threadIdx.x) % 8];
+    piece = make_uint4(decode(piece.x), decode(piece.y), decode(piece.z), decode(piece.w));
+  }
+  __syncwarp();
+}
 
 struct Gradients {
   float at[8];
@@ -169,7 +216,7 @@ __device__ __forceinline__ void add_exact_times(const ShortGapTables& tables, co
     if (bucket < kBinRows) {
       own_bins[bucket * 32] += run;
     } else if (run != 0) {
-      atomicAdd(bias.dtime + bucket, run * bias.gradient_scale);
+      bias.time_sums.add(time_copy(), bucket, run);
     }
   };
 #pragma unroll 1
@@ -258,9 +305,7 @@ struct UnitSums {
         if (from >= 0 && from < kDiagonals) sum += scratch[part * kDiagonalPitch + from];
       }
       const int offset = first + d - (kUnit - 1);
-      if (offset >= 0 && offset < bias.position_length && sum != 0) {
-        atomicAdd(bias.dposition - offset, sum * bias.gradient_scale);
-      }
+      if (offset >= 0 && offset < bias.position_sums.size) bias.position_sums.add(0, offset, sum);
     }
     *this = {};
   }
@@ -269,13 +314,16 @@ struct UnitSums {
 // Two warps, each with 32 keys of a unit. The units of a walk have the same differences of
 // positions: they are added up first. Limited by bandwidth.
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    table_gradients_kernel(PairArgs pairs, BiasArgs bias, Walks walks, int* next_walk) {
+    table_gradients_kernel(PairArgs pairs, BiasArgs bias, Walks walks, int heads, int* next_walk) {
   alignas(128) extern __shared__ char shared_bytes[];
   auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   float* own_bins = &shared.bins[thread / 32][0][thread % 32];
   const ShortGapTables& tables = shared.tables;
-  if (bias.dtime != nullptr) {
+  const bool position = bias.position_sums.words != nullptr;
+  const bool time = bias.time_sums.words != nullptr;
+  const bool counts = pairs.largest != nullptr;
+  if (time) {
     shared.tables.fill(nullptr, 0, thread, kThreads);
     for (int bucket = 0; bucket < kBinRows; ++bucket) own_bins[bucket * 32] = 0;
   }
@@ -291,14 +339,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 
   UnitSums sums;
+  BinRange range;
   for (RingPlace<kStages> place;; place.advance()) {
     Stage& stage = shared.stages[place.index()];
     barrier_wait(shared.arrived + place.index(), place.phase());
     if (stage.query_tile < 0) break;
     const bool last = stage.last;
     const int diagonal = stage.tile.block;
+    if (counts) decode_line(stage, pairs, heads);
     const float unit_sum = sums.add(stage.unit);
-    if (bias.dtime != nullptr) {
+    if (time) {
       // Of the warp's keys the last one has the first bucket.
       const BucketSearch key{stage.keys[thread]};
       const BucketSearch first_key{stage.keys[thread / 32 * 32]};
@@ -307,7 +357,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       const int final = first_key.bucket_of(tables, stage.queries[kUnit - 1]);
       if (__ldg(bias.usable + stage.tile.sequence) == 0) {
         add_exact_times(tables, bias, stage, own_bins);
+        range.take(0, kBinRows - 1);
       } else if (final - first <= kFewBuckets) {
+        range.take(first, final);
         own_bins[first * 32] += unit_sum;
         for (int bucket = first + 1; bucket <= final; ++bucket) {
           const float rest =
@@ -316,11 +368,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
           own_bins[bucket * 32] += rest;
         }
       } else {
+        range.take(first, final);
         add_key_times(tables, stage, own_bins);
       }
+      if (last) range.flush(shared.bins[thread / 32], bias.time_sums);
     }
+    // The copy engine writes where these have been.
+    if (counts) fence_async_proxy();
     __syncthreads();
-    if (bias.dposition != nullptr && last) {
+    if (position && last) {
       sums.flush(reinterpret_cast<float*>(stage.unit), bias, diagonal * kUnit);
       fence_async_proxy();
       __syncthreads();
@@ -328,15 +384,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     if (thread == 0) source.fill(stage, shared.arrived + place.index());
   }
 
-  if (bias.dtime != nullptr) {
-    for (int bucket = thread; bucket < kBinRows; bucket += kThreads) {
-      float all = 0;
-      for (int copy = 0; copy < kThreads; ++copy) {
-        all += shared.bins[copy / 32][bucket][(copy + thread) % 32];
-      }
-      if (all != 0) atomicAdd(bias.dtime + bucket, all * bias.gradient_scale);
-    }
-  }
   // The last block leaves the counters as it found them.
   if (thread == 0) {
     __threadfence();
@@ -350,10 +397,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 }  // namespace
 
 void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
-                            int* next_walk, cudaStream_t stream) {
+                            int heads, int* next_walk, cudaStream_t stream) {
   constexpr int kBytes = sizeof(Shared);
   static const int blocks = resident_blocks(table_gradients_kernel, kThreads, kBytes);
-  table_gradients_kernel<<<blocks, kThreads, kBytes, stream>>>(pairs, bias, Walks{tiles},
+  table_gradients_kernel<<<blocks, kThreads, kBytes, stream>>>(pairs, bias, Walks{tiles}, heads,
                                                                next_walk);
   check(cudaGetLastError(), "attention table gradients");
 }
