@@ -6,10 +6,12 @@
 //   linear<float>(ctx, x, weight, {.activation = Activation::kSilu}, y, z);
 //   linear_backward<float>(ctx, x, weight, dy, {Activation::kSilu, z}, {dx, dw, db});
 //
-// Products of f32 and bf16 run on oneDNN, one thread a call, over tiles whose cut depends on the
-// shape alone: the result's bits do not depend on the number of threads. bf16 sums in f32; without
-// the instruction set's own bf16 products (below SimdLevel::kAvx512Bf16) it is widened to f32 by
-// tiles. Small f32 weights (up to 32,768 elements) have products of our own, which allocate nothing.
+// On a CPU, products of f32 and bf16 run on oneDNN, one thread a call, over tiles whose cut depends
+// on the shape alone: the result's bits do not depend on the number of threads. bf16 sums in f32;
+// without the instruction set's own bf16 products (below SimdLevel::kAvx512Bf16) it is widened to
+// f32 by tiles. Small f32 weights (up to 32,768 elements) have products of our own, which allocate
+// nothing. On a GPU the order of a sum is that of an algorithm chosen by timing, or by the shape
+// where the context is deterministic (matmul_cuda.h).
 //
 // A warm call makes no primitive and takes its scratch from the workspace. What it still allocates
 // is oneDNN 2.6's own bookkeeping, freed before the call returns: for each product (a tile of 128 x

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -127,9 +128,9 @@ Key key_of(const Matmul& p, bool deterministic) {
   return {deterministic,
           static_cast<std::int64_t>(p.in),
           static_cast<std::int64_t>(p.out),
-          size_class(p.m),
-          size_class(p.n),
-          size_class(p.k),
+          deterministic ? p.m : size_class(p.m),
+          deterministic ? p.n : size_class(p.n),
+          deterministic ? p.k : size_class(p.k),
           p.transpose_a,
           p.transpose_b,
           p.bias != nullptr,
@@ -140,6 +141,19 @@ Key key_of(const Matmul& p, bool deterministic) {
           alignment(p.a, p.a_stride, p.in) * 512 + alignment(p.b, p.b_stride, p.in),
           alignment(p.d, p.d_stride, p.out),
           p.c == nullptr ? 0 : alignment(p.c, p.c_stride, p.out)};
+}
+
+// The largest product of this one's kind that its strides leave room for. Its algorithm depends on
+// nothing that came before, as that of the first product of a kind would: a resumed run begins with
+// another batch.
+Matmul largest_of_kind(Matmul p) {
+  const std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  p.m = std::min(size_class(p.m), p.transpose_a ? p.a_stride : any);
+  p.k = std::min(
+      {size_class(p.k), p.transpose_a ? any : p.a_stride, p.transpose_b ? p.b_stride : any});
+  p.n = std::min({size_class(p.n), p.transpose_b ? any : p.b_stride, p.d_stride,
+                  p.c == nullptr ? any : p.c_stride});
+  return p;
 }
 
 struct Library {
@@ -222,12 +236,13 @@ class Marks {
 
 // Times each candidate into memory of its own: d may be an operand too. They take turns, so that a
 // neighbour's noise or a change of clocks meets all of them, and the medians of the later rounds
-// are compared. A run that must repeat its bits takes the library's first guess, which no noise can
-// change.
+// are compared. A run that must repeat its bits takes the library's first guess for the largest
+// product of the kind.
 cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const Matmul& p,
                             void* scratch, Cuda cuda) {
+  if (cuda.deterministic) return candidates(library, Descriptions(p), p)[0].algo;
   auto found = candidates(library, d, p);
-  if (found.size() == 1 || cuda.deterministic) return found[0].algo;
+  if (found.size() == 1) return found[0].algo;
   const auto stream = static_cast<cudaStream_t>(cuda.stream);
   void* result = nullptr;
   const auto bytes = static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
@@ -284,10 +299,12 @@ void matmul(Cuda cuda, const Matmul& p) {
   cublasLtMatmulAlgo_t algorithm;
   {
     const std::lock_guard lock(library.mutex);
-    const Key key = key_of(p, cuda.deterministic);
+    const Matmul asked = cuda.deterministic ? largest_of_kind(p) : p;
+    const Key key = key_of(asked, cuda.deterministic);
     auto known = library.chosen.find(key);
     if (known == library.chosen.end()) {
-      known = library.chosen.emplace(key, choose(library, descriptions, p, scratch, cuda)).first;
+      known =
+          library.chosen.emplace(key, choose(library, descriptions, asked, scratch, cuda)).first;
     }
     algorithm = known->second;
   }

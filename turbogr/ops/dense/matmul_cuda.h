@@ -1,6 +1,8 @@
 // Products on the GPU through cuBLASLt. The algorithm for a shape is chosen by timing the library's
 // candidates once, in the first call, under load, and kept; numbers of rows in the same eighth of a
-// power of two share it, so that jagged batches of about one size stay warm.
+// power of two share it, so that jagged batches of about one size stay warm. With
+// `cuda.deterministic` it is the library's first guess for the largest of those sizes: the order of
+// a sum then depends on shapes, alignment, GPU and library alone.
 #pragma once
 
 #include <cstddef>
