@@ -3,7 +3,7 @@
 //   fuxi_bench test
 //   fuxi_bench time --lengths FILE|uniform:L:B --heads H --head-dim D [--maps
 //   none|position|time|both]
-//                   [--table-gradients yes|no] [--name NAME] [--json FILE]
+//                   [--table-gradients yes|no] [--deterministic no|yes] [--name NAME] [--json FILE]
 //
 // `time` checks a sample of the results first. FLOPs are those of the causal half: forward
 // n (n + 1) / 2 * H * 2 * (dq + dv + 2 dv) a sequence, backward twice that, as in the model's MFU.
@@ -515,6 +515,7 @@ int time(const std::vector<std::string>& options) {
   std::string maps = "both";
   std::string json;
   bool table_gradients = true;
+  bool deterministic = false;
   for (std::size_t i = 0; i + 1 < options.size(); i += 2) {
     const std::string& key = options[i];
     const std::string& value = options[i + 1];
@@ -529,6 +530,8 @@ int time(const std::vector<std::string>& options) {
       maps = value;
     } else if (key == "--name") {
       c.name = value;
+    } else if (key == "--deterministic") {
+      deterministic = value == "yes";
     } else if (key == "--table-gradients") {
       table_gradients = value == "yes";
     } else if (key == "--json") {
@@ -541,6 +544,7 @@ int time(const std::vector<std::string>& options) {
   c.time = maps == "time" || maps == "both";
   Problem problem(c, static_cast<std::uint64_t>(std::random_device{}()), true);
   if (!table_gradients) problem.params.dposition = problem.params.dtime = nullptr;
+  problem.params.deterministic = deterministic;
   problem.add_workspace();
   const FuxiParams& p = problem.params;
   cuda::plan_fuxi(p);

@@ -152,7 +152,7 @@ TEST_P(GpuDeterministicAttention, DoesNotHideWhatIsNotFinite) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GpuDeterministicAttention, ::testing::Values(false),
+INSTANTIATE_TEST_SUITE_P(Models, GpuDeterministicAttention, ::testing::Bool(),
                          [](const auto& which) { return which.param ? "Fuxi" : "Hstu"; });
 
 }  // namespace

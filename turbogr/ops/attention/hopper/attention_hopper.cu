@@ -36,8 +36,8 @@ Params params_of(const AttentionShape& shape) {
   if constexpr (std::is_same_v<Params, HstuParams>) {
     params.max_length = shape.max_length > 0 ? shape.max_length : shape.position_length;
     params.window = shape.masks ? 1 : 0;
-    params.deterministic = shape.deterministic;
   }
+  params.deterministic = shape.deterministic;
   return params;
 }
 
@@ -150,8 +150,7 @@ bool hopper_serves(AttentionKind kind, const AttentionShape& shape) {
   // HSTU's kernels keep the bias of every pair, so they must know how many there can be.
   const bool countable = kind == AttentionKind::kFuxi || !(shape.tables || shape.masks) ||
                          std::max(shape.max_length, shape.position_length) > 0;
-  const bool repeatable = kind == AttentionKind::kHstu || !shape.deterministic;
-  return std::is_same_v<T, bf16> && repeatable && countable && shape.query_width % 8 == 0 &&
+  return std::is_same_v<T, bf16> && countable && shape.query_width % 8 == 0 &&
          shape.value_width % 8 == 0 && on_hopper();
 }
 

@@ -3,6 +3,7 @@
 
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/ops/attention/hopper/attention.h"
+#include "turbogr/ops/attention/hopper/attention_plan.cuh"
 #include "turbogr/ops/attention/hopper/fuxi.h"
 #include "turbogr/ops/attention/hopper/fuxi_args.cuh"
 
@@ -48,9 +49,13 @@ AttentionParams latent_params(const FuxiParams& p) {
   a.dq_stride = p.dq_stride;
   a.dk_stride = p.dk_stride;
   a.dv_stride = p.dv_stride;
+  a.deterministic = p.deterministic;
   a.stream = p.stream;
   return a;
 }
+
+// No query is further from its key.
+std::int64_t position_sums_of(const FuxiParams& p) { return std::min(p.position_length, p.tokens); }
 
 constexpr int kCounters = 7;  // items, then two of each kernel
 
@@ -58,7 +63,7 @@ constexpr int kCounters = 7;  // items, then two of each kernel
 struct Layout {
   std::size_t bytes = 0;
   std::size_t counters, items, usable, key_times, query_times;
-  std::size_t latent_plan, latent_out, time_bins, pairs;
+  std::size_t latent_plan, latent_out, pairs, position_sums, time_sums;
   std::size_t latent_bytes;
 
   std::size_t take(std::size_t size) {
@@ -86,10 +91,13 @@ struct Layout {
                          : 0);
     latent_out = latent_plan + (attention_forward_workspace_bytes(latent) + 255) / 256 * 256;
     take(latent_bytes > forward_bytes ? latent_bytes : forward_bytes);
-    time_bins =
-        take(backward ? kFuxiMaxBlocks * kFuxiTimeCopies * kTimeBuckets * sizeof(float) : 0);
     // No sequence is longer than the batch, however long the table.
     pairs = take((tokens + 2 * kFuxiMargin) * 4);
+    // Zero before a backward call.
+    const bool tables = backward && (p.position != nullptr || p.time != nullptr);
+    position_sums =
+        take(tables ? ExactSums::bytes(static_cast<std::size_t>(position_sums_of(p)), 1) : 0);
+    time_sums = take(tables ? ExactSums::bytes(kTimeBuckets, kFuxiTimeCopies) : 0);
   }
 };
 
@@ -296,12 +304,23 @@ void fuxi_backward(const FuxiParams& p) {
   tables.maps = values.maps;
   tables.panels_per_head = values.panels_per_head;
   tables.panels = p.heads * values.panels_per_head;
+  launch_zero(at<char>(p, layout.position_sums), (layout.bytes - layout.position_sums) / 16,
+              stream);
   if (p.position != nullptr && p.dposition != nullptr) {
-    tables.dposition = p.dposition + p.position_length - 1;
+    tables.position_sums = {at<unsigned long long>(p, layout.position_sums),
+                            static_cast<int>(position_sums_of(p)), 1};
   }
-  if (p.time != nullptr) tables.dtime = p.dtime;
-  tables.time_bins = at<float>(p, layout.time_bins);
+  if (p.time != nullptr && p.dtime != nullptr) {
+    tables.time_sums = {at<unsigned long long>(p, layout.time_sums), kTimeBuckets, kFuxiTimeCopies};
+  }
   launch_fuxi_table_gradients(tables, stream);
+  if (tables.position_sums.words != nullptr) {
+    launch_add_exact_sums(tables.position_sums, 1.f, p.dposition + p.position_length - 1, -1,
+                          stream);
+  }
+  if (tables.time_sums.words != nullptr) {
+    launch_add_exact_sums(tables.time_sums, 1.f, p.dtime, 1, stream);
+  }
 }
 
 }  // namespace turbogr::cuda

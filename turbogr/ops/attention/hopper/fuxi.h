@@ -60,6 +60,8 @@ struct FuxiParams {
   std::int64_t dv_stride = 0;
   float* dposition = nullptr;
   float* dtime = nullptr;
+  // Backward: the same bits from every call. Workspaces are then of another size.
+  bool deterministic = false;
 
   // Scratch, aligned to 256 bytes. The plan lives at its beginning and must survive until the last
   // call that uses it; two calls that may overlap need two workspaces.

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "turbogr/cuda/hopper.cuh"
+#include "turbogr/ops/attention/hopper/exact_sums.cuh"
 #include "turbogr/ops/attention/hopper/time_buckets.cuh"
 
 namespace turbogr::cuda {
@@ -23,9 +24,8 @@ inline constexpr int kFuxiTime = 1;
 
 inline constexpr int kFuxiMaxParts = 8;  // of an item, in the kernel of the table gradients
 
-// The most blocks that sum table gradients, and the copies of the time gradients that each keeps.
-inline constexpr int kFuxiMaxBlocks = 256;
-inline constexpr int kFuxiTimeCopies = 32;
+// Copies of the sums of time gradients: one for each lane of odd and of even blocks.
+inline constexpr int kFuxiTimeCopies = 64;
 
 // kFuxiRows rows of one sequence.
 struct alignas(16) FuxiItem {
@@ -99,10 +99,9 @@ struct FuxiTablesArgs {
   FuxiWork work;
   FuxiMaps maps;
   int panels_per_head;
-  int panels;        // of all heads
-  float* dposition;  // entry of offset 0
-  float* dtime;
-  float* time_bins;  // [blocks, copies, 129], not initialised
+  int panels;               // of all heads
+  ExactSums position_sums;  // by query - key; words null: not wanted
+  ExactSums time_sums;      // by bucket; likewise
 };
 
 struct FuxiPlanArgs {

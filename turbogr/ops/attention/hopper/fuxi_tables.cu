@@ -3,8 +3,6 @@
 // tiles of 128 queries and 128 keys for both maps, three warps that sum diagonals and a warpgroup
 // that sums buckets, while the next tile is being multiplied. Bound by the tensor cores and shared
 // memory.
-#include <algorithm>
-
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/cuda/wgmma.cuh"
 #include "turbogr/ops/attention/hopper/attention_tile.cuh"
@@ -202,8 +200,9 @@ __device__ __forceinline__ void sum_diagonals(const FuxiTablesArgs& args, const 
             next += x;
           }
         }
-        if (offset + diagonal <= 0)
-          atomicAdd(args.dposition + offset + diagonal, sum + carry[round]);
+        if (offset + diagonal <= 0) {
+          args.position_sums.add(0, -offset - diagonal, sum + carry[round]);
+        }
         carry[round] = next;
       }
       __syncwarp();
@@ -214,29 +213,24 @@ __device__ __forceinline__ void sum_diagonals(const FuxiTablesArgs& args, const 
       const int diagonal = thread + round * kWorkers;
       const int at = diagonal + (blocks.last - 1 - task.item.block) * kFuxiRows;
       if (diagonal < kFuxiRows && -at < args.maps.position_length) {
-        atomicAdd(args.dposition + at, carry[round]);
+        args.position_sums.add(0, -at, carry[round]);
       }
     }
   }
 }
 
-// Sums of this block over buckets, one copy a lane: in global memory, because shared memory has no
-// f32 add, and apart, because adds to one address wait for each other.
-__device__ __forceinline__ float* block_time_bins(const FuxiTablesArgs& args) {
-  return args.time_bins + blockIdx.x * (kFuxiTimeCopies * kTimeBuckets);
-}
-
 // A row's walk through its keys from the newest to the oldest: its present bucket and the sum
 // there.
 struct BucketWalk {
-  float* bins;  // of this lane
+  const ExactSums& sums;
+  int copy;
   int bucket = -1;
   std::uint32_t high = 0;  // where the bucket ends
   float sum = 0;
 
   __device__ __forceinline__ void go_to(int next) {
     if (next == bucket) return;
-    if (bucket >= 0) atomicAdd(bins + bucket, sum);
+    if (bucket >= 0) sums.add(copy, bucket, sum);
     sum = 0;
     bucket = next;
   }
@@ -249,7 +243,8 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
   const int lane = static_cast<int>(threadIdx.x) % 32;
   RingPlace<FuxiTaskRing::kSlots> slot;
   int phase = 0;
-  float* bins = block_time_bins(args) + threadIdx.x % kFuxiTimeCopies * kTimeBuckets;
+  // One for each lane: adds to one address wait for each other.
+  const int copy = static_cast<int>(blockIdx.x * 32) % kFuxiTimeCopies + lane;
   for (;;) {
     const FuxiTask task = next_task(shared, slot);
     if (task.item.length < 0) break;
@@ -259,7 +254,7 @@ __device__ __forceinline__ void sum_buckets(const FuxiTablesArgs& args, const ch
     const std::int64_t padded = fuxi_padded_row(item);
     // So that gaps come out one too large, as the table wants them.
     const std::uint32_t time = __ldg(args.maps.query_times + padded + query) + 1;
-    BucketWalk walk{bins};
+    BucketWalk walk{args.time_sums, copy};
     const KeyBlocks blocks(args.work, task);
     for (int block = blocks.first; block >= blocks.last; --block) {
       const int first = block * kFuxiRows;
@@ -341,10 +336,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   if constexpr (kTime) {
     shared.table.fill(thread, kThreads,
                       [](int bucket) { return static_cast<std::uint32_t>(bucket); });
-    for (int i = thread; i < kFuxiTimeCopies * kTimeBuckets; i += kThreads) {
-      __stcg(block_time_bins(args) + i, 0.f);
-    }
-    __threadfence();
   }
   if (thread == 0) {
     // Warps without a table to sum take no part.
@@ -363,15 +354,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     give_registers<96>();
     if constexpr (kTime) {
       sum_buckets(args, gradients + kGradientBytes, shared);
-      __threadfence();
-      named_barrier(1, 128);
-      for (int bucket = thread - 384; bucket < kTimeBuckets; bucket += 128) {
-        float sum = 0;
-        for (int copy = 0; copy < kFuxiTimeCopies; ++copy) {
-          sum += __ldcg(block_time_bins(args) + copy * kTimeBuckets + bucket);
-        }
-        if (sum != 0) atomicAdd(args.dtime + bucket, sum);
-      }
     }
   } else if (thread >= 256) {
     give_registers<56>();
@@ -388,8 +370,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <bool kPosition, bool kTime>
 void launch(const FuxiTablesArgs& args, cudaStream_t stream) {
   const auto kernel = tables_kernel<kPosition, kTime>;
-  static const int blocks =
-      std::min(resident_blocks(kernel, kThreads, kSharedBytes), kFuxiMaxBlocks);
+  static const int blocks = resident_blocks(kernel, kThreads, kSharedBytes);
   kernel<<<blocks, kThreads, kSharedBytes, stream>>>(args);
   check(cudaGetLastError(), "fuxi table gradients");
 }
@@ -397,8 +378,8 @@ void launch(const FuxiTablesArgs& args, cudaStream_t stream) {
 }  // namespace
 
 void launch_fuxi_table_gradients(const FuxiTablesArgs& args, cudaStream_t stream) {
-  const bool position = args.dposition != nullptr;
-  const bool time = args.dtime != nullptr;
+  const bool position = args.position_sums.words != nullptr;
+  const bool time = args.time_sums.words != nullptr;
   if (position && time) {
     launch<true, true>(args, stream);
   } else if (position) {
