@@ -10,11 +10,29 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/embedding/touched_rows.h"
 #include "turbogr/eval/evaluate.h"
+#include "turbogr/train/dense_tensors.h"
 
 namespace turbogr::train {
 namespace {
 
 using embedding::TouchedRows;
+
+TEST(LargestTensors, ANumberThatIsNoneIsNotForgottenForALaterOne) {
+  const Context ctx({.threads = 1});
+  model::ParameterSet<float> parameters;
+  const int large = parameters.add({.name = "large", .shape = {3}});
+  const int broken = parameters.add({.name = "broken", .shape = {3}});
+  parameters.initialise(ctx, 1);
+  const auto values = [&](int i) { return reinterpret_cast<float*>(parameters.value(i).data()); };
+  std::fill_n(values(large), 3, 7.0f);
+  values(broken)[0] = NAN;
+  values(broken)[2] = 1.0f;
+  const std::vector<LargestTensor> all = largest_tensors(ctx, parameters);
+  EXPECT_EQ(all[0].name, "broken");
+  EXPECT_TRUE(std::isnan(all[0].largest));
+  EXPECT_EQ(all[1].name, "large");
+  EXPECT_EQ(all[1].largest, 7);
+}
 
 TEST(TouchedRows, AreDistinctAscendingAndForgottenWhenCleared) {
   const Context ctx({.threads = 2});

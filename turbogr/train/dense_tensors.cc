@@ -13,7 +13,8 @@ double largest_magnitude(const Tensor& tensor) {
   double largest = 0;
   for (std::int64_t i = 0; i < tensor.size(); ++i) {
     const double magnitude = std::abs(static_cast<double>(values[i]));
-    if (!(magnitude <= largest)) largest = magnitude;  // a NaN sticks
+    if (std::isnan(magnitude)) return magnitude;
+    largest = std::max(largest, magnitude);
   }
   return largest;
 }
