@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
-#include "turbogr/run/config_negatives.h"
 #include "turbogr/run/feature_setup.h"
 
 namespace turbogr::run {
