@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -44,10 +45,10 @@ void FileWriter::close(bool sync) {
 }
 
 void use_large_pages(void* data, std::size_t bytes) {
-  constexpr std::uintptr_t kPage = std::uintptr_t{2} << 20;
-  const auto begin = (reinterpret_cast<std::uintptr_t>(data) + kPage - 1) / kPage * kPage;
-  const auto end = (reinterpret_cast<std::uintptr_t>(data) + bytes) / kPage * kPage;
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  constexpr std::size_t kPage = std::size_t{2} << 20;
+  std::size_t left = bytes;
+  if (std::align(kPage, kPage, data, left) == nullptr) return;  // less than one of them
+  ::madvise(data, left / kPage * kPage, MADV_HUGEPAGE);
 }
 
 }  // namespace turbogr::data

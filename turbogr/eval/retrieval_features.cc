@@ -23,6 +23,7 @@ struct PlannedList {
 
 std::vector<const RetrievalFeature*> pointers_to(const std::vector<RetrievalFeature>& features) {
   std::vector<const RetrievalFeature*> all;
+  all.reserve(features.size());
   for (const RetrievalFeature& feature : features) all.push_back(&feature);
   return all;
 }

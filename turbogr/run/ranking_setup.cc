@@ -79,7 +79,7 @@ void check_has_item(const RankingSetup& setup, const std::string& first) {
 
 // Puts the feature in its place, the item's id first.
 template <class Feature>
-void place_feature(const FeatureConfig& feature, Feature&& placed, std::vector<Feature>& prefix,
+void place_feature(const FeatureConfig& feature, Feature placed, std::vector<Feature>& prefix,
                    std::vector<Feature>& items) {
   auto& list = on_item(feature) ? items : prefix;
   const bool id = on_item(feature) && feature.from == "item";

@@ -61,21 +61,21 @@ inline void over_columns(std::int64_t cols, Body&& body) {
   std::int64_t c = 0;
   const auto take = [&](auto count) {
     body(count, c);
-    vectors -= count.value;
     c += count.value * kLanes;
+    return std::int64_t{count.value};
   };
-  while (vectors > kMostVectors + 1) take(Int<kMostVectors>{});
+  while (vectors > kMostVectors + 1) vectors -= take(Int<kMostVectors>{});
   // What is left goes in equal parts.
-  if (vectors == kMostVectors + 1) take(Int<(kMostVectors + 1) / 2>{});
+  if (vectors == kMostVectors + 1) vectors -= take(Int<(kMostVectors + 1) / 2>{});
   while (vectors > 0) {
     if (vectors >= 4 && kMostVectors >= 4) {
-      take(Int<kMostVectors>{});
+      vectors -= take(Int<kMostVectors>{});
     } else if (vectors >= 3) {
-      take(Int<3>{});
+      vectors -= take(Int<3>{});
     } else if (vectors == 2) {
-      take(Int<2>{});
+      vectors -= take(Int<2>{});
     } else {
-      take(Int<1>{});
+      vectors -= take(Int<1>{});
     }
   }
 }
