@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::errors_are_fine([&] {
     const checkpoint::SafetensorsFile file(path);
     file.header_sum();
-    for (const TensorEntry& entry : file.entries()) {
+    for (const checkpoint::TensorEntry& entry : file.entries()) {
       fuzz::expect(file.find(entry.name) != nullptr, "an entry is found by its name");
       fuzz::expect(entry.begin <= size && entry.bytes <= size - entry.begin,
                    "a tensor lies within its file");
