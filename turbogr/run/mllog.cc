@@ -61,8 +61,8 @@ MlLogFacts mllog_facts(const Config& config, int world, std::int64_t train_sampl
 MlLog::MlLog(const std::string& path, bool resumed)
     : path_(path), file_(path, O_WRONLY | O_CREAT | O_APPEND | (resumed ? 0 : O_TRUNC)) {}
 
-void MlLog::line(std::string_view type, std::string_view key, const nlohmann::Line& value,
-                 const nlohmann::Line& metadata) {
+void MlLog::line(std::string_view type, std::string_view key, const nlohmann::json& value,
+                 const nlohmann::json& metadata) {
   Line fields = {{"namespace", ""},    {"time_ms", milliseconds_now()},
                  {"event_type", type}, {"key", key},
                  {"value", value},     {"metadata", metadata}};
@@ -72,8 +72,8 @@ void MlLog::line(std::string_view type, std::string_view key, const nlohmann::Li
   write_all(file_.get(), std::as_bytes(std::span(text)), path_);
 }
 
-void MlLog::point(std::string_view key, const nlohmann::Line& value) {
-  line("POINT_IN_TIME", key, value, nlohmann::Line::object());
+void MlLog::point(std::string_view key, const nlohmann::json& value) {
+  line("POINT_IN_TIME", key, value, nlohmann::json::object());
 }
 
 void MlLog::samples_line(std::string_view type, std::string_view key, std::int64_t samples) {
@@ -82,7 +82,7 @@ void MlLog::samples_line(std::string_view type, std::string_view key, std::int64
 
 void MlLog::begin(const MlLogFacts& facts) {
   point("cache_clear", true);
-  line("INTERVAL_START", "init_start", nullptr, nlohmann::Line::object());
+  line("INTERVAL_START", "init_start", nullptr, nlohmann::json::object());
   point("submission_benchmark", "dlrmv4");
   point("submission_org", facts.organisation);
   point("submission_platform", facts.platform);
@@ -116,8 +116,8 @@ void MlLog::begin(const MlLogFacts& facts) {
 }
 
 void MlLog::start() {
-  line("INTERVAL_END", "init_stop", nullptr, nlohmann::Line::object());
-  line("INTERVAL_START", "run_start", nullptr, nlohmann::Line::object());
+  line("INTERVAL_END", "init_stop", nullptr, nlohmann::json::object());
+  line("INTERVAL_START", "run_start", nullptr, nlohmann::json::object());
   samples_line("INTERVAL_START", "block_start", 0);
 }
 
