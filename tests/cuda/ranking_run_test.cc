@@ -157,8 +157,11 @@ TEST_F(CudaRankingRun, IsEvaluatedAndScoresAsItWasTrained) {
   run::TrainedRanker ranker(saved, opened, 2, *alone, run::TrainedRanker::Use::kEvaluate);
   EXPECT_EQ(ranker.config().train.device, "cuda");
   const run::Evaluation found = ranker.evaluate(data::Split::kTest);
+  // Products may be summed by another algorithm the second time: a pair of targets whose scores all
+  // but tie can change places, and one pair of 416 is as small a step as the mean over users can
+  // make here.
   for (const auto& [name, value] : found.figures) {
-    EXPECT_NEAR(value, run.figures.at(name), 1e-4) << name;
+    EXPECT_NEAR(value, run.figures.at(name), name == "gauc" ? 1.5 / 416 : 1e-4) << name;
   }
   run::TrainedRanker scorer(saved, opened, 2, *alone, run::TrainedRanker::Use::kScore);
   data::SampleRequest request;
