@@ -41,9 +41,6 @@ void check_feature_config(const Config& config, const eval::RetrievalFeatures& f
             "model.targets = ", config.model.targets, " and features of the user ([features.",
             features.prefix.empty() ? "" : features.prefix[0].rows.name,
             "]) before the history; use one of the two");
-  TGR_CHECK(config.train.device == "cpu",
-            "features in the retrieval task are for train.device = \"cpu\" so far, and it is \"",
-            config.train.device, "\"; train on the CPU, or leave [features.X] out");
 }
 
 }  // namespace
