@@ -173,6 +173,21 @@ TEST(Communicator, TheWatchdogNamesWhoIsMissing) {
       << message;
 }
 
+TEST(Communicator, CountsHowLongItWaitedForEachRank) {
+  run_threads(3, [&](Communicator& world) {
+    world.barrier();
+    std::vector<double> before(3), after(3);
+    world.add_seconds_waited(before);
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::vector<double> values(3, 1.0);
+    world.split(0, world.rank(), "all")->all_reduce(values, Reduce::kSum);
+    world.add_seconds_waited(after);
+    if (world.rank() == 1) return;
+    EXPECT_GT(after[1] - before[1], 0.1);
+    EXPECT_EQ(after[static_cast<std::size_t>(world.rank())], 0);
+  });
+}
+
 TEST(Communicator, DifferentVerbsAreAnErrorNotAHang) {
   const std::string message = message_of([&] {
     run_threads(2, [&](Communicator& world) {

@@ -120,6 +120,10 @@ class Communicator {
   // no longer than this one's world.
   virtual std::unique_ptr<Communicator> split(int colour, int key, std::string name) = 0;
 
+  // Adds to each rank of the world how many seconds this one has waited for messages to and from it
+  // so far. Nothing where nobody counts them (one rank, or GPUs that exchange without the host).
+  virtual void add_seconds_waited(std::span<double> /*by_rank*/) const {}
+
   // Ends every rank's waiting with this rank's number and `why`. Under MPI it ends the processes.
   virtual void abort(const std::string& why) noexcept = 0;
 };

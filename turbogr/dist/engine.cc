@@ -55,7 +55,9 @@ struct Engine::Shared {
   };
 
   Shared(std::unique_ptr<Transport> transport_in, const WaitOptions& options_in)
-      : transport(std::move(transport_in)), options(options_in) {}
+      : transport(std::move(transport_in)),
+        options(options_in),
+        seconds_waited(static_cast<std::size_t>(transport->size())) {}
 
   // All below with the lock held.
   void post(Active& one) {
@@ -146,8 +148,17 @@ struct Engine::Shared {
     }
   }
 
+  // Whoever's messages are still missing are waited for alike.
+  void count_wait(const Active& one, double seconds) {
+    const double each = seconds / static_cast<double>(std::max<std::size_t>(1, one.posted.size()));
+    for (const Active::Posted& posted : one.posted) {
+      seconds_waited[static_cast<std::size_t>(posted.peer)] += each;
+    }
+  }
+
   void wait(Active& one) {
     const auto begin = Clock::now();
+    double counted = 0;
     bool warned = false;
     std::unique_lock lock(mutex);
     ++waiting;
@@ -156,6 +167,7 @@ struct Engine::Shared {
       if (one.finished) break;
       const std::string failure = transport->failure();
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      count_wait(one, seconds - std::exchange(counted, seconds));
       if (!failure.empty() || seconds > options.timeout_seconds) {
         const std::string waited = ranks_text(missing(one));
         end_wait(one);
@@ -189,6 +201,7 @@ struct Engine::Shared {
 
   std::unique_ptr<Transport> transport;
   const WaitOptions options;
+  std::vector<double> seconds_waited;  // for each rank
   std::mutex mutex;
   std::condition_variable wake;  // of the background thread
   std::list<std::shared_ptr<Active>> active;
@@ -259,6 +272,12 @@ Pending Engine::start(Operation operation) {
   }
   shared_->wake.notify_all();
   return Pending(std::make_shared<State>(shared_, std::move(active)));
+}
+
+void Engine::add_seconds_waited(std::span<double> by_rank) const {
+  const std::lock_guard lock(shared_->mutex);
+  TGR_ASSERT(by_rank.size() == shared_->seconds_waited.size());
+  for (std::size_t r = 0; r < by_rank.size(); ++r) by_rank[r] += shared_->seconds_waited[r];
 }
 
 void Engine::abort(const std::string& why) noexcept {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Engine {
 
   const Transport& transport() const;
   Pending start(Operation operation);
+  // To each rank of the world, how long somebody here has waited for messages to and from it.
+  void add_seconds_waited(std::span<double> by_rank) const;
   void abort(const std::string& why) noexcept;
 
   // A number for a new group, larger than any its members have had; 0 is the world.

@@ -31,6 +31,9 @@ class HostCommunicator : public Communicator {
   Pending start_barrier() override;
 
   std::unique_ptr<Communicator> split(int colour, int key, std::string name) override;
+  void add_seconds_waited(std::span<double> by_rank) const override {
+    engine_->add_seconds_waited(by_rank);
+  }
   void abort(const std::string& why) noexcept override { engine_->abort(why); }
 
  private:

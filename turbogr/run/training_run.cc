@@ -230,13 +230,14 @@ void TrainingRun::finish_steps(std::int64_t left) {
 }
 
 void TrainingRun::watch(std::int64_t step) {
-  const std::optional<SlowRank> slow = watchdog_->look({watched_seconds_, task_->times().by_stage});
-  if (!slow || slow->excess() < Watchdog::kWorthSaying || !leads()) return;
+  const std::optional<Suspect> found =
+      watchdog_->look({.seconds = watched_seconds_, .by_stage = task_->times().by_stage});
+  if (!found || !leads()) return;
   // Again when it is another one, or as often as figures are logged.
-  if (slow->rank == named_rank_ && step - named_step_ < config_.log.every) return;
-  named_rank_ = slow->rank;
+  if (found->rank == named_rank_ && step - named_step_ < config_.log.every) return;
+  named_rank_ = found->rank;
   named_step_ = step;
-  log::info("steps to {}: {}", step - Watchdog::kEvery, text_of(*slow));
+  log::info("steps to {}: {}", step - Watchdog::kEvery, found->text);
 }
 
 void TrainingRun::after_step() {
