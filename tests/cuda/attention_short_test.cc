@@ -118,16 +118,29 @@ TEST_F(GpuShortSequences, DoNotSeeTheirNeighbours) {
   }
 }
 
+// Packs are all that a batch of short sequences has in its plan: nothing for pairs of tokens or for
+// sums of dq. Tables add the exact sums of their gradients (exact_sums.cuh), the same for any
+// batch: 33 words of 8 bytes for each of 129 buckets in 32 copies, and for each of 8 positions.
 TEST_F(GpuShortSequences, TakeLittleMemory) {
-  const ops::AttentionShape shape = {.device = Device::kCuda,
-                                     .tokens = 315000,
-                                     .batch = 70000,
-                                     .max_length = 8,
-                                     .heads = 4,
-                                     .query_width = 64,
-                                     .value_width = 64,
-                                     .position_length = 8};
-  EXPECT_LT(ops::attention_plan_bytes<bf16>(ops::AttentionKind::kHstu, shape), 1u << 20);
+  const auto bytes = [](std::int64_t batch, bool tables) {
+    return ops::attention_plan_bytes<bf16>(ops::AttentionKind::kHstu, {.device = Device::kCuda,
+                                                                       .tokens = 9 * batch / 2,
+                                                                       .batch = batch,
+                                                                       .max_length = 8,
+                                                                       .heads = 4,
+                                                                       .query_width = 64,
+                                                                       .value_width = 64,
+                                                                       .tables = tables,
+                                                                       .position_length = 8});
+  };
+  constexpr std::size_t kTableSums = std::size_t{33} * 8 * (129 * 32 + 8);
+  constexpr std::size_t kRounding = 2 * 256;  // of two parts of a plan
+  for (const std::int64_t batch : {70000, 140000}) {
+    const std::size_t without = bytes(batch, false);
+    EXPECT_LT(without, static_cast<std::size_t>(2 * 9 * batch / 2)) << "two bytes a token";
+    EXPECT_GE(bytes(batch, true), without + kTableSums);
+    EXPECT_LT(bytes(batch, true), without + kTableSums + kRounding);
+  }
 }
 
 TEST_F(GpuShortSequences, MatchTheReferenceInAThousandRandomBatches) {
