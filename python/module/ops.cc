@@ -1,6 +1,6 @@
 // Operators on arrays of other libraries, by DLPack: inputs are read and outputs written where they
-// lie. The Python files make the outputs, check what has to do with Python, that all arrays of a
-// call lie in one place, and on a GPU order the streams.
+// lie. The Python files make the outputs, check what has to do with Python and that all arrays of a
+// call lie in one place, and on a GPU name the stream the caller works on, a cudaStream_t.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -19,6 +19,7 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/dtype.h"
+#include "turbogr/core/stream_order.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/attention/fuxi_attention.h"
 #include "turbogr/ops/attention/hstu_attention.h"
@@ -40,34 +41,58 @@ struct Place {
 
 Place place_of(const In& array) { return {array.device_type(), array.device_id()}; }
 
+// A GPU's scratch memory is one for all streams of the caller, so calls run on a stream of their
+// own.
+struct Gpu {
+  Context context{ContextOptions{.device = Device::kCuda, .threads = 1}};
+  StreamOrder order;
+};
+
 // Threads, streams and scratch memory of all calls, one call at a time. A forked process has none
 // of the threads and makes its own; it cannot use its parent's GPU.
 struct Engine {
   std::mutex mutex;
   std::unique_ptr<Context> context;
-  std::map<int, std::unique_ptr<Context>> gpus;
+  std::map<int, std::unique_ptr<Gpu>> gpus;
   int threads = 0;
   pid_t process = 0;
 
-  Context& get(const Place& place = {}) {
-    if (process != ::getpid()) {
-      static_cast<void>(context.release());  // its threads are the parent's: nothing to join
-      for (auto& [id, gpu] : gpus) static_cast<void>(gpu.release());
-      gpus.clear();
-      process = ::getpid();
-    }
-    if (!place.gpu()) {
-      if (!context) context = std::make_unique<Context>(ContextOptions{.threads = threads});
-      return *context;
-    }
+  void begin_process() {
+    if (process == ::getpid()) return;
+    static_cast<void>(context.release());  // its threads are the parent's: nothing to join
+    for (auto& [id, gpu] : gpus) static_cast<void>(gpu.release());
+    gpus.clear();
+    process = ::getpid();
+  }
+  Gpu& gpu_of(const Place& place) {
     TGR_CHECK(kWithCuda, "this build of turbogr has no CUDA; install the one that has, or give ",
               "arrays in the CPU's memory");
     use_gpu(place.device_id);
-    std::unique_ptr<Context>& gpu = gpus[place.device_id];
-    if (!gpu) {
-      gpu = std::make_unique<Context>(ContextOptions{.device = Device::kCuda, .threads = 1});
-    }
+    std::unique_ptr<Gpu>& gpu = gpus[place.device_id];
+    if (!gpu) gpu = std::make_unique<Gpu>();
     return *gpu;
+  }
+
+  // Calls body(context). On a GPU that runs after what the caller's stream has to do, and before
+  // what it gets to do.
+  template <class Body>
+  void call(const Place& place, std::uintptr_t stream, Body&& body) {
+    const std::lock_guard turn(mutex);
+    begin_process();
+    if (!place.gpu()) {
+      if (!context) context = std::make_unique<Context>(ContextOptions{.threads = threads});
+      return body(*context);
+    }
+    Gpu& gpu = gpu_of(place);
+    auto* callers = reinterpret_cast<void*>(stream);
+    gpu.order.put_after(gpu.context.stream(), callers);
+    try {
+      body(gpu.context);
+    } catch (...) {  // what it has queued still writes to the caller's arrays
+      gpu.order.put_after(callers, gpu.context.stream());
+      throw;
+    }
+    gpu.order.put_after(callers, gpu.context.stream());
   }
 };
 Engine& engine() {
@@ -224,7 +249,7 @@ Jagged<const T> jagged_of(const Rows<const T>& q, const In& offsets) {
 }
 
 void attention(const Attention& a, const In& q, const In& k, const In& v, const In& offsets,
-               const Out& out) {
+               const Out& out, std::uintptr_t stream) {
   with_format_of("q", q, [&]<class T>() {
     const Jagged<const T> queries = jagged_of<T>(rows_of<const T>("q", q), offsets);
     const auto keys = rows_of<const T>("k", k);
@@ -233,24 +258,24 @@ void attention(const Attention& a, const In& q, const In& k, const In& v, const 
     const ops::AttentionBias<T> bias = a.bias<T>();
     const ops::AttentionMask mask = a.mask();
     const nb::gil_scoped_release release;
-    const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get(place_of(q));
-    a.reserve<T>(ctx, queries, values);
-    if (a.fuxi) {
-      ops::fuxi_attention<T>(ctx, queries, keys, values, bias,
-                             {a.heads, a.alpha, a.norm_length, mask}, to);
-    } else {
-      ops::hstu_attention<T>(
-          ctx, queries, keys, values, bias,
-          {a.heads, a.alpha, a.norm_length, mask, a.longest_of(ctx, queries.offsets)}, to);
-    }
+    engine().call(place_of(q), stream, [&](const Context& ctx) {
+      a.reserve<T>(ctx, queries, values);
+      if (a.fuxi) {
+        ops::fuxi_attention<T>(ctx, queries, keys, values, bias,
+                               {a.heads, a.alpha, a.norm_length, mask}, to);
+      } else {
+        ops::hstu_attention<T>(
+            ctx, queries, keys, values, bias,
+            {a.heads, a.alpha, a.norm_length, mask, a.longest_of(ctx, queries.offsets)}, to);
+      }
+    });
   });
 }
 
 void attention_backward(const Attention& a, const In& q, const In& k, const In& v,
                         const In& offsets, const In& dout, const Out& dq, const Out& dk,
                         const Out& dv, const std::optional<Out>& dposition,
-                        const std::optional<Out>& dtime) {
+                        const std::optional<Out>& dtime, std::uintptr_t stream) {
   with_format_of("q", q, [&]<class T>() {
     const Jagged<const T> queries = jagged_of<T>(rows_of<const T>("q", q), offsets);
     const auto keys = rows_of<const T>("k", k);
@@ -264,19 +289,19 @@ void attention_backward(const Attention& a, const In& q, const In& k, const In& 
                                                  written_vector<Accum<T>>("dtime", dtime)};
     const ops::AttentionMask mask = a.mask();
     const nb::gil_scoped_release release;
-    const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get(place_of(q));
-    a.reserve<T>(ctx, queries, values);
-    if (a.fuxi) {
-      ops::fuxi_attention_backward<T>(ctx, queries, keys, values, bias,
-                                      {a.heads, a.alpha, a.norm_length, mask}, from, to_q, to_k,
-                                      to_v, dbias);
-    } else {
-      ops::hstu_attention_backward<T>(
-          ctx, queries, keys, values, bias,
-          {a.heads, a.alpha, a.norm_length, mask, a.longest_of(ctx, queries.offsets)}, from, to_q,
-          to_k, to_v, dbias);
-    }
+    engine().call(place_of(q), stream, [&](const Context& ctx) {
+      a.reserve<T>(ctx, queries, values);
+      if (a.fuxi) {
+        ops::fuxi_attention_backward<T>(ctx, queries, keys, values, bias,
+                                        {a.heads, a.alpha, a.norm_length, mask}, from, to_q, to_k,
+                                        to_v, dbias);
+      } else {
+        ops::hstu_attention_backward<T>(
+            ctx, queries, keys, values, bias,
+            {a.heads, a.alpha, a.norm_length, mask, a.longest_of(ctx, queries.offsets)}, from, to_q,
+            to_k, to_v, dbias);
+      }
+    });
   });
 }
 
@@ -326,24 +351,25 @@ void reserve_softmax(const Context& ctx, const In& query, const In& items, const
 
 void sampled_softmax(const In& query, const In& items, const In& positive, const In& negatives,
                      const std::optional<In>& correction, double temperature, bool normalize,
-                     const Out& loss, const Out& log_sum_exp) {
+                     const Out& loss, const Out& log_sum_exp, std::uintptr_t stream) {
   with_format_of("query", query, [&]<class T>() {
     const auto inputs = softmax_inputs<T>(query, items, positive, negatives, correction);
     const ops::SoftmaxOptions options = {.temperature = temperature, .normalize = normalize};
     const ops::SoftmaxOutput<T> output = {written_vector<Accum<T>>("loss", loss),
                                           written_vector<Accum<T>>("log_sum_exp", log_sum_exp)};
     const nb::gil_scoped_release release;
-    const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get(place_of(query));
-    reserve_softmax(ctx, query, items, negatives, options);
-    ops::sampled_softmax<T>(ctx, inputs, options, output);
+    engine().call(place_of(query), stream, [&](const Context& ctx) {
+      reserve_softmax(ctx, query, items, negatives, options);
+      ops::sampled_softmax<T>(ctx, inputs, options, output);
+    });
   });
 }
 
 void sampled_softmax_backward(const In& query, const In& items, const In& positive,
                               const In& negatives, const std::optional<In>& correction,
                               double temperature, bool normalize, const In& log_sum_exp,
-                              const In& dloss, const Out& dquery, const Out& ditems) {
+                              const In& dloss, const Out& dquery, const Out& ditems,
+                              std::uintptr_t stream) {
   with_format_of("query", query, [&]<class T>() {
     const auto inputs = softmax_inputs<T>(query, items, positive, negatives, correction);
     const ops::SoftmaxOptions options = {.temperature = temperature, .normalize = normalize};
@@ -352,10 +378,10 @@ void sampled_softmax_backward(const In& query, const In& items, const In& positi
     const auto to_query = written_rows<T>("dquery", dquery);
     const auto to_items = written_rows<Accum<T>>("ditems", ditems);
     const nb::gil_scoped_release release;
-    const std::lock_guard turn(engine().mutex);
-    const Context& ctx = engine().get(place_of(query));
-    reserve_softmax(ctx, query, items, negatives, options);
-    ops::sampled_softmax_backward<T>(ctx, inputs, options, saved, weights, to_query, to_items);
+    engine().call(place_of(query), stream, [&](const Context& ctx) {
+      reserve_softmax(ctx, query, items, negatives, options);
+      ops::sampled_softmax_backward<T>(ctx, inputs, options, saved, weights, to_query, to_items);
+    });
   });
 }
 
@@ -377,31 +403,26 @@ void bind_ops(nb::module_& module) {
       .def_rw("num_prefix", &Attention::num_prefix, nb::arg().none())
       .def_rw("num_targets", &Attention::num_targets, nb::arg().none());
   module.def("attention", &attention, nb::arg("options"), nb::arg("q"), nb::arg("k"), nb::arg("v"),
-             nb::arg("offsets"), nb::arg("out"));
+             nb::arg("offsets"), nb::arg("out"), nb::arg("stream"));
   module.def("attention_backward", &attention_backward, nb::arg("options"), nb::arg("q"),
              nb::arg("k"), nb::arg("v"), nb::arg("offsets"), nb::arg("dout"), nb::arg("dq"),
-             nb::arg("dk"), nb::arg("dv"), nb::arg("dposition").none(), nb::arg("dtime").none());
+             nb::arg("dk"), nb::arg("dv"), nb::arg("dposition").none(), nb::arg("dtime").none(),
+             nb::arg("stream"));
   module.def("sampled_softmax", &sampled_softmax, nb::arg("query"), nb::arg("items"),
              nb::arg("positive"), nb::arg("negatives"), nb::arg("correction").none(),
-             nb::arg("temperature"), nb::arg("normalize"), nb::arg("loss"), nb::arg("log_sum_exp"));
+             nb::arg("temperature"), nb::arg("normalize"), nb::arg("loss"), nb::arg("log_sum_exp"),
+             nb::arg("stream"));
   module.def("sampled_softmax_backward", &sampled_softmax_backward, nb::arg("query"),
              nb::arg("items"), nb::arg("positive"), nb::arg("negatives"),
              nb::arg("correction").none(), nb::arg("temperature"), nb::arg("normalize"),
-             nb::arg("log_sum_exp"), nb::arg("dloss"), nb::arg("dquery"), nb::arg("ditems"));
+             nb::arg("log_sum_exp"), nb::arg("dloss"), nb::arg("dquery"), nb::arg("ditems"),
+             nb::arg("stream"));
   module.attr("with_cuda") = kWithCuda;
-  module.def(
-      "gpu_stream",
-      [](int gpu) {
-        const std::lock_guard turn(engine().mutex);
-        return reinterpret_cast<std::uintptr_t>(
-            engine().get({nb::device::cuda::value, gpu}).stream());
-      },
-      nb::arg("gpu"), nb::call_guard<nb::gil_scoped_release>(),
-      "The stream that operators run on, a cudaStream_t.");
   module.def(
       "set_threads",
       [](int threads) {
         const std::lock_guard turn(engine().mutex);
+        engine().begin_process();
         engine().threads = threads;
         engine().context.reset();
       },

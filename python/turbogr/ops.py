@@ -12,9 +12,7 @@ the fastest kernels want to know where there are time biases or masks and no pos
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -47,11 +45,13 @@ def _torch_of(array: Any) -> Any:
 
 def _array(name: str, value: Any, dtype: str | None = None) -> Any:
     """What the engine can read: detached from autograd; plain lists of numbers become arrays of `dtype`."""
-    if _torch_of(value) is not None:
-        value = value.detach()
-        if value.device.type != "cpu" and not (value.device.type == "cuda" and _turbogr.with_cuda):
+    torch = _torch_of(value)
+    if torch is not None:
+        if not (value.is_cpu or (value.is_cuda and _turbogr.with_cuda)):
             raise ValueError(f"{name} is on {value.device}; this build computes on the CPU: give {name}.cpu()")
-        return value
+        if value.layout != torch.strided:
+            raise TypeError(f"{name} has the layout {value.layout}; wanted: a dense tensor: give {name}.to_dense()")
+        return value.detach()
     if dtype is not None and isinstance(value, (list, tuple)):
         try:
             return np.asarray(value, dtype)
@@ -95,35 +95,34 @@ def _empty(like: Any, shape: tuple[int, ...], *, sums: bool = False, zero: bool 
 
 def _same_place(like: Any, **arrays: Any) -> None:
     """All arrays of a call lie where its first one does."""
-    torch = _torch_of(like)
-    wanted = "cpu" if torch is None else str(like.device)
+    wanted = _device_of(like)
     for name, array in arrays.items():
-        found = "cpu" if _torch_of(array) is None else str(array.device)
-        if array is not None and found != wanted:
+        if array is not None and _device_of(array) != wanted:
+            found, wanted = _device_of(array) or "cpu", wanted or "cpu"
             raise ValueError(f"{name} is on {found} and the other arrays are on {wanted}; move it there")
 
 
-_streams: dict[Any, Any] = {}  # of the engine, one a GPU
+def _device_of(array: Any) -> Any:
+    """PyTorch's name of the GPU an array lies on; None: the CPU's memory."""
+    return array.device if _torch_of(array) is not None and array.is_cuda else None
 
 
-@contextlib.contextmanager
-def _in_order(like: Any) -> Iterator[None]:
-    """On a GPU: after what PyTorch's current stream has to do, and before what it gets to do."""
-    torch = _torch_of(like)
-    if torch is None or like.device.type == "cpu":
-        yield
+def _lent(array: Any) -> Any:
+    """For the engine to read or write. PyTorch's own `__dlpack__` takes ten times as long, and looks at streams."""
+    torch = _torch_of(array)
+    return array if torch is None else torch.utils.dlpack.to_dlpack(array)
+
+
+def _call(function: Any, like: Any, *parts: Any) -> None:
+    """Calls the engine; on a GPU after what PyTorch's current stream has to do, and before what it gets to do."""
+    lent = [_lent(part) for part in parts]
+    device = _device_of(like)
+    if device is None:
+        function(*lent, 0)
         return
-    with torch.cuda.device(like.device):
-        own = _streams.get(like.device)
-        if own is None:
-            own = torch.cuda.ExternalStream(_turbogr.gpu_stream(like.device.index), device=like.device)
-            _streams[like.device] = own
-        current = torch.cuda.current_stream(like.device)
-        own.wait_stream(current)
-        try:
-            yield
-        finally:
-            current.wait_stream(own)
+    cuda = _torch_of(like).cuda
+    with cuda.device(device):
+        function(*lent, cuda.current_stream(device).cuda_stream)
 
 
 def _offsets(q: Any, value: Any) -> tuple[Any, int]:
@@ -154,12 +153,12 @@ def _options(
     options.norm_length = arguments.number_of("norm_length", norm_length)
     options.window = arguments.integer_of("window", window, 0)
     options.max_length = arguments.integer_of("max_length", max_length, 0)
-    options.position = _optional("position", position)
-    options.time = _optional("time", time)
-    options.key_times = _optional("key_times", key_times, "int64")
-    options.query_times = _optional("query_times", query_times, "int64")
-    options.num_prefix = _optional("num_prefix", num_prefix, "int64")
-    options.num_targets = _optional("num_targets", num_targets, "int64")
+    options.position = _lent(_optional("position", position))
+    options.time = _lent(_optional("time", time))
+    options.key_times = _lent(_optional("key_times", key_times, "int64"))
+    options.query_times = _lent(_optional("query_times", query_times, "int64"))
+    options.num_prefix = _lent(_optional("num_prefix", num_prefix, "int64"))
+    options.num_targets = _lent(_optional("num_targets", num_targets, "int64"))
     return options
 
 
@@ -173,8 +172,7 @@ def _attention(fuxi: bool, q: Any, k: Any, v: Any, offsets: Any, options: dict[s
     chosen.max_length = chosen.max_length or longest
     _same_place(q, k=k, v=v, offsets=offsets, **{name: options[name] for name in _ARRAYS})
     out = _empty(v, (v.shape[0], v.shape[1] * (3 if fuxi else 1)))
-    with _in_order(q):
-        _turbogr.attention(chosen, q, k, v, offsets, out)
+    _call(_turbogr.attention, q, chosen, q, k, v, offsets, out)
     return out
 
 
@@ -190,8 +188,7 @@ def _attention_backward(
     dq, dk, dv = (_empty(part, tuple(part.shape)) for part in (q, k, v))
     tables = [_optional(name, options[name]) for name in ("position", "time")]
     dposition, dtime = (None if t is None else _empty(t, tuple(t.shape), zero=True) for t in tables)
-    with _in_order(q):
-        _turbogr.attention_backward(chosen, q, k, v, offsets, dout, dq, dk, dv, dposition, dtime)
+    _call(_turbogr.attention_backward, q, chosen, q, k, v, offsets, dout, dq, dk, dv, dposition, dtime)
     return dq, dk, dv, dposition, dtime
 
 
@@ -268,8 +265,8 @@ def sampled_softmax(
     positive, correction = _array("positive", positive, "int32"), _optional("correction", correction)
     _same_place(query, items=items, positive=positive, negatives=negatives, correction=correction)
     scale, normalize = arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize)
-    with _in_order(query):
-        _turbogr.sampled_softmax(query, items, positive, negatives, correction, scale, normalize, loss, saved)
+    parts = (query, items, positive, negatives, correction, scale, normalize)
+    _call(_turbogr.sampled_softmax, query, *parts, loss, saved)
     return loss, saved
 
 
@@ -290,8 +287,6 @@ def sampled_softmax_backward(
         query, items=items, positive=positive, negatives=negatives, correction=correction, log_sum_exp=saved, dloss=dloss
     )
     scale, normalize = arguments.number_of("temperature", temperature), arguments.flag_of("normalize", normalize)
-    with _in_order(query):
-        _turbogr.sampled_softmax_backward(
-            query, items, positive, negatives, correction, scale, normalize, saved, dloss, dquery, ditems
-        )
+    parts = (query, items, positive, negatives, correction, scale, normalize)
+    _call(_turbogr.sampled_softmax_backward, query, *parts, saved, dloss, dquery, ditems)
     return dquery, ditems

@@ -23,11 +23,11 @@ def plain(q, k, v, position):
     parts = []
     for begin, end in zip(OFFSETS.tolist(), OFFSETS.tolist()[1:]):
         n = end - begin
-        cut = lambda t: t[begin:end].reshape(n, HEADS, -1).transpose(0, 1)
+        cut = lambda t: t[begin:end].unflatten(1, (HEADS, -1)).transpose(0, 1)
         gap = torch.arange(n, device=q.device)[None, :] - torch.arange(n, device=q.device)[:, None]
         scores = 0.3 * (cut(q) @ cut(k).transpose(1, 2)) + position[(len(position) - 1) // 2 + gap].to(q.dtype)
         weights = torch.nn.functional.silu(scores) / 50 * (gap <= 0)
-        parts.append((weights @ cut(v)).transpose(0, 1).reshape(n, -1))
+        parts.append((weights @ cut(v)).transpose(0, 1).flatten(1))
     return torch.cat(parts)
 
 

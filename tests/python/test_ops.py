@@ -209,3 +209,17 @@ class TestTorch:
         )
         assert half.dtype == torch.bfloat16
         assert (half.double() - exact).abs().max() < 0.05 * exact.abs().max()
+
+    @pytest.mark.parametrize("name", ["q", "position"])
+    def test_tensors_that_are_no_plain_memory_are_named(self, case, name):
+        torch = self.torch
+        arguments = {key: torch.tensor(case[key]) for key in "qkv"}
+        arguments["position"] = torch.zeros(2 * max(LENGTHS) - 1, dtype=torch.float64)
+        offsets = torch.tensor(OFFSETS)
+        turbogr.ops.hstu_attention(**arguments, offsets=offsets, heads=2)
+        arguments[name] = arguments[name].to_sparse()
+        with pytest.raises(TypeError, match=f"{name} has the layout"):
+            turbogr.ops.hstu_attention(**arguments, offsets=offsets, heads=2)
+        arguments[name] = arguments[name].to_dense().to("meta")
+        with pytest.raises(ValueError, match=f"{name} is on meta"):
+            turbogr.ops.hstu_attention(**arguments, offsets=offsets, heads=2)
