@@ -158,6 +158,7 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   const checkpoint::Checkpoint checkpoint = run::open_checkpoint(world, options.checkpoint);
   const run::Config config =
       run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  run::check_finds_items(config, checkpoint);
   const data::Store store = run::open_store(config, options.store);
   const eval::SeenItems seen = run::seen_for(checkpoint, config, options.seen);
   const run::HistoryOptions history = {.max_length = config.data.max_length,
