@@ -125,9 +125,9 @@ class ConfigUsage : public CLI::Formatter {
 };
 
 // Errors name ids and paths, which may hold what a terminal would obey.
-int fail(std::string_view what) {
+int fail(std::string_view what, int status = 1) {
   fmt::print(stderr, "turbogr: {}\n", escaped(what, "\\\n"));
-  return 1;
+  return status;
 }
 
 // Figures that never reached a full disk or a closed pipe must not look like success.
@@ -189,6 +189,7 @@ void Command::require_subcommand() { app_->require_subcommand(1); }
 void Command::take_common_options() {
   app_->set_version_flag("--version", fmt::format("turbogr {} ({})", version(), commit()));
   app_->add_option("--log-level", log_level_, "debug, info, warning, error or off")
+      ->check(is_one_of({"debug", "info", "warning", "error", "off"}))
       ->capture_default_str();
   app_->parse_complete_callback([this] { log::set_up(log_level_); });
 }
@@ -296,6 +297,8 @@ int Command::run(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     const int status = app_->exit(error) == 0 ? 0 : kUsageStatus;
     return status == 0 ? finish_output() : status;
+  } catch (const UsageError& error) {
+    return fail(error.what(), kUsageStatus);
   } catch (const turbogr::Error& error) {
     return fail(error.what());
   } catch (const std::bad_alloc&) {
@@ -332,6 +335,17 @@ Check is_one_of(std::vector<std::string> words) {
   return [words = std::move(words)](const std::string& text) -> std::string {
     if (std::find(words.begin(), words.end(), text) != words.end()) return "";
     return fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+  };
+}
+
+Check can_be_read(std::function<void(const std::string& text)> read) {
+  return [read = std::move(read)](const std::string& text) -> std::string {
+    try {
+      read(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
   };
 }
 

@@ -8,8 +8,11 @@
 
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#include "turbogr/core/check.h"
 
 namespace CLI {
 class App;
@@ -17,6 +20,21 @@ class Option;
 }  // namespace CLI
 
 namespace turbogr::apps {
+
+// Wrong use of the command line that shows only once the words are read: what it prints and the
+// exit status are those of the parser's own errors, less the help.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+template <class... Parts>
+void check_usage(bool right, const Parts&... parts) {
+  if (right) return;
+  std::ostringstream text;
+  (text << ... << parts);
+  throw UsageError(text.str());
+}
 
 // What is wrong with a value; nothing when it is right.
 using Check = std::function<std::string(const std::string& text)>;
@@ -90,5 +108,7 @@ class Command {
 Check is_positive();
 Check is_not_negative();
 Check is_one_of(std::vector<std::string> words);
+// That `read` takes the text without an Error.
+Check can_be_read(std::function<void(const std::string& text)> read);
 
 }  // namespace turbogr::apps

@@ -5,10 +5,11 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "apps/command_line.h"
@@ -58,10 +59,10 @@ std::size_t parse_bytes(const std::string& text) {
       if (unit == name) scale = factor;
     }
   }
-  TGR_CHECK(used > 0 && scale > 0 && value > 0 && value * scale < 0x1p60, "--memory '", text,
+  TGR_CHECK(used > 0 && scale > 0 && value > 0 && value * scale < 0x1p60, "'", text,
             "' is not an amount of memory; write 256MB or 2GB");
   const auto bytes = static_cast<std::size_t>(value * scale);
-  TGR_CHECK(bytes >= std::size_t{64} << 20, "--memory ", text, " is too little; 64MB is the least");
+  TGR_CHECK(bytes >= std::size_t{64} << 20, "'", text, "' is too little; 64MB is the least");
   return bytes;
 }
 
@@ -84,20 +85,36 @@ void check_inputs_are_there(const data::PrepareOptions& options) {
   }
 }
 
+struct Shard {
+  int index = 0, count = 1;  // from 0
+};
+
 // "2/8": the second of eight.
-void parse_shard(const std::string& text, data::PrepareOptions& options) {
+Shard parse_shard(const std::string& text) {
+  Shard shard;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result first = std::from_chars(text.data(), end, shard.index);
+  std::from_chars_result second = first;
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '/') {
+    second = std::from_chars(first.ptr + 1, end, shard.count);
+  }
+  TGR_CHECK(second.ec == std::errc() && second.ptr == end && first.ptr != end && shard.index >= 1 &&
+                shard.index <= shard.count,
+            "'", text, "' is no share; write 1/8 for the first of eight");
+  --shard.index;
+  return shard;
+}
+
+void take_shard(const std::string& text, data::PrepareOptions& options) {
   if (text.empty()) return;
-  int used = 0;
-  const int fields = std::sscanf(text.c_str(), "%d/%d%n", &options.shard, &options.shards, &used);
-  TGR_CHECK(fields == 2 && used == static_cast<int>(text.size()) && options.shard >= 1 &&
-                options.shard <= options.shards,
-            "--shard '", text, "' is no share; write 1/8 for the first of eight");
-  --options.shard;
-  TGR_CHECK(options.min_user == 0 && options.min_item == 0 &&
-                options.repeats == data::Repeats::kKeep && options.user_tables.empty() &&
-                options.item_tables.empty(),
-            "--shard ", text, " with a k-core, --deduplicate or tables: a part does not know of ",
-            "the others; give them to `turbogr data merge`");
+  const Shard shard = parse_shard(text);
+  options.shard = shard.index;
+  options.shards = shard.count;
+  check_usage(options.min_user == 0 && options.min_item == 0 &&
+                  options.repeats == data::Repeats::kKeep && options.user_tables.empty() &&
+                  options.item_tables.empty(),
+              "--shard ", text, " with a k-core, --deduplicate or tables: a part does not know of ",
+              "the others; give them to `turbogr data merge`");
 }
 
 void run(Flags& flags, bool merges) {
@@ -107,13 +124,11 @@ void run(Flags& flags, bool merges) {
     options.format = data::log_format_from_name(flags.format);
   }
   options.memory_bytes = parse_bytes(flags.memory);
-  TGR_CHECK(flags.on_error == "stop" || flags.on_error == "skip",
-            "--on-error is stop or skip, not '", flags.on_error, "'");
   options.bad_rows.skip = flags.on_error == "skip";
   options.repeats = flags.drop_repeated_items    ? data::Repeats::kDropItems
                     : flags.drop_repeated_events ? data::Repeats::kDropEvents
                                                  : data::Repeats::kKeep;
-  if (!merges) parse_shard(flags.shard, options);
+  if (!merges) take_shard(flags.shard, options);
   options.show_progress = isatty(STDERR_FILENO) != 0;
   // So that --memory bounds the process too: freed blocks go back to the system, and one arena
   // keeps the address space small.
@@ -154,12 +169,15 @@ void add_common_options(Command& command, Flags& flags) {
   data::PrepareOptions& options = flags.options;
   command.add_option("--out", options.out, "the store to make")->required();
   command.add_option("--memory", flags.memory, "memory to use at most, whatever the input")
+      ->check(can_be_read(parse_bytes))
       ->capture_default_str();
   command.add_option("--threads", options.threads, "threads to use; 0: one a core, up to 8")
       ->capture_default_str();
   command.add_flag("--overwrite", options.overwrite, "replace a store that is there");
-  command.add_option("--min-user", options.min_user, "k-core: keep users with so many events");
-  command.add_option("--min-item", options.min_item, "k-core: keep items with so many events");
+  command.add_option("--min-user", options.min_user, "k-core: keep users with so many events")
+      ->check(is_not_negative());
+  command.add_option("--min-item", options.min_item, "k-core: keep items with so many events")
+      ->check(is_not_negative());
   command.add_flag("--deduplicate", flags.drop_repeated_events,
                    "of rows with the same user, item and time keep the first");
   command.add_flag("--deduplicate-items", flags.drop_repeated_items,
@@ -197,10 +215,13 @@ void add_data_prepare(Command& app) {
       ->required();
   add_common_options(*command, *flags);
   command->add_option("--format", flags->format, "kuairand, movielens, csv or parquet")
+      ->check(is_one_of({"kuairand", "movielens", "csv", "parquet"}))
       ->capture_default_str();
-  command->add_option("--shard", flags->shard,
-                      "I/N: of the files only the I-th of N shares, for `data merge`; give the "
-                      "options about all events (k-core, tables, --deduplicate) there");
+  command
+      ->add_option("--shard", flags->shard,
+                   "I/N: of the logs only the I-th of N shares, for `data merge`; give the options "
+                   "about all events (k-core, tables, --deduplicate) there")
+      ->check(can_be_read(parse_shard));
   command->add_option("--keep-signal", options.keep_signal, "keep only rows with this signal");
   command
       ->add_option("--label", options.columns.labels,
@@ -223,13 +244,20 @@ void add_data_prepare(Command& app) {
       ->allow_extra_args(false);  // what follows may be an input
   command->add_option("--delimiter", options.columns.delimiter,
                       "one or two characters, or tab; found by itself when not given");
-  command->add_option("--header", options.columns.header, "auto, yes or no")->capture_default_str();
-  command->add_option("--time-unit", options.time_unit, "auto, s or ms, for whole-number times")
+  command->add_option("--header", options.columns.header, "auto, yes or no")
+      ->check(is_one_of({"auto", "yes", "no"}))
       ->capture_default_str();
-  command->add_option("--ids", options.ids, "auto, integer or string")->capture_default_str();
+  command->add_option("--time-unit", options.time_unit, "auto, s or ms, for whole-number times")
+      ->check(is_one_of({"auto", "s", "ms"}))
+      ->capture_default_str();
+  command->add_option("--ids", options.ids, "auto, integer or string")
+      ->check(is_one_of({"auto", "integer", "string"}))
+      ->capture_default_str();
   command->add_option("--on-error", flags->on_error, "stop at a bad row, or skip it")
+      ->check(is_one_of({"stop", "skip"}))
       ->capture_default_str();
   command->add_option("--max-bad", options.bad_rows.max_bad, "with skip: give up past so many")
+      ->check(is_not_negative())
       ->capture_default_str();
   command
       ->add_option("--event-features", options.columns.features,

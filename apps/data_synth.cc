@@ -26,6 +26,8 @@ struct SynthCommand {
   bool overwrite = false;
   bool numbers = false;
   double bayes_auc = 0.80;
+  const Option* repeats = nullptr;  // whether these were given
+  const Option* bayes_auc_given = nullptr;
 };
 
 void write_world(const data::SynthWorld& world, ThreadPool& pool, const std::string& store,
@@ -95,11 +97,6 @@ void make_yambda(const SynthCommand& command, ThreadPool& pool) {
 }
 
 void make_dlrmv3(const SynthCommand& command, ThreadPool& pool) {
-  TGR_CHECK(command.options.mean_length == 0 && command.options.max_length == 0,
-            "--mean-length and --max-length are not for --like dlrmv3, whose users meet about 100 "
-            "items a step; leave them out");
-  TGR_CHECK(command.csv.empty(),
-            "--csv is for kuairand27k and yambda; of dlrmv3 take --out, a store");
   const data::Dlrmv3World world({.users = command.options.users,
                                  .items = command.options.items,
                                  .seed = command.options.seed});
@@ -111,9 +108,29 @@ void make_dlrmv3(const SynthCommand& command, ThreadPool& pool) {
       auc.all, auc.by_request);
 }
 
+// Options that the kind of world would not look at.
+void check_synth_options(const SynthCommand& command) {
+  const std::string& like = command.options.like;
+  check_usage(!command.store.empty() || !command.csv.empty(),
+              "say where the world goes: --out STORE, --csv FOLDER, or both");
+  check_usage(!command.store.empty() || !command.numbers,
+              "--numbers is about a store, which has signals alone without it; give --out, or "
+              "leave it out");
+  const bool own_repeats = like == "kuairand27k" || like == "movielens";
+  check_usage(own_repeats || !command.repeats->given(), "--repeats is not for --like ", like,
+              ", whose repeats are as published; leave it out");
+  check_usage(like == "yambda" || !command.bayes_auc_given->given(),
+              "--bayes-auc is for --like yambda, and this is ", like, "; leave it out");
+  if (like != "dlrmv3") return;
+  check_usage(command.options.mean_length == 0 && command.options.max_length == 0,
+              "--mean-length and --max-length are not for --like dlrmv3, whose users meet about "
+              "100 items a step; leave them out");
+  check_usage(command.csv.empty(),
+              "--csv is for kuairand27k and yambda; of dlrmv3 take --out, a store");
+}
+
 void run_synth(const SynthCommand& command) {
-  TGR_CHECK(!command.store.empty() || !command.csv.empty(),
-            "say where the world goes: --out STORE, --csv FOLDER, or both");
+  check_synth_options(command);
   const data::InterruptGuard guard;
   ThreadPool pool(command.threads);
   if (command.options.like == "yambda") return make_yambda(command, pool);
@@ -127,6 +144,7 @@ void add_data_synth(Command& data) {
   auto* command = data.add_subcommand("synth", "Make a world like a published one, of any size");
   auto synth = std::make_shared<SynthCommand>();
   command->add_option("--like", synth->options.like, "kuairand27k, movielens, yambda or dlrmv3")
+      ->check(is_one_of({"kuairand27k", "movielens", "yambda", "dlrmv3"}))
       ->capture_default_str();
   command->add_option("--users", synth->options.users, "how many users")->required();
   command->add_option(
@@ -135,10 +153,11 @@ void add_data_synth(Command& data) {
   command->add_option("--mean-length", synth->options.mean_length,
                       "scale every history to this mean (default: as the original)");
   command->add_option("--max-length", synth->options.max_length, "cut longer histories");
-  command
-      ->add_option("--repeats", synth->options.repeats,
-                   "share of events that repeat one of the user's last 64 items, as music does")
-      ->capture_default_str();
+  synth->repeats =
+      command
+          ->add_option("--repeats", synth->options.repeats,
+                       "share of events that repeat one of the user's last 64 items, as music does")
+          ->capture_default_str();
   command->add_option("--seed", synth->options.seed, "another seed, another world")
       ->capture_default_str();
   command->add_option("--threads", synth->threads, "0: one a core; the world is the same")
@@ -149,10 +168,11 @@ void add_data_synth(Command& data) {
   command->add_flag("--numbers", synth->numbers,
                     "keep play_time_ms and duration_ms in the store, as prepare does; of yambda "
                     "played_ratio_pct and track_length_seconds, of dlrmv3 rating");
-  command
-      ->add_option("--bayes-auc", synth->bayes_auc,
-                   "yambda: the best AUC that anybody can have in predicting listens")
-      ->capture_default_str();
+  synth->bayes_auc_given =
+      command
+          ->add_option("--bayes-auc", synth->bayes_auc,
+                       "yambda: the best AUC that anybody can have in predicting listens")
+          ->capture_default_str();
   command->add_flag("--overwrite", synth->overwrite, "replace a store that exists");
   command->callback([synth] { run_synth(*synth); });
 }

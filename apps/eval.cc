@@ -55,11 +55,6 @@ std::int64_t users_of(data::Split split, const run::Config& config, const data::
 void run_eval(const EvalOptions& options, dist::Communicator& world) {
   const bool leads = world.rank() == 0;
   if (!leads) log::set_up("error");  // rank 0 speaks for all
-  for (const std::int64_t k : options.at) {
-    TGR_CHECK(k >= 1, "--at ", k, "; K of HR@K and NDCG@K is at least 1");
-  }
-  TGR_CHECK(options.split == "all" || options.split == "validation" || options.split == "test",
-            "unknown split '", options.split, "'; use validation, test or all");
   check_same_command(world, "eval", SameCommand::kWords);
   const checkpoint::Checkpoint checkpoint = run::open_checkpoint(world, options.checkpoint);
   const run::Config config =
@@ -167,8 +162,11 @@ void add_eval(Command& app) {
                    "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
-  command->add_option("--split", options->split, "validation, test or all")->capture_default_str();
+  command->add_option("--split", options->split, "validation, test or all")
+      ->check(is_one_of({"validation", "test", "all"}))
+      ->capture_default_str();
   command->add_option("--at", options->at, "K of HR@K and NDCG@K")
+      ->check(is_positive())
       ->delimiter(',')
       ->capture_default_str();
   command
@@ -178,8 +176,10 @@ void add_eval(Command& app) {
                     "Also rank by popularity, or judge by counts (ranking task), to compare (the "
                     "default)");
   command->add_flag("--untrained", options->untrained, "Also rank with fresh weights, to compare");
-  command->add_option("--seen", options->seen,
-                      "drop or keep items the user has met; default: eval.seen of the run");
+  command
+      ->add_option("--seen", options->seen,
+                   "drop or keep items the user has met; default: eval.seen of the run")
+      ->check(is_one_of({"drop", "keep"}));
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([options] {
     dist::run_as_launched([&](dist::Communicator& world) { run_eval(*options, world); });

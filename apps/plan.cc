@@ -81,18 +81,19 @@ bool is_disturbed(const plan::Disturbances& d) {
 }
 
 void check_disturbances(const plan::Disturbances& d, int ranks) {
-  TGR_CHECK((d.slow_rank == -1) == (d.slow_factor == 1),
-            "--slow-rank and --slow-factor go together: which rank, and how many times as long");
-  TGR_CHECK(d.slow_rank >= -1 && d.slow_rank < ranks, "--slow-rank ", d.slow_rank, " of ", ranks,
-            " ranks, which are counted from 0");
-  TGR_CHECK(d.slow_factor > 0 && d.slow_factor <= 1e6, "--slow-factor ", d.slow_factor,
-            "; wanted: a number above 0, at most a million");
-  TGR_CHECK((d.slow_link.node == -1) == (d.slow_link.factor == 1),
-            "--slow-node and --slow-link go together: which machine, and what share of its "
-            "bandwidth is left");
-  TGR_CHECK(d.slow_link.factor > 1e-6 && d.slow_link.factor <= 1, "--slow-link ",
-            d.slow_link.factor, "; wanted: a share of the bandwidth, above 0 and at most 1");
-  TGR_CHECK(d.jitter >= 0 && d.jitter <= 1, "--jitter ", d.jitter, "; wanted: a share from 0 to 1");
+  check_usage((d.slow_rank == -1) == (d.slow_factor == 1),
+              "--slow-rank and --slow-factor go together: which rank, and how many times as long");
+  check_usage(d.slow_rank >= -1 && d.slow_rank < ranks, "--slow-rank ", d.slow_rank, " of ", ranks,
+              " ranks, which are counted from 0");
+  check_usage(d.slow_factor > 0 && d.slow_factor <= 1e6, "--slow-factor ", d.slow_factor,
+              "; wanted: a number above 0, at most a million");
+  check_usage((d.slow_link.node == -1) == (d.slow_link.factor == 1),
+              "--slow-node and --slow-link go together: which machine, and what share of its "
+              "bandwidth is left");
+  check_usage(d.slow_link.factor > 1e-6 && d.slow_link.factor <= 1, "--slow-link ",
+              d.slow_link.factor, "; wanted: a share of the bandwidth, above 0 and at most 1");
+  check_usage(d.jitter >= 0 && d.jitter <= 1, "--jitter ", d.jitter,
+              "; wanted: a share from 0 to 1");
 }
 
 void run_simulation(const run::Config& config, const PlanCommand& command) {
@@ -103,8 +104,8 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
   const int ranks = command.cluster.ranks();
   if (!command.trace.empty()) setup.traced = command.trace_ranks;
   for (const int rank : setup.traced) {
-    TGR_CHECK(rank >= 0 && rank < ranks, "--trace-ranks names rank ", rank, " of ", ranks,
-              "; ranks are counted from 0");
+    check_usage(rank >= 0 && rank < ranks, "--trace-ranks names rank ", rank, " of ", ranks,
+                "; ranks are counted from 0");
   }
   const int steps = command.steps + (setup.schedule == train::StepSchedule::kSerial ? 2 : 3);
   const std::int64_t start = Trace::now_ns();
@@ -227,23 +228,24 @@ Command* add_plan(Command& app) {
     PlanCommand plan = *options;
     // What is planned are these devices, wherever the config trains today.
     config.train.device = plan::gpu_description(plan.cluster.gpu).device;
-    TGR_CHECK(plan.simulate || plan.trace.empty(),
-              "--trace is of one setting; add --simulate, which takes the config as it is");
-    TGR_CHECK(plan.simulate || !is_disturbed(plan.disturbances),
-              "--slow-rank, --slow-node and --jitter disturb one setting; add --simulate");
-    TGR_CHECK(
+    check_usage(plan.simulate || plan.trace.empty(),
+                "--trace is of one setting; add --simulate, which takes the config as it is");
+    check_usage(plan.simulate || !is_disturbed(plan.disturbances),
+                "--slow-rank, --slow-node and --jitter disturb one setting; add --simulate");
+    check_usage(
         !plan.simulate || !(plan.explain || plan.price > 0 || plan.mtbf > 0 || !plan.html.empty()),
         "--explain, --price, --mtbf and --html are of the search; leave out --simulate");
     if (ranks->given()) {
-      TGR_CHECK(plan.cluster.sharing == 1,
-                "--ranks counts ranks with a device each; with --sharing give --nodes and --gpus");
+      check_usage(
+          plan.cluster.sharing == 1,
+          "--ranks counts ranks with a device each; with --sharing give --nodes and --gpus");
       plan.cluster.gpus = std::min(plan.cluster.gpus, plan.ranks);
-      TGR_CHECK(plan.ranks % plan.cluster.gpus == 0, "--ranks ", plan.ranks,
-                " is no multiple of --gpus ", plan.cluster.gpus, "; give --nodes and --gpus");
+      check_usage(plan.ranks % plan.cluster.gpus == 0, "--ranks ", plan.ranks,
+                  " is no multiple of --gpus ", plan.cluster.gpus, "; give --nodes and --gpus");
       plan.cluster.nodes = plan.ranks / plan.cluster.gpus;
     }
     if (plan.data.empty()) plan.data = config.data.store;
-    TGR_CHECK(!plan.data.empty(), "no data to plan with; give --data or data.store");
+    check_usage(!plan.data.empty(), "no data to plan with; give --data or data.store");
     plan.simulate ? run_simulation(config, plan) : run_search(config, plan);
   });
   return command;

@@ -44,15 +44,15 @@ struct RankOptions {
 
 void check_rank_options(const RankOptions& options) {
   if (!options.requests.empty()) {
-    TGR_CHECK(options.user.empty() && options.items.empty() && options.items_file.empty() &&
-                  !options.at && options.context.empty(),
-              "--requests FILE names users, items, times and contexts itself; leave out --user, "
-              "--items, --items-file, --at and --context");
+    check_usage(options.user.empty() && options.items.empty() && options.items_file.empty() &&
+                    !options.at && options.context.empty(),
+                "--requests FILE names users, items, times and contexts itself; leave out --user, "
+                "--items, --items-file, --at and --context");
     return;
   }
-  TGR_CHECK(!options.user.empty(), "rank for whom? Give --user ID, or --requests FILE");
-  TGR_CHECK(options.items.empty() != options.items_file.empty(),
-            "rank what? Give one of --items A,B,C and --items-file FILE");
+  check_usage(!options.user.empty(), "rank for whom? Give --user ID, or --requests FILE");
+  check_usage(options.items.empty() != options.items_file.empty(),
+              "rank what? Give one of --items A,B,C and --items-file FILE");
 }
 
 std::vector<run::RankRequest> chosen_requests(const RankOptions& options,
@@ -67,7 +67,7 @@ std::vector<run::RankRequest> chosen_requests(const RankOptions& options,
                         options.at);
   for (const std::string& each : options.context) {
     const std::size_t equals = each.find('=');
-    TGR_CHECK(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");
+    check_usage(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");
     run::add_context(store, each.substr(0, equals), each.substr(equals + 1), request);
   }
   return {std::move(request)};
@@ -147,6 +147,7 @@ Command* add_rank(Command& app) {
   command
       ->add_option("--unknown", options->unknown,
                    "Items that the store does not have: skip and count them, or stop (error)")
+      ->check(is_one_of({"skip", "error"}))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON lines");
   command->add_option("--out", options->out,

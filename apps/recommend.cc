@@ -59,22 +59,18 @@ void check_options(const RecommendOptions& options) {
   const int ways = static_cast<int>(!options.user.empty()) +
                    static_cast<int>(!options.users.empty()) +
                    static_cast<int>(!options.history.empty()) + static_cast<int>(options.all);
-  TGR_CHECK(ways <= 1, "recommend for whom? ", ways,
-            " ways were named; give one of --user ID, --users FILE, --all and --history FILE");
-  TGR_CHECK(ways == 1,
-            "recommend for whom? Give one of --user ID, --users FILE, --all and --history FILE");
-  TGR_CHECK(options.k >= 1, "k is ", options.k, "; give at least 1");
-  TGR_CHECK(options.split.empty() || (options.history.empty() && !options.at),
-            "--split asks what an evaluation asks, of users of the store and at the time of their "
-            "targets; leave out --history and --at, or --split");
-  TGR_CHECK(options.split.empty() || options.split == "validation" || options.split == "test",
-            "unknown split '", options.split, "'; use validation or test");
-  run::unknown_from_name(options.unknown);  // throws on another word
-  if (!options.seen.empty()) eval::seen_items_from_name(options.seen);
-  TGR_CHECK(options.allow.empty() || options.allow_file.empty(),
-            "two lists of items to choose from; give one of --allow and --allow-file");
-  TGR_CHECK(options.block.empty() || options.block_file.empty(),
-            "two lists of items to leave out; give one of --block and --block-file");
+  check_usage(ways <= 1, "recommend for whom? ", ways,
+              " ways were named; give one of --user ID, --users FILE, --all and --history FILE");
+  check_usage(ways == 1,
+              "recommend for whom? Give one of --user ID, --users FILE, --all and --history FILE");
+  check_usage(
+      options.split.empty() || (options.history.empty() && !options.at),
+      "--split asks what an evaluation asks, of users of the store and at the time of their "
+      "targets; leave out --history and --at, or --split");
+  check_usage(options.allow.empty() || options.allow_file.empty(),
+              "two lists of items to choose from; give one of --allow and --allow-file");
+  check_usage(options.block.empty() || options.block_file.empty(),
+              "two lists of items to leave out; give one of --block and --block-file");
 }
 
 // A user who is named twice gets one list.
@@ -152,12 +148,12 @@ void run_recommend(const RecommendOptions& options, dist::Communicator& world) {
   if (!leads) log::set_up("error");  // rank 0 speaks for all
   check_same_command(world, "recommend", SameCommand::kWords);
   const data::InterruptGuard guard;
-  check_options(options);
   std::optional<ListWriter> writer;
   if (leads) writer.emplace(options.out);
   const checkpoint::Checkpoint checkpoint = run::open_checkpoint(world, options.checkpoint);
   const run::Config config =
       run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
+  run::check_finds_items(config, checkpoint);
   const data::Store store = run::open_store(config, options.store);
   const eval::SeenItems seen = run::seen_for(checkpoint, config, options.seen);
   const run::HistoryOptions history = {.max_length = config.data.max_length,
@@ -247,21 +243,29 @@ void add_recommend(Command& app) {
                       "File with one 'item' or 'item,time' a line, oldest first");
   command->add_option("--at", options->at,
                       "Time of the query, in the store's unit; default: the last event's");
-  command->add_option("--split", options->split,
-                      "validation or test: ask what `eval` asks, from the history before the "
-                      "held-out target; default: from whole histories");
-  command->add_option("--k", options->k, "How many items")->capture_default_str();
+  command
+      ->add_option("--split", options->split,
+                   "validation or test: ask what `eval` asks, from the history before the "
+                   "held-out target; default: from whole histories")
+      ->check(is_one_of({"validation", "test"}));
+  command->add_option("--k", options->k, "How many items")
+      ->check(is_positive())
+      ->capture_default_str();
   command->add_option("--allow", options->allow, "Only these items: ids between commas");
   command->add_option("--allow-file", options->allow_file, "Only these items: one id a line");
   command->add_option("--block", options->block, "Not these items: ids between commas");
   command->add_option("--block-file", options->block_file, "Not these items: one id a line");
   command->add_flag("--untrained-items", options->untrained_items,
-                    "Also items that do not occur in training, whose vectors mean nothing");
-  command->add_option("--seen", options->seen,
-                      "drop or keep items the user has met; default: eval.seen of the run");
+                    "Also items that do not occur in training: useful where features of items "
+                    "say what they are; otherwise their vectors mean nothing");
+  command
+      ->add_option("--seen", options->seen,
+                   "drop or keep items the user has met; default: eval.seen of the run")
+      ->check(is_one_of({"drop", "keep"}));
   command
       ->add_option("--unknown", options->unknown,
                    "Ids that the store does not have: skip and count them, or stop (error)")
+      ->check(is_one_of({"skip", "error"}))
       ->capture_default_str();
   command->add_option(
       "--out", options->out,
@@ -272,6 +276,7 @@ void add_recommend(Command& app) {
       ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
   command->callback([options] {
+    check_options(*options);
     dist::run_as_launched([&](dist::Communicator& world) { run_recommend(*options, world); });
   });
 }

@@ -21,6 +21,7 @@ Command* add_tune(Command& app) {
       "the best to the end.\nThe same command goes on with a search that was stopped or killed.");
   auto options = std::make_shared<run::TuneOptions>();
   command->add_option("--trials", options->trials, "Settings to try; the first is the config's own")
+      ->check(is_positive())
       ->capture_default_str();
   command
       ->add_option("--vary", options->vary,

@@ -126,6 +126,7 @@ void add_bench_loader(Command& bench) {
       ->check(is_positive())
       ->capture_default_str();
   command->add_option("--long-history", options->long_history, "last or windows")
+      ->check(is_one_of({"last", "windows"}))
       ->capture_default_str();
   command->add_option("--repeats", options->repeats, "epochs timed; the best counts")
       ->check(is_positive())

@@ -188,9 +188,14 @@ TEST(DataProgram, MergesShardsAndLeavesTheWholeToTheMerge) {
   EXPECT_EQ(merged.status, 0) << merged.output;
   expect_same_store(folder / "whole", folder / "merged");
   const Outcome early = run_program(prepare + "/bad --shard 1/2 --min-user 3");
-  EXPECT_EQ(early.status, 1) << early.output;
+  EXPECT_EQ(early.status, 2) << early.output;
   EXPECT_TRUE(has(early, "give them to `turbogr data merge`")) << early.output;
-  EXPECT_TRUE(has(run_program(prepare + "/bad --shard 3/2"), "write 1/8")) << "no such share";
+  for (const char* none : {"3/2", "1/4294967297", "4294967297/4294967298", "1", "1/", "/2", "1/2x",
+                           "0/2", "-1/2", "1//2"}) {
+    const Outcome refused = run_program(prepare + "/bad --shard " + none);
+    EXPECT_EQ(refused.status, 2) << none;
+    EXPECT_TRUE(has(refused, "write 1/8")) << none << ": " << refused.output;
+  }
   EXPECT_FALSE(fs::exists(folder / "bad"));
 }
 
@@ -254,12 +259,12 @@ TEST(DataProgram, RefusesAmountsThatAreNone) {
       "data prepare " + log.string() + " --out " + (folder / "s").string() + " --memory ";
   for (const char* amount : {"lots", "12XB", "-2GB", "1MB"}) {
     const Outcome outcome = run_program(base + amount);
-    EXPECT_EQ(outcome.status, 1) << amount;
+    EXPECT_EQ(outcome.status, 2) << amount;
     EXPECT_TRUE(has(outcome.output, "--memory")) << outcome.output;
   }
   EXPECT_EQ(run_program(base + "0.5GiB --format csv --on-error skip").status, 0);
-  EXPECT_EQ(run_program(base + "64MB --overwrite --on-error ignore").status, 1);
-  EXPECT_EQ(run_program(base + "64MB --overwrite --format json").status, 1);
+  EXPECT_EQ(run_program(base + "64MB --overwrite --on-error ignore").status, 2);
+  EXPECT_EQ(run_program(base + "64MB --overwrite --format json").status, 2);
 }
 
 // The sanitizers reserve terabytes of address space; a limit on it means nothing to them.

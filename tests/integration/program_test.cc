@@ -45,6 +45,25 @@ TEST(Program, ExplainsItselfWhenCalledWrongly) {
   }
 }
 
+// Known before any file is looked at: none of these is there.
+TEST(Program, WrongValuesOfOptionsHaveTheStatusOfAWrongCommandLine) {
+  for (const char* arguments :
+       {"--log-level loud doctor", "data prepare x.csv --out s --format json",
+        "data prepare x.csv --out s --memory lots", "data prepare x.csv --out s --shard 2/1",
+        "data prepare x.csv --out s --shard 1/2 --min-user 3",
+        "data prepare x.csv --out s --min-user -1", "data prepare x.csv --out s --header maybe",
+        "data synth --users 5", "data synth --users 5 --like nobody --out s",
+        "eval --checkpoint none --split half", "eval --checkpoint none --at 0",
+        "eval --checkpoint none --seen never", "recommend --checkpoint none",
+        "recommend --checkpoint none --user 1 --k 0", "recommend --checkpoint none --user 1 --all",
+        "recommend --checkpoint none --user 1 --unknown drop", "rank --checkpoint none",
+        "rank --checkpoint none --user 1", "tune --trials 0"}) {
+    const auto finished = run_program(arguments);
+    EXPECT_EQ(finished.status, 2) << arguments << ": " << finished.output;
+    EXPECT_NE(finished.output.find("turbogr: "), std::string::npos) << finished.output;
+  }
+}
+
 TEST(Program, ShowsThatTrainTuneAndConfigTakeAFile) {
   for (const std::string command : {"train", "tune", "config"}) {
     const auto finished = run_program(command + " --help");

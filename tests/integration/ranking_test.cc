@@ -186,6 +186,7 @@ TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {
   EXPECT_NE(recommend.output.find("use `turbogr rank --checkpoint RUN --user U --items A,B` for"),
             std::string::npos)
       << recommend.output;
+  EXPECT_EQ(recommend.output.find("warning"), std::string::npos) << recommend.output;
 }
 
 TEST_F(Ranking, AStoreWhoseCodesMeanSomethingElseIsRefused) {

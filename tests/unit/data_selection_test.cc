@@ -205,6 +205,7 @@ TEST(Report, SaysWhatAnItemTableIsOfNoUseFor) {
   EXPECT_EQ(remark("item,title\n10,a\n20,b\n30,c\n"), "");
   EXPECT_TRUE(
       has(remark("item,genre\n10,a\n"), "table': it has no column of titles (title, name, "));
+  EXPECT_TRUE(has(remark(""), "table': it is empty, so `recommend` shows ids only"));
   const std::string partly = remark("item,title\n10,a\n10,b\n99,x\n98,y\n20\n30,\"c\n97,d\n");
   EXPECT_TRUE(has(partly,
                   "1 of 3 items have a title in it; 2 rows name no item of the store; 1 rows "

@@ -142,7 +142,7 @@ TEST(Dlrmv3, AStoreHoldsRatingsCategoriesAndStepsAsTimes) {
 }
 
 TEST(Dlrmv3, WorldsThatCannotBeAreRefused) {
-  EXPECT_NE(message_of([] { Dlrmv3World({.users = 0}); }).find("1 or more"), std::string::npos);
+  EXPECT_NE(message_of([] { Dlrmv3World({.users = 0}); }).find("from 1 to"), std::string::npos);
   EXPECT_NE(message_of([] { Dlrmv3World({.users = 1, .items = 100}); }).find("12800 to"),
             std::string::npos);
 }

@@ -102,6 +102,28 @@ TEST(IdleKeys, EveryKeyOfDistIsLookedAfter) {
   }
 }
 
+TEST(IdleKeys, WhatRankingAloneReadsIsRefusedInRetrieval) {
+  for (const Override& each : std::vector<Override>{{"embedding.cut", "10"},
+                                                    {"samples.targets", "4"},
+                                                    {"samples.builder", "last"},
+                                                    {"samples.actions", "[\"click\"]"},
+                                                    {"train.loss_scale", "1.0"},
+                                                    {"model.embedding", "8"},
+                                                    {"model.normaliser", "batch"}}) {
+    const std::string message = message_of([&] { check_idle_keys(with({each}), {}); });
+    EXPECT_NE(message.find(" is for task = \"ranking\"; use that, or leave " + each.key + " out"),
+              std::string::npos)
+        << each.key << ": " << message;
+    EXPECT_EQ(check_idle_keys(with({{"task", "ranking"}, each}), {}), "") << each.key;
+  }
+  const Override task = {"tasks.click.weight", "2.0"};
+  EXPECT_NE(message_of([&] {
+              check_idle_keys(with({task}), {});
+            }).find("[tasks.click] is for task = \"ranking\""),
+            std::string::npos);
+  EXPECT_EQ(check_idle_keys(with({{"task", "ranking"}, task}), {}), "");
+}
+
 TEST(IdleKeys, AConstantRateHasNoEnd) {
   EXPECT_NE(check_idle_keys(with({{"optim.final_lr", "0.1"}}), {}).find("optim.final_lr = 0.1"),
             std::string::npos);

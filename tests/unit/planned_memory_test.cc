@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "tests/support/rank_batches.h"
+#include "turbogr/core/host_memory.h"
+#include "turbogr/embedding/touched_rows.h"
 #include "turbogr/model/model_options.h"
 #include "turbogr/train/schedules.h"
 
@@ -67,6 +69,16 @@ void expect_planned(const Case& each) {
   EXPECT_GE(planned, taken) << each.name;
   EXPECT_LE(planned, 1.15 * taken + kMadeBefore) << each.name;
   EXPECT_LE(ctx.workspace().peak(), ctx.workspace().capacity()) << each.name;
+}
+
+// A table may be planned that this machine could not hold, nor a mark for each of its rows.
+TEST(PlannedMemory, APlanTakesNoMarksOfRows) {
+  if (!kMeasuring) GTEST_SKIP() << "the sanitizer's allocator does not say what is in use";
+  const double before = bytes_in_use();
+  const PlanOnly planning;
+  const embedding::TouchedRows touched(2147483647, 100);
+  EXPECT_EQ(touched.rows(), 2147483647);
+  EXPECT_LT(bytes_in_use() - before, 1e6);
 }
 
 TEST(PlannedMemory, BoundsWhatATrainerTakes) {

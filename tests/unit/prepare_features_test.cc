@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/messages.h"
@@ -177,6 +178,10 @@ TEST(PrepareFeatures, AColumnThatIsNotThereIsNamedWithThoseThatAre) {
   EXPECT_TRUE(has(message(), "no column 'colour'; '" + options.item_tables[0].string() +
                                  "' has: item_id, size, age"))
       << message();
+  const std::vector<fs::path> tables =
+      std::exchange(options.item_tables, {write_file(folder / "empty.csv", "")});
+  EXPECT_TRUE(has(message(), "empty.csv' is empty; give a table with a header and rows"));
+  options.item_tables = tables;
   options.item_features = {"item_id"};
   EXPECT_TRUE(has(message(), "holds the ids of the items"));
   options.item_features = {"size:colour"};

@@ -48,11 +48,57 @@ TEST(RankingConfig, MisspeltKeysAndNamesAreSaid) {
             std::string::npos);
   EXPECT_NE(message_of([] { parsed("[tabels.item]\nrows = 3\n"); }).find("'tables.item.rows'"),
             std::string::npos);
-  EXPECT_NE(message_of([] { parsed("[tasks.\"a b\"]\n"); }).find("letters, digits, - and _ alone"),
+  EXPECT_NE(message_of([] { parsed("[tasks.\"a b\"]\n"); }).find("letters, digits, - and _, and"),
             std::string::npos);
-  EXPECT_NE(message_of([] {
-              parsed("[tables.item]\nrows = \"many\"\n");
-            }).find("tables.item.rows = 'many' is a string; wanted: a whole number, at least 0"),
+  EXPECT_NE(
+      message_of([] {
+        parsed("[tables.item]\nrows = \"many\"\n");
+      }).find("tables.item.rows = 'many' is a string; wanted: a whole number, 0 to 2147483647"),
+      std::string::npos);
+}
+
+// A table's name is a part of a file's name.
+TEST(RankingConfig, NamesThatNoFileCouldHaveAreRefused) {
+  const std::string longest(64, 'a'), longer = longest + "a";
+  for (const char* section : {"tables", "features", "tasks"}) {
+    const auto entry = [&](const std::string& name) {
+      return message_of([&] { parsed("[" + std::string(section) + "." + name + "]\n"); });
+    };
+    EXPECT_EQ(entry(longest), "") << section;
+    EXPECT_NE(entry(longer).find("a...]: a name has 1 to 64 letters"), std::string::npos)
+        << entry(longer);
+    EXPECT_NE(entry("\"\"").find("a name has 1 to 64"), std::string::npos) << section;
+  }
+  const auto table = [&](const std::string& name) {
+    return message_of([&] { parsed("[features.x]\nfrom = \"item\"\ntable = \"" + name + "\"\n"); });
+  };
+  EXPECT_EQ(table(longest), "");
+  for (const std::string& wrong : {longer, std::string("../x"), std::string("a b")}) {
+    EXPECT_NE(table(wrong).find("a name has 1 to 64 letters"), std::string::npos) << table(wrong);
+  }
+}
+
+TEST(RankingConfig, NumbersThatNoRunCouldUseAreRefused) {
+  const auto edges = [](const std::string& list) {
+    return message_of(
+        [&] { parsed("[features.x]\nfrom = \"item.price\"\nedges = " + list + "\n"); });
+  };
+  EXPECT_EQ(edges("[-1, 0, 2.5]"), "");
+  // The last two are one number in f32.
+  for (const char* wrong :
+       {"[nan]", "[1, inf]", "[-inf, 1]", "[1e300]", "[2, 1]", "[1, 1]", "[1.0, 1.00000000001]"}) {
+    EXPECT_NE(edges(wrong).find("finite, each larger than the one before"), std::string::npos)
+        << wrong << ": " << edges(wrong);
+  }
+  const auto table = [](const std::string& line) {
+    return message_of([&] { parsed("[tables.q]\n" + line + "\n"); });
+  };
+  EXPECT_EQ(table("rows = 2147483647"), "");
+  EXPECT_NE(table("rows = 2147483648").find("wanted: a whole number, 0 to 2147483647"),
+            std::string::npos);
+  EXPECT_EQ(table("init = 1000"), "");
+  EXPECT_NE(table("init = 1e38").find("wanted: a number, from 0 to 1000"), std::string::npos);
+  EXPECT_NE(message_of([] { parsed("[embedding]\ninit = 1e38\n"); }).find("1000 at most"),
             std::string::npos);
 }
 
@@ -194,7 +240,7 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
       {item + "[features.t]\ncross = [\"user\", \"item\"]\n", "say how large that is"},
       {item + "[features.t]\ncross = [\"user\", \"item.tags\"]\n", "has not one code a row"},
       {item + "[features.t]\nfrom = \"item.price\"\nedges = [3, 1]\n",
-       "edges of buckets must rise"},
+       "wanted: a list of numbers, finite, each larger than the one before"},
       {item + "[features.t]\nfrom = \"user\"\nedges = [1]\n",
        "edges is for numbers, and 'user' is"},
       {item + "[features.t]\nfrom = \"event.tab\"\nunit = 2\n", "unit is for numbers"},
@@ -221,6 +267,24 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
     EXPECT_NE(refusal(each.text).find(each.message), std::string::npos) << each.text << "\n"
                                                                         << refusal(each.text);
   }
+}
+
+// Names of a store's columns need not be names of entries.
+TEST(RankingNames, LongNamesOfAStoreBecomeNamesOfEntries) {
+  TemporaryFolder folder;
+  const std::string column(200, 'x');
+  std::ofstream(folder.path() / "log.csv") << "user_id,item_id,timestamp," << column << "1,"
+                                           << column << "2,click\n1,10,1,a,b,1\n1,11,2,b,a,0\n";
+  data::PrepareOptions options;
+  options.inputs = {(folder.path() / "log.csv").string()};
+  options.out = (folder.path() / "store").string();
+  options.columns.signals = {"click"};
+  options.columns.features = {column + "1", column + "2"};
+  data::prepare(options);
+  Config config = parsed("");
+  name_features(config, data::Store(folder.path() / "store"));
+  EXPECT_EQ(config.features.size(), 4u);
+  EXPECT_EQ(parse_config(config_text(config), "printed"), config);
 }
 
 // An example of each: ids, categories of the event and the request, bags, numbers by edges and by

@@ -170,16 +170,20 @@ TEST(SynthWorld, RepeatsAsOftenAsAsked) {
 TEST(SynthWorld, RefusesWhatItCannotMake) {
   EXPECT_EQ(message_of([] { SynthWorld({.like = "netflix"}); }),
             "synth: no preset 'netflix'; use kuairand27k, movielens or yambda");
-  EXPECT_EQ(message_of([] { SynthWorld({.users = 0}); }), "synth: 0 users; ask for at least one");
+  EXPECT_EQ(message_of([] { SynthWorld({.users = 0}); }),
+            "a world of 0 users; from 1 to 2147483647 are possible");
   EXPECT_EQ(message_of([] { SynthWorld({.users = 5, .items = 3}); }),
             "synth: 3 items; a world needs at least 64");
   EXPECT_NE(message_of([] {
               SynthWorld({.users = 5, .items = std::int64_t{1} << 33});
             }).find("do not fit ids of 32 bits"),
             std::string::npos);
-  EXPECT_NE(message_of([] { SynthWorld({.users = 5, .mean_length = -1}); }).find("mean length"),
-            std::string::npos);
-  EXPECT_NE(message_of([] { SynthWorld({.users = 5, .max_length = 2}); }).find("largest length"),
+  EXPECT_NE(
+      message_of([] { SynthWorld({.users = 5, .mean_length = -1}); }).find("events on average"),
+      std::string::npos);
+  EXPECT_NE(message_of([] {
+              SynthWorld({.users = 5, .max_length = 2});
+            }).find("histories of at most 2 events"),
             std::string::npos);
   EXPECT_NE(message_of([] { SynthWorld({.users = 5, .repeats = 1}); }).find("use 0 to 0.9"),
             std::string::npos);

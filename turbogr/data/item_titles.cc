@@ -87,6 +87,11 @@ std::optional<Columns> find_columns(const std::vector<std::string>& first,
   return std::nullopt;
 }
 
+bool has_no_text(const std::filesystem::path& table) {
+  const Input input = open_input(table);
+  return CsvReader(*input.bytes, input.name, {}).peek().empty();
+}
+
 // What became of the rows of a table.
 struct TitleRows {
   std::int64_t unknown_items = 0;  // they name no item of the store
@@ -153,6 +158,7 @@ std::string ItemTitles::unused_of(const std::filesystem::path& table, const Stor
   const std::optional<TitleRows> rows = read_titles(
       table, store,
       [&](std::int64_t item, std::string_view) { titled[static_cast<std::size_t>(item)] = true; });
+  if (!rows && has_no_text(table)) return "it is empty, so `recommend` shows ids only";
   if (!rows) {
     return fmt::format("it has no column of titles ({}, ...), so `recommend` shows ids only",
                        fmt::join(kTitleNames.begin(), kTitleNames.begin() + 3, ", "));

@@ -53,15 +53,16 @@ bool is_kuairand_log(const fs::path& path) {
          name.find(".csv") != std::string::npos;
 }
 
+bool is_kuairand_table(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return (name.starts_with("user_features") || name.starts_with("video_features_basic")) &&
+         name.find(".csv") != std::string::npos;
+}
+
 std::vector<fs::path> kuairand_files(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const fs::path& path : entries_of(folder)) {
-    const std::string name = path.filename().string();
-    const bool features =
-        name.starts_with("user_features") || name.starts_with("video_features_basic");
-    if (is_kuairand_log(path) || (features && name.find(".csv") != std::string::npos)) {
-      found.push_back(path);
-    }
+    if (is_kuairand_log(path) || is_kuairand_table(path)) found.push_back(path);
   }
   TGR_CHECK(!found.empty(), "'", folder.string(),
             "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
@@ -145,6 +146,28 @@ void add_folder(const fs::path& folder, LogInputs& inputs) {
                   joined(others)));
 }
 
+// Tables that came with a folder are of all events, and a shard has only some.
+void leave_tables_to_the_merge(const PrepareOptions& options, LogInputs& inputs) {
+  std::vector<std::string> left;
+  const auto leave = [&](const fs::path& table) { left.push_back(table.string()); };
+  for (std::vector<fs::path>* tables : {&inputs.user_tables, &inputs.item_tables}) {
+    std::for_each(tables->begin(), tables->end(), leave);
+    tables->clear();
+  }
+  if (options.format == LogFormat::kKuaiRand) {
+    const auto tables =
+        std::stable_partition(inputs.logs.begin(), inputs.logs.end(),
+                              [](const fs::path& path) { return !is_kuairand_table(path); });
+    std::for_each(tables, inputs.logs.end(), leave);
+    inputs.logs.erase(tables, inputs.logs.end());
+  }
+  if (left.empty()) return;
+  inputs.remarks.push_back(
+      fmt::format("a shard takes no tables; give these to `turbogr data merge` with --user-table "
+                  "and --item-table: {}",
+                  joined(left)));
+}
+
 }  // namespace
 
 LogInputs log_inputs(const PrepareOptions& options) {
@@ -169,6 +192,7 @@ LogInputs log_inputs(const PrepareOptions& options) {
   }
   TGR_CHECK(!files.empty() || !options.streams.empty(), "no input file is given");
   check_distinct(files);
+  if (options.shards > 1) leave_tables_to_the_merge(options, inputs);
   if (options.streams.empty()) files = files_of_shard(std::move(files), options);
   return inputs;
 }

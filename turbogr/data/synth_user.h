@@ -7,12 +7,11 @@
 
 #include "turbogr/data/synth_catalogue.h"
 #include "turbogr/data/synth_presets.h"
+#include "turbogr/data/world_size.h"
 
 namespace turbogr::data {
 
 struct SynthHistory;
-
-inline constexpr std::int64_t kSynthMinLength = 3;
 
 // Users stand at even steps of the length curve, in an order the stride mixes: a world of any size
 // has the curve's quantiles.

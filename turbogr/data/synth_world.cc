@@ -17,13 +17,7 @@ constexpr std::uint64_t kItemStream = std::uint64_t{1} << 61;
 constexpr int kWarpSteps = 24 * 64;
 
 const SynthOptions& checked(const SynthOptions& options) {
-  TGR_CHECK(options.users >= 1, "synth: ", options.users, " users; ask for at least one");
-  TGR_CHECK(options.mean_length >= 0 && std::isfinite(options.mean_length),
-            "synth: a mean length of ", options.mean_length,
-            "; use 0 for the preset's own, or more");
-  TGR_CHECK(options.max_length == 0 || options.max_length >= kSynthMinLength,
-            "synth: a largest length of ", options.max_length, "; use 0 for none, or at least ",
-            kSynthMinLength);
+  check_world_size({options.users, options.mean_length, options.max_length});
   TGR_CHECK(options.repeats >= 0 && options.repeats <= .9, "synth: a share of repeats of ",
             options.repeats, "; use 0 to 0.9");
   return options;

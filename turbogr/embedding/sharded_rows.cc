@@ -84,7 +84,7 @@ ShardedRows<T>::ShardedRows(const Context& ctx, const Context& next, dist::Commu
     TGR_CHECK(table.dtype == DType::kF32 || layout_.replicas == ReplicaMode::kExact,
               "replicas of a table in ", name_of(table.dtype),
               " cannot be averaged: the mean would lose what each has learnt; use dist.replicas = "
-              "\"exact\", or embedding.dtype = \"f32\"");
+              "\"exact\", or a table in f32");
     TGR_CHECK(table.dtype == DType::kF32 || memory != Device::kPinned, "a table in ",
               name_of(table.dtype),
               " in the host's memory; use embedding.dtype = \"f32\", or "

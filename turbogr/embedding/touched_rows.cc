@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/host_memory.h"
 
 namespace turbogr::embedding {
 namespace {
@@ -23,10 +24,11 @@ bool set_bits(std::uint64_t& word, std::uint64_t bits) {
 
 }  // namespace
 
-TouchedRows::TouchedRows(std::int64_t rows, std::int64_t most)
-    : rows_(rows), blocks_(groups_of_64(rows)) {
-  TGR_CHECK(rows <= std::numeric_limits<std::int32_t>::max(), "an item table of ", rows,
+TouchedRows::TouchedRows(std::int64_t rows, std::int64_t most) : rows_(rows) {
+  TGR_CHECK(rows <= std::numeric_limits<std::int32_t>::max(), "a table of ", rows,
             " rows; at most 2^31 - 1 can be trained in one table");
+  if (plans_only()) return;  // bytes_of counts what it would take
+  blocks_.resize(groups_of_64(rows));
   used_.resize(groups_of_64(std::ssize(blocks_)));
   marked_.reserve(std::min(blocks_.size(), static_cast<std::size_t>(most)));
   ids_.reserve(static_cast<std::size_t>(std::min(rows, most)));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -14,9 +15,10 @@ namespace {
 using rules::anything;
 using rules::at_least;
 using rules::between;
-using rules::not_negative;
 using rules::one_of;
 using rules::positive;
+using rules::rising;
+using rules::up_to;
 
 constexpr std::array<std::string_view, 3> kEntrySections = {"tables", "features", "tasks"};
 
@@ -32,6 +34,27 @@ Entry& find_or_add(std::vector<Entry>& entries, const std::string& name) {
   if (const Entry* found = find_entry(entries, name)) return entries[found - entries.data()];
   entries.emplace_back().name = name;
   return entries.back();
+}
+
+// A table's name is a part of its file's, which a file system limits to 255 letters.
+constexpr std::size_t kLongestName = 64;
+constexpr std::string_view kNameWanted =
+    "a name has 1 to 64 letters, digits, - and _, and nothing else";
+
+bool is_entry_name(std::string_view name) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= kLongestName &&
+         std::all_of(name.begin(), name.end(), plain);
+}
+
+ConfigRule entry_name_or_none() {
+  return {[](const ConfigValue& value) {
+            const std::string& name = std::get<std::string>(value);
+            return name.empty() || is_entry_name(name);
+          },
+          std::string(kNameWanted)};
 }
 
 // One field of an entry, under the entry's name.
@@ -55,7 +78,7 @@ std::vector<ConfigKey> keys_of_table(const std::string& name) {
     return entry_field(&Config::tables, "tables", name, rest...);
   };
   return {
-      key("rows", &TableConfig::rows, at_least(0),
+      key("rows", &TableConfig::rows, between(0, std::numeric_limits<std::int32_t>::max()),
           "rows; 0: as many as the features that read it need"),
       key("width", &TableConfig::width, at_least(0),
           "width of a row; 0: that of all tables, model.width (ranking: model.embedding)"),
@@ -63,7 +86,7 @@ std::vector<ConfigKey> keys_of_table(const std::string& name) {
           "of the rows; bf16 and f16 take half the memory; not named: embedding.dtype"),
       key("optimiser", &TableConfig::optimiser, one_of({"", "adamw", "adagrad", "sgd"}),
           "not named: embedding.optimiser"),
-      key("init", &TableConfig::init, not_negative(),
+      key("init", &TableConfig::init, up_to(kLargestInit),
           "fresh rows have the spread of uniform numbers between -init and init; 0: as "
           "embedding.init says (ranking: 1 / sqrt(rows))"),
   };
@@ -79,15 +102,15 @@ std::vector<ConfigKey> keys_of_feature(const std::string& name) {
           "the store), clock.hour or clock.day"),
       key("cross", &FeatureConfig::cross, anything(),
           "instead of from: two or three of those, hashed to one row of the table"),
-      key("table", &FeatureConfig::table, anything(),
+      key("table", &FeatureConfig::table, entry_name_or_none(),
           "table of its rows, which features may share; not named: one of the feature's name"),
       key("place", &FeatureConfig::place, one_of({"auto", "prefix", "item"}),
           "a token before the history (ranking: as of the first target), or a part of every "
           "event; auto: item for what belongs to the item or the event, else prefix"),
       key("pooling", &FeatureConfig::pooling, one_of({"mean", "sum"}), "of the rows of a bag"),
       key("most", &FeatureConfig::most, between(1, 65536), "of a bag: its first so many are read"),
-      key("edges", &FeatureConfig::edges, anything(),
-          "of a number: where buckets begin, ascending; none: by powers of two"),
+      key("edges", &FeatureConfig::edges, rising(),
+          "of a number: where buckets begin; none: by powers of two"),
       key("unit", &FeatureConfig::unit, positive(),
           "of a number by powers of two: bucket 1 + floor(log2(1 + x / unit))"),
       key("buckets", &FeatureConfig::buckets, between(1, 65536),
@@ -149,11 +172,9 @@ std::optional<ConfigKey> entry_key(std::string_view name) {
 }
 
 void add_entry(Config& config, const std::string& section, const std::string& name) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-  };
-  TGR_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), plain), "[", section, ".", name,
-            "]: a name has letters, digits, - and _ alone; what it reads can be named in a key");
+  TGR_CHECK(is_entry_name(name), "[", section, ".", name.substr(0, kLongestName),
+            name.size() > kLongestName ? "..." : "", "]: ", kNameWanted,
+            "; what it reads can be named in a key");
   if (section == kEntrySections[0]) find_or_add(config.tables, name);
   if (section == kEntrySections[1]) find_or_add(config.features, name);
   if (section == kEntrySections[2]) find_or_add(config.tasks, name);

@@ -30,6 +30,14 @@ ConfigRule share() {
           "from 0 to 1"};
 }
 
+ConfigRule fresh_spread() {
+  return {[](const ConfigValue& value) {
+            const double number = std::get<double>(value);
+            return number > 0.0 && number <= kLargestInit;
+          },
+          fmt::format("more than 0, {} at most", kLargestInit)};
+}
+
 ConfigRule holdout_word() {
   return {[](const ConfigValue& value) {
             try {
@@ -286,7 +294,7 @@ std::vector<ConfigKey> make_keys() {
               "ranking"),
       TGR_KEY(embedding, weight_decay, not_negative(),
               "decoupled weight decay of the rows touched"),
-      TGR_KEY(embedding, init, positive(),
+      TGR_KEY(embedding, init, fresh_spread(),
               "standard deviation of fresh rows (truncated normal); ranking: see "
               "tables.NAME.init"),
       TGR_KEY(embedding, cut, at_least(1),

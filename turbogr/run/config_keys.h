@@ -34,6 +34,9 @@ struct ConfigKey {
 // In the order of printing: by section, then as in config.h.
 const std::vector<ConfigKey>& config_keys();
 
+// Fresh rows: what is far larger overflows as soon as it is multiplied.
+inline constexpr double kLargestInit = 1000.0;
+
 // What values may be; config_entries.cc has keys, too.
 namespace rules {
 ConfigRule anything();
@@ -41,6 +44,8 @@ ConfigRule at_least(std::int64_t low);
 ConfigRule between(std::int64_t low, std::int64_t high);
 ConfigRule positive();
 ConfigRule not_negative();
+ConfigRule up_to(double high);  // from 0
+ConfigRule rising();            // a list of numbers, each of which f32 can hold
 ConfigRule below_one();
 ConfigRule one_of(std::initializer_list<std::string_view> names);
 }  // namespace rules

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "turbogr/run/config_keys.h"
@@ -41,6 +42,29 @@ ConfigRule not_negative() {
             return std::isfinite(number) && number >= 0.0;
           },
           "0 or more"};
+}
+
+ConfigRule up_to(double high) {
+  return {[high](const ConfigValue& value) {
+            const double number = std::get<double>(value);
+            return number >= 0.0 && number <= high;
+          },
+          fmt::format("from 0 to {}", high)};
+}
+
+ConfigRule rising() {
+  return {[](const ConfigValue& value) {
+            const auto& list = std::get<std::vector<double>>(value);
+            const auto held = [](double number) {
+              return std::abs(number) <= std::numeric_limits<float>::max();
+            };
+            const auto falls = [](double a, double b) {
+              return static_cast<float>(a) >= static_cast<float>(b);
+            };
+            return std::all_of(list.begin(), list.end(), held) &&
+                   std::adjacent_find(list.begin(), list.end(), falls) == list.end();
+          },
+          "finite, each larger than the one before"};
 }
 
 ConfigRule below_one() {

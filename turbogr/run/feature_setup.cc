@@ -83,10 +83,6 @@ data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Sto
   check_keys_of_kind(feature, reads, where);
   reads.most_ids = feature.most;
   for (const double edge : feature.edges) reads.buckets.edges.push_back(static_cast<float>(edge));
-  TGR_CHECK(std::is_sorted(reads.buckets.edges.begin(), reads.buckets.edges.end(),
-                           [](float a, float b) { return a <= b; }) ||
-                reads.buckets.edges.size() < 2,
-            where, "edges of buckets must rise");
   reads.buckets.unit = feature.unit;
   reads.buckets.most = feature.buckets;
   return reads;

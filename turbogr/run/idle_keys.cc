@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -19,12 +20,25 @@ struct Reader {
   std::string_view what;  // who would read it
 };
 
+// Keys of the ranking task alone, beside [tasks.X].
+constexpr std::string_view kOfRanking[] = {
+    "embedding.cut",      "train.loss_scale",   "model.embedding",
+    "model.positions",    "model.time_buckets", "model.input_dropout",
+    "model.action_scale", "model.prefix_mask",  "model.normaliser",
+};
+constexpr std::string_view kRankingTask = "task = \"ranking\"";
+
+bool of_ranking(std::string_view key) {
+  return key.starts_with("samples.") ||
+         std::find(std::begin(kOfRanking), std::end(kOfRanking), key) != std::end(kOfRanking);
+}
+
 std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
   const bool late = config.train.schedule == "semi_async";
   const bool several = layout.world > 1;
   constexpr std::string_view kSeveral = "several ranks";
   constexpr std::string_view kPipeline = "several ranks, or another train.schedule than \"serial\"";
-  return {
+  std::vector<Reader> readers = {
       {"train.delay", late, true, "train.schedule = \"semi_async\""},
       {"train.sync_steps", late && config.train.delay > 0, true,
        "train.schedule = \"semi_async\" with train.delay = 1"},
@@ -48,12 +62,19 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"optim.final_lr", config.optim.schedule != "constant", false,
        "optim.schedule = \"cosine\" or \"linear\""},
   };
+  for (const ConfigKey& key : config_keys()) {
+    if (of_ranking(key.name)) readers.push_back({key.name, config.ranks(), true, kRankingTask});
+  }
+  return readers;
 }
 
 }  // namespace
 
 std::string check_idle_keys(const Config& config, const RunLayout& layout) {
   static const Config defaults;
+  TGR_CHECK(config.tasks.empty() || config.ranks(), "[tasks.",
+            config.tasks.empty() ? "" : config.tasks[0].name, "] is for ", kRankingTask,
+            "; use that, or leave it out");
   std::string idle;
   for (const Reader& reader : readers(config, layout)) {
     if (reader.there) continue;

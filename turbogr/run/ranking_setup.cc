@@ -10,9 +10,12 @@
 namespace turbogr::run {
 namespace {
 
+// A store's names may be longer and of other letters than those of a config.
+constexpr std::size_t kLongestMadeName = 56;
+
 std::string name_for(const std::string& text) {
   std::string name;
-  for (const char c : text) {
+  for (const char c : text.substr(0, kLongestMadeName)) {
     name += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
   }
   return name;

@@ -24,6 +24,7 @@
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/run_plan.h"
 #include "turbogr/run/sample_setup.h"
+#include "turbogr/run/table_checks.h"
 #include "turbogr/run/task.h"
 #include "turbogr/run/vocabularies.h"
 #include "turbogr/train/ranking_step.h"
@@ -232,6 +233,7 @@ class RankingTask : public Task {
     options.link = ranks_.link;
     options.wait = ranks_.wait;
     const Device memory = table_memory(config_);
+    check_tables(config_, setup_.table_names, setup_.tables, {memory, ranks_});
     try {
       rows_ = options.plan_only
                   ? plan_ranking_rows<T>(setup_.tables, memory, ranks_)

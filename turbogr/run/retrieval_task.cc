@@ -16,8 +16,10 @@
 #include "turbogr/run/feature_setup.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/popularity.h"
+#include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_plan.h"
+#include "turbogr/run/table_checks.h"
 #include "turbogr/run/task.h"
 #include "turbogr/run/vocabularies.h"
 #include "turbogr/train/schedules.h"
@@ -202,6 +204,8 @@ class RetrievalTask : public Task {
       link_ = dist::choose_link(parts_.world, config_.dist.link, device_id());
       options.ranks.link = link_.link;
     }
+    check_tables(config_, features_.table_names, features_.tables,
+                 {table_memory(config_), options.ranks});
     try {
       trainer_ = std::make_unique<train::RetrievalTrainer<T>>(parts_.ctx, parts_.world, options,
                                                               store_.num_items(), counts);

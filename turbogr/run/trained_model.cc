@@ -250,16 +250,20 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   }
 };
 
+void check_finds_items(const Config& config, const checkpoint::Checkpoint& checkpoint) {
+  TGR_CHECK(
+      !config.ranks(), "checkpoint '", checkpoint.folder(),
+      "' is of the ranking task, which judges items that are given rather than finding them; "
+      "use `turbogr rank --checkpoint RUN --user U --items A,B` for scores and `turbogr eval` "
+      "for figures, or train one with task = \"retrieval\" to find items");
+}
+
 TrainedModel::TrainedModel(const checkpoint::Checkpoint& checkpoint, const data::Store& store,
                            int threads, dist::Communicator& world, Weights weights,
                            std::int64_t most_tokens)
     : config_(parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml")),
       store_(store) {
-  TGR_CHECK(
-      !config_.ranks(), "checkpoint '", checkpoint.folder(),
-      "' is of the ranking task, which judges items that are given rather than finding them; "
-      "use `turbogr rank --checkpoint RUN --user U --items A,B` for scores and `turbogr eval` "
-      "for figures, or train one with task = \"retrieval\" to find items");
+  check_finds_items(config_, checkpoint);
   config_.train.threads = threads;
   if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
   check_run(config_, store);

@@ -33,6 +33,9 @@ checkpoint::Checkpoint open_checkpoint(dist::Communicator& world, const std::str
 // The store named, or the one the run was trained on when `given` is empty.
 data::Store open_store(const Config& config, const std::string& given);
 
+// Throws, naming the command to use, where a checkpoint is of the ranking task.
+void check_finds_items(const Config& config, const checkpoint::Checkpoint& checkpoint);
+
 // What a TrainedModel plans memory for, unless told that fewer will come: batches hold as many
 // users as this, or as one of the longest history.
 inline constexpr std::int64_t kTokensAtOnce = 16384;

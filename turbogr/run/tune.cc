@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "turbogr/checkpoint/checkpoint.h"
@@ -151,7 +152,9 @@ bool train_trial(Trial& trial, std::int64_t epochs, const std::string& metric,
 
 void sort_by(std::vector<Trial>& trials, double epochs) {
   std::stable_sort(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
-    return std::pair(-a.best(epochs), a.number) < std::pair(-b.best(epochs), b.number);
+    // One that failed may have figures: those from before it did.
+    return std::tuple(!a.fault.empty(), -a.best(epochs), a.number) <
+           std::tuple(!b.fault.empty(), -b.best(epochs), b.number);
   });
 }
 
@@ -223,8 +226,9 @@ std::vector<Trial> tune(const Config& base, const TuneOptions& given, dist::Comm
                  base.eval.metric, trial.best(epochs));
     }
     sort_by(alive, epochs);
-    TGR_CHECK(alive.front().best(epochs) > kNone,
-              "no trial could be trained; the first said: ", alive.front().fault);
+    TGR_CHECK(alive.front().fault.empty(),
+              "no trial could be trained, so there is no best one; the first said: ",
+              alive.front().fault);
     if (r + 1 == rungs.size()) break;
     while (std::ssize(alive) > rungs[r + 1].trials) {
       fs::remove_all(alive.back().config.run.dir + "/checkpoints");

@@ -9,6 +9,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/data/expected_auc.h"
+#include "turbogr/data/world_size.h"
 
 namespace turbogr::data {
 namespace {
@@ -88,7 +89,7 @@ void Dlrmv3History::clear() {
 }
 
 Dlrmv3World::Dlrmv3World(const Dlrmv3Options& options) : seed_(options.seed) {
-  TGR_CHECK(options.users >= 1, "a world of ", options.users, " users; give 1 or more");
+  check_world_size({.users = options.users});
   const std::int64_t items =
       options.items == 0 ? std::max(kLeastItems, 200 * options.users) : options.items;
   TGR_CHECK(items >= kLeastItems && items < (std::int64_t{1} << 32), "a catalogue of ", items,

@@ -39,6 +39,7 @@ TableReader::TableReader(const TableFile& file, FeatureOwner owner,
     : name_(file.name), input_(open_input(file.path)), reader_(*input_.bytes, name_, {}) {
   std::string_view head = reader_.peek();
   check_delimited_text(head, name_);
+  TGR_CHECK(!head.empty(), "'", name_, "' is empty; give a table with a header and rows");
   head = head.substr(0, std::min(head.find('\n'), head.size() - 1) + 1);
   dialect_.delimiter = guess_delimiter(head, name_);
   dialect_.quotes = dialect_.delimiter == "," || dialect_.delimiter == ";";

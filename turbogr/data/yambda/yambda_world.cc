@@ -9,6 +9,7 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/data/expected_auc.h"
 #include "turbogr/data/synth_presets.h"
+#include "turbogr/data/world_size.h"
 
 namespace turbogr::data {
 
@@ -65,9 +66,7 @@ std::int64_t items_for(std::int64_t users) {
 }
 
 const YambdaOptions& checked(const YambdaOptions& options) {
-  TGR_CHECK(options.users >= 1, "a world of ", options.users, " users; give 1 or more");
-  TGR_CHECK(options.mean_length >= 0 && options.max_length >= 0, "lengths of ", options.mean_length,
-            " and ", options.max_length, "; they cannot be negative");
+  check_world_size({options.users, options.mean_length, options.max_length});
   TGR_CHECK(options.bayes_auc > 0.5 && options.bayes_auc < 0.99, "a Bayes AUC of ",
             options.bayes_auc, "; give one between 0.5 and 0.99");
   return options;
