@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/output_file.h"
@@ -15,7 +16,7 @@ TEST(BenchStep, PrintsMfuAndItsPeak) {
   const test::TemporaryFolder folder;
   const std::string json = (folder / "step.json").string();
   const std::string command =
-      "bench step " TGR_SOURCE_DIR
+      "bench step " + test::source_dir() +
       "/configs/demo.toml --train.batch=0 --train.tokens=256 --data.max_length=32 --lengths "
       "uniform:32 --items 200 --steps 2 --train.threads=1 --json " +
       json;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/support/browser.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/run/config.h"
 
@@ -21,7 +22,7 @@ struct Outcome {
 };
 
 Outcome run(const std::string& arguments) {
-  const std::string command = std::string(TGR_PROGRAM) + " " + arguments + " 2>&1";
+  const std::string command = test::program() + " " + arguments + " 2>&1";
   std::FILE* pipe = popen(command.c_str(), "r");
   Outcome outcome{-1, ""};
   std::array<char, 4096> buffer{};
@@ -32,7 +33,7 @@ Outcome run(const std::string& arguments) {
   return outcome;
 }
 
-const std::string kDemo = std::string(TGR_SOURCE_DIR) + "/configs/demo.toml";
+const std::string kDemo = test::source_dir() + "/configs/demo.toml";
 
 TEST(ConfigCommand, PrintsTheResolvedConfigThatParsesToTheSame) {
   const Outcome printed =

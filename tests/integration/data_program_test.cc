@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
@@ -53,9 +54,10 @@ void expect_same_store(const fs::path& a, const fs::path& b) {
 
 // Starts prepare in the background, its words thrown away.
 pid_t start_prepare(const std::vector<std::string>& arguments) {
+  std::string program = test::program();
   const pid_t child = ::fork();
   if (child != 0) return child;
-  std::vector<char*> words = {const_cast<char*>(TGR_PROGRAM), const_cast<char*>("data"),
+  std::vector<char*> words = {program.data(), const_cast<char*>("data"),
                               const_cast<char*>("prepare")};
   for (const std::string& argument : arguments)
     words.push_back(const_cast<char*>(argument.c_str()));
@@ -63,7 +65,7 @@ pid_t start_prepare(const std::vector<std::string>& arguments) {
   const int nowhere = ::open("/dev/null", O_RDWR);
   ::dup2(nowhere, 1);
   ::dup2(nowhere, 2);
-  ::execv(TGR_PROGRAM, words.data());
+  ::execv(program.c_str(), words.data());
   ::_exit(127);
 }
 
@@ -380,9 +382,11 @@ TEST(DataProgram, AKillLeavesTheOldStoreOrTheNewOne) {
   if (test::run_command("python3 -c pass").status != 0) GTEST_SKIP() << "there is no python3";
   const TemporaryFolder folder;
   const auto log = write_file(folder / "log.csv", random_log(30000));
-  const Outcome done = test::run_command(TGR_SOURCE_DIR "/tools/kill_prepare " + log.string() +
-                                         " --format csv --replace --times 3 --seed 1"
-                                         " --program " TGR_PROGRAM);
+  const Outcome done =
+      test::run_command(test::source_dir() + "/tools/kill_prepare " + log.string() +
+                        " --format csv --replace --times 3 --seed 1"
+                        " --program " +
+                        test::program());
   EXPECT_EQ(done.status, 0) << done.output;
   EXPECT_TRUE(has(done, "the next run cleared up")) << done.output;
 }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace turbogr {
@@ -16,7 +17,7 @@ namespace {
 using test::has;
 using test::run_command;
 
-const std::string kDeploy = std::string(TGR_SOURCE_DIR) + "/deploy/";
+const std::string kDeploy = test::source_dir() + "/deploy/";
 
 std::string text_of(const std::string& name) {
   std::ifstream in(kDeploy + name, std::ios::binary);

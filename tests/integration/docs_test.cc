@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -24,7 +25,7 @@ std::string text_of(const fs::path& path) {
 }
 
 std::vector<fs::path> documents() {
-  const fs::path source = TGR_SOURCE_DIR;
+  const fs::path source = test::source_dir();
   std::vector<fs::path> found = {source / "README.md", source / "turbogr" / "README.md",
                                  source / "CONTRIBUTING.md", source / "CHANGELOG.md",
                                  source / "SECURITY.md"};
@@ -60,7 +61,7 @@ std::vector<std::string> commands_of(const std::string& text) {
 }
 
 TEST(Docs, NameOnlyCommandsAndOptionsThatExist) {
-  const std::string makefile = text_of(fs::path(TGR_SOURCE_DIR) / "Makefile");
+  const std::string makefile = text_of(fs::path(test::source_dir()) / "Makefile");
   int seen = 0;
   for (const fs::path& path : documents()) {
     for (const std::string& command : commands_of(text_of(path))) {
@@ -91,8 +92,8 @@ class DocsCommands : public ::testing::Test {
   std::string root_ = folder_.path().string();
 
   void SetUp() override {
-    fs::create_symlink(fs::path(TGR_PROGRAM).parent_path(), root_ + "/build");
-    fs::create_symlink(fs::path(TGR_SOURCE_DIR) / "configs", root_ + "/configs");
+    fs::create_symlink(fs::path(test::program()).parent_path(), root_ + "/build");
+    fs::create_symlink(fs::path(test::source_dir()) / "configs", root_ + "/configs");
     std::string log = "userId,movieId,timestamp\n";
     const std::vector<int> movies = {17, 99, 1203, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     for (int user = 30; user < 60; ++user) {
@@ -125,7 +126,7 @@ class DocsCommands : public ::testing::Test {
 
   void run_all(const std::string& page) {
     int ran = 0;
-    for (const std::string& command : commands_of(text_of(fs::path(TGR_SOURCE_DIR) / page))) {
+    for (const std::string& command : commands_of(text_of(fs::path(test::source_dir()) / page))) {
       const bool makes_input = command.starts_with("printf ");
       if (!makes_input && command.find("build/turbogr ") == std::string::npos) {
         continue;  // make, apt-get, cmake
@@ -167,7 +168,7 @@ TEST(Docs, NamesOfFilesAreFilesOfTheTree) {
   for (const fs::path& path : documents()) {
     const std::string text = text_of(path);
     for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at) {
-      EXPECT_TRUE(fs::exists(fs::path(TGR_SOURCE_DIR) / (*at)[1].str())) << path << at->str();
+      EXPECT_TRUE(fs::exists(fs::path(test::source_dir()) / (*at)[1].str())) << path << at->str();
     }
   }
 }

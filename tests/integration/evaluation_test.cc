@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/checkpoint/safetensors.h"
@@ -59,7 +60,7 @@ class Songs : public ::testing::Test {
   }
 
   Outcome train(const std::string& run, const std::string& more) {
-    return run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + root_ +
+    return run_program("train " + test::source_dir() + "/configs/demo.toml --data.store=" + root_ +
                        "/store --run.dir=" + root_ + "/" + run +
                        " --train.epochs=0 --train.steps=30 --model.width=16 --model.heads=1 "
                        "--train.peak_tflops=1 --eval.every=0 --log.tensorboard=false " +
@@ -291,7 +292,7 @@ TEST(StrangeIds, StayOneLineAndDoNotReachTheTerminal) {
   const Outcome made = run_program("data prepare " + root + "/log.csv --out " + root + "/store");
   ASSERT_EQ(made.status, 0) << made.output;
   const Outcome trained =
-      run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + root +
+      run_program("train " + test::source_dir() + "/configs/demo.toml --data.store=" + root +
                   "/store --run.dir=" + root +
                   "/run --train.steps=2 --model.width=8 --model.heads=1 --train.peak_tflops=1");
   ASSERT_EQ(trained.status, 0) << trained.output;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -19,8 +20,8 @@ class Installed : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = new test::TemporaryFolder;
     const fs::path first = *folder_ / "first";
-    const auto installed =
-        run_command(TGR_CMAKE " --install " TGR_BUILD_DIR " --prefix " + first.string());
+    const auto installed = run_command(test::cmake_program() + " --install " + test::build_dir() +
+                                       " --prefix " + first.string());
     ASSERT_EQ(installed.status, 0) << installed.output;
     fs::rename(first, prefix());
   }
@@ -71,9 +72,9 @@ TEST_F(Installed, ManualNamesEveryCommand) {
 TEST_F(Installed, CMakeFindsTheCLibrary) {
   const std::string build = scratch("with-package");
   const auto built =
-      run_command(TGR_CMAKE " -S " TGR_SOURCE_DIR "/tests/downstream -B " + build +
-                  " -DCMAKE_PREFIX_PATH=" + prefix().string() + " && " TGR_CMAKE " --build " +
-                  build + " && " + build + "/downstream");
+      run_command(test::cmake_program() + " -S " + test::source_dir() + "/tests/downstream -B " +
+                  build + " -DCMAKE_PREFIX_PATH=" + prefix().string() + " && " +
+                  test::cmake_program() + " --build " + build + " && " + build + "/downstream");
   EXPECT_EQ(built.status, 0) << built.output;
 }
 
@@ -81,8 +82,8 @@ TEST_F(Installed, PkgConfigFindsTheCLibrary) {
   if (run_command("pkg-config --version").status != 0) GTEST_SKIP() << "there is no pkg-config";
   const std::string program = scratch("by-pkg-config");
   const auto built = run_command(
-      "export PKG_CONFIG_PATH=" + (prefix() / "lib/pkgconfig").string() +
-      "; cc " TGR_SOURCE_DIR "/tests/downstream/main.c $(pkg-config --cflags --libs turbogr) -o " +
+      "export PKG_CONFIG_PATH=" + (prefix() / "lib/pkgconfig").string() + "; cc " +
+      test::source_dir() + "/tests/downstream/main.c $(pkg-config --cflags --libs turbogr) -o " +
       program + " && LD_LIBRARY_PATH=" + (prefix() / "lib").string() + " " + program);
   EXPECT_EQ(built.status, 0) << built.output;
 }
@@ -90,10 +91,10 @@ TEST_F(Installed, PkgConfigFindsTheCLibrary) {
 // As add_subdirectory: configured, with the C library as a target, no tests, no warnings as errors.
 TEST(Subfolder, ConfiguresInsideAnotherProject) {
   const test::TemporaryFolder folder;
-  const auto configured =
-      run_command(TGR_CMAKE " -G Ninja -S " TGR_SOURCE_DIR "/tests/downstream -B " +
-                  folder.path().string() + " -DTGR_SOURCE=" TGR_SOURCE_DIR " && ninja -C " +
-                  folder.path().string() + " -t commands downstream");
+  const auto configured = run_command(test::cmake_program() + " -G Ninja -S " + test::source_dir() +
+                                      "/tests/downstream -B " + folder.path().string() +
+                                      " -DTGR_SOURCE=" + test::source_dir() + " && ninja -C " +
+                                      folder.path().string() + " -t commands downstream");
   EXPECT_EQ(configured.status, 0) << configured.output;
   EXPECT_NE(configured.output.find("libturbogr_c.so"), std::string::npos);
   EXPECT_EQ(configured.output.find("-Werror"), std::string::npos);

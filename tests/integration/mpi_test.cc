@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "turbogr/dist/communicator.h"
 
 namespace turbogr {
@@ -23,7 +24,7 @@ class Mpi : public testing::Test {
 
 TEST_F(Mpi, EveryVerbOnEveryGroup) {
   for (const int ranks : {1, 3, 4}) {
-    const test::Outcome outcome = test::mpirun(ranks, std::string(TGR_MPI_RANKS) + " collectives");
+    const test::Outcome outcome = test::mpirun(ranks, test::mpi_ranks() + " collectives");
     EXPECT_EQ(outcome.status, 0) << outcome.output;
     EXPECT_NE(outcome.output.find(std::to_string(ranks) + " ranks agree"), std::string::npos)
         << outcome.output;
@@ -32,7 +33,7 @@ TEST_F(Mpi, EveryVerbOnEveryGroup) {
 
 TEST_F(Mpi, ARankThatThrowsEndsAllAndIsNamed) {
   const auto begin = std::chrono::steady_clock::now();
-  const test::Outcome outcome = test::mpirun(4, std::string(TGR_MPI_RANKS) + " throw 2");
+  const test::Outcome outcome = test::mpirun(4, test::mpi_ranks() + " throw 2");
   EXPECT_NE(outcome.status, 0);
   EXPECT_NE(outcome.output.find("turbogr: rank 2: the store has no column 'time'"),
             std::string::npos)
@@ -42,14 +43,14 @@ TEST_F(Mpi, ARankThatThrowsEndsAllAndIsNamed) {
 
 TEST_F(Mpi, ARankThatDiesEndsAllAndIsNamed) {
   const auto begin = std::chrono::steady_clock::now();
-  const test::Outcome outcome = test::mpirun(4, std::string(TGR_MPI_RANKS) + " die 1");
+  const test::Outcome outcome = test::mpirun(4, test::mpi_ranks() + " die 1");
   EXPECT_NE(outcome.status, 0);
   EXPECT_NE(outcome.output.find("rank 1"), std::string::npos) << outcome.output;
   EXPECT_LT(seconds_since(begin), 20);
 }
 
 TEST_F(Mpi, ARankThatStallsIsNamedByTheOthers) {
-  const test::Outcome outcome = test::mpirun(4, std::string(TGR_MPI_RANKS) + " stall 3");
+  const test::Outcome outcome = test::mpirun(4, test::mpi_ranks() + " stall 3");
   EXPECT_NE(outcome.status, 0);
   EXPECT_NE(outcome.output.find("of world has waited 2 s for rank 3; look there"),
             std::string::npos)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/dist/communicator.h"
@@ -29,7 +30,9 @@ std::vector<json> lines_of(const std::string& path) {
 class OldFiles : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(std::system(("cp -r " TGR_SOURCE_DIR "/tests/fixtures/v0.1/. " + root_).c_str()), 0);
+    ASSERT_EQ(
+        std::system(("cp -r " + test::source_dir() + "/tests/fixtures/v0.1/. " + root_).c_str()),
+        0);
   }
   std::string resuming(const std::string& run) const {
     return "train " + root_ + "/" + run + "/config.toml --run.dir=" + root_ + "/" + run +
@@ -87,7 +90,7 @@ TEST_F(OldFiles, ARunGoesOnAsItWouldHave) {
 // A budget of tokens is a rank's: steps of two have other batches, so only that it goes on.
 TEST_F(OldFiles, ARunOfOneGoesOnOverRanks) {
   if (!dist::built_with_mpi()) GTEST_SKIP() << "no MPI";
-  const test::Outcome done = test::mpirun(2, std::string(TGR_PROGRAM) + " " + resuming("run"));
+  const test::Outcome done = test::mpirun(2, test::program() + " " + resuming("run"));
   ASSERT_EQ(done.status, 0) << done.output;
   EXPECT_NE(done.output.find("at step 6"), std::string::npos) << done.output;
   for (const char* part : {"items-00001-of-00002", "items-00002-of-00002"}) {

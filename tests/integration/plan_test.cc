@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/browser.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/output_file.h"
@@ -20,8 +21,8 @@ const std::string kSmall =
     " --data.max_length=128 --negatives.set=batch ";
 
 std::string plan(const std::string& more, const std::string& data = "movielens") {
-  return "plan " + std::string(TGR_SOURCE_DIR) + "/configs/demo.toml" + kSmall + "--data " + data +
-         " " + more;
+  return "plan " + test::source_dir() + "/configs/demo.toml" + kSmall + "--data " + data + " " +
+         more;
 }
 
 TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
@@ -150,8 +151,7 @@ TEST(Plan, SaysWhatIsWrong) {
 
 TEST(Plan, ForgedDescriptionsEndInWords) {
   const test::TemporaryFolder folder;
-  std::string network =
-      read_file(std::string(TGR_SOURCE_DIR) + "/turbogr/plan/machines/eth25.json");
+  std::string network = read_file(test::source_dir() + "/turbogr/plan/machines/eth25.json");
   auto json = nlohmann::json::parse(network);
   const std::string file = (folder.path() / "forged.json").string();
   for (const auto& [nics, part] :

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -20,8 +21,8 @@ const std::string kSmallShape =
     "--log.every=1 ";
 
 Outcome train_shape(const std::string& name, const std::string& root, const std::string& more) {
-  return run_program("train " TGR_SOURCE_DIR "/configs/" + name + ".toml --data.store=" + root +
-                     "/store --run.dir=" + root + "/run" + kSmallShape + more);
+  return run_program("train " + test::source_dir() + "/configs/" + name + ".toml --data.store=" +
+                     root + "/store --run.dir=" + root + "/run" + kSmallShape + more);
 }
 
 TEST(RankingShapesTrain, Dlrmv4OnListeners) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/training.h"
@@ -40,9 +41,8 @@ class Ranks : public testing::Test {
   }
 
   std::string command(const std::string& run, const std::string& more) const {
-    return std::string(TGR_PROGRAM) +
-           " train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
-           " --run.dir=" + root_ + "/" + run +
+    return test::program() + " train " + test::source_dir() +
+           "/configs/demo.toml --data.store=" + store_ + " --run.dir=" + root_ + "/" + run +
            " --data.max_length=24 --model.width=16 --model.heads=2 --model.dq=8 --model.dv=8"
            " --train.tokens=0 --train.batch=16 --train.threads=1 --train.epochs=50"
            " --negatives.count=8 --log.every=1 --log.progress=none --log.tensorboard=false"
@@ -153,7 +153,7 @@ TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedResumedAndRecommends) 
                         big)
                 .status,
             0);
-  const std::string limited = "prlimit --data=390000000 " + std::string(TGR_PROGRAM) +
+  const std::string limited = "prlimit --data=390000000 " + test::program() +
                               " --log-level error train --data.store=" + big +
                               " --data.max_length=64 --model.layers=1 --model.width=1024"
                               " --model.heads=2 --model.dq=32 --model.dv=32 --negatives.count=64"
@@ -173,7 +173,7 @@ TEST_F(Ranks, ATableLargerThanAnyRanksMemoryIsTrainedSavedResumedAndRecommends) 
   ASSERT_EQ(three.status, 0) << three.output;
   EXPECT_TRUE(std::filesystem::exists(root_ + "/many/checkpoints/step-000000004/"
                                               "items-00003-of-00003.safetensors"));
-  const std::string recommend = "prlimit --data=390000000 " TGR_PROGRAM
+  const std::string recommend = "prlimit --data=390000000 " + test::program() +
                                 " --log-level error recommend --threads 1 --user 7 --checkpoint " +
                                 root_ + "/many";
   EXPECT_NE(test::run_command(recommend).status, 0);
@@ -214,9 +214,8 @@ TEST_F(Ranks, AveragedReplicasResumeBitEqualAndAreEvaluatedAsSaved) {
 
 TEST_F(Ranks, ShareAnEvaluationAndSpeakOnce) {
   ASSERT_EQ(train(1, "run", "--train.steps=4").status, 0);
-  const std::string eval = std::string(TGR_PROGRAM) + " --log-level error eval --checkpoint " +
-                           root_ + "/run --popularity --untrained --threads 1 --json " + root_ +
-                           "/";
+  const std::string eval = test::program() + " --log-level error eval --checkpoint " + root_ +
+                           "/run --popularity --untrained --threads 1 --json " + root_ + "/";
   const Outcome alone = test::run_command(eval + "alone.json");
   ASSERT_EQ(alone.status, 0) << alone.output;
   for (const int ranks : {2, 3}) {
@@ -238,7 +237,7 @@ TEST_F(Ranks, RecommendWhatOneWould) {
   for (const char* dtype : {"f32", "bf16"}) {
     const std::string run = std::string("run-") + dtype;
     ASSERT_EQ(train(1, run, std::string("--train.steps=4 --train.dtype=") + dtype).status, 0);
-    const std::string recommend = std::string(TGR_PROGRAM) +
+    const std::string recommend = test::program() +
                                   " --log-level error recommend --threads 1 --checkpoint " + root_ +
                                   "/" + run;
     test::write_file(root_ + "/history", "1,10\n2,20\n");
@@ -261,7 +260,7 @@ TEST_F(Ranks, RecommendWhatOneWould) {
 
 TEST_F(Ranks, StartedByOtherWordsAreNamed) {
   ASSERT_EQ(train(1, "run", "--train.steps=2").status, 0);
-  const std::string program = std::string(TGR_PROGRAM) + " --log-level error ";
+  const std::string program = test::program() + " --log-level error ";
   const auto named = [&](const std::string& first, const std::string& second,
                          const std::string& text) {
     const Outcome outcome = test::mpirun(1, program + first + " : -n 1 " + program + second);
@@ -280,7 +279,7 @@ TEST_F(Ranks, StartedByOtherWordsAreNamed) {
 TEST_F(Ranks, AreRefusedWhereOneProcessDoesAll) {
   for (const char* command : {"report run", "export --checkpoint run", "data stats store"}) {
     const Outcome refused =
-        test::run_command("OMPI_COMM_WORLD_SIZE=2 " TGR_PROGRAM " " + std::string(command));
+        test::run_command("OMPI_COMM_WORLD_SIZE=2 " + test::program() + " " + std::string(command));
     EXPECT_EQ(refused.status, 1);
     EXPECT_NE(refused.output.find("is one process, and mpirun or srun has started 2 of it"),
               std::string::npos)
@@ -312,14 +311,14 @@ TEST_F(Ranks, ATraceHasEveryRankAndADryRunAnyWorld) {
   EXPECT_EQ(report.status, 0) << report.output;
   EXPECT_NE(report.output.find("3 steps of 2 ranks: compute"), std::string::npos) << report.output;
   const Outcome dry =
-      run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+      run_program("train " + test::source_dir() + "/configs/demo.toml --data.store=" + store_ +
                   " --run.dry_run=true --dist.world=64 --dist.ranks_per_node=8");
   EXPECT_EQ(dry.status, 0) << dry.output;
   EXPECT_NE(dry.output.find("64 in 8 groups of 8"), std::string::npos) << dry.output;
   EXPECT_NE(dry.output.find("MiB a rank planned"), std::string::npos) << dry.output;
   EXPECT_EQ(dry.output.find("one group"), std::string::npos) << dry.output;
   const Outcome uneven =
-      run_program("train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+      run_program("train " + test::source_dir() + "/configs/demo.toml --data.store=" + store_ +
                   " --run.dry_run=true --dist.world=10 --dist.ranks_per_node=4");
   EXPECT_EQ(uneven.status, 0) << uneven.output;
   EXPECT_NE(uneven.output.find("10 in 1 groups of 10"), std::string::npos) << uneven.output;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -44,7 +45,7 @@ class Newcomer : public ::testing::Test {
             .status,
         0);
     const Outcome trained = run_program(
-        "train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + root_ +
+        "train " + test::source_dir() + "/configs/demo.toml --data.store=" + root_ +
         "/store --run.dir=" + root_ +
         "/run --train.steps=2 --model.width=8 --model.heads=1 --model.dq=8 --model.dv=8 "
         "--train.peak_tflops=1");

@@ -9,6 +9,7 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
@@ -62,8 +63,8 @@ class RetrievalFeaturesRun : public ::testing::Test {
   }
 
   std::string command(const std::string& run, const std::string& more) const {
-    return std::string(TGR_PROGRAM) + " train --data.store=" + root_ + "/store --run.dir=" + root_ +
-           "/" + run +
+    return test::program() + " train --data.store=" + root_ + "/store --run.dir=" + root_ + "/" +
+           run +
            " --data.holdout=test --data.max_length=12 --model.layers=1 --model.width=16"
            " --model.heads=1 --model.dq=16 --model.dv=16 --train.batch=16 --train.threads=1"
            " --negatives.count=16 --optim.lr=0.01 --embedding.lr=0.01 --embedding.eps=0.001"
@@ -152,7 +153,7 @@ TEST_F(RetrievalFeaturesRun, RanksTrainAndEvaluateAsOneDoes) {
     const std::vector<double> together = losses(run);
     ASSERT_EQ(together.size(), alone.size());
     for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[i], alone[i], 1e-4) << i;
-    const std::string eval = std::string(TGR_PROGRAM) + " eval --checkpoint " + root_ + "/" + run +
+    const std::string eval = test::program() + " eval --checkpoint " + root_ + "/" + run +
                              " --split test --no-popularity --json " + root_;
     EXPECT_EQ(test::run_command(eval + "/one.json").status, 0);
     const Outcome several = test::mpirun(ranks, eval + "/several.json");

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/training.h"
 #include "turbogr/checkpoint/checkpoint.h"
@@ -41,7 +42,7 @@ class RunFaults : public test::Training {
                   const std::string& more = "") const {
     return run_command("(for i in $(seq 1 1000); do [ -e " + root_ + "/" + run +
                        "/checkpoints/latest ] && break; sleep 0.05; done; " + meanwhile +
-                       ") & timeout -k 5 100 " TGR_PROGRAM " " +
+                       ") & timeout -k 5 100 " + test::program() + " " +
                        arguments(run,
                                  "--train.steps=1000000 --train.epochs=0 --checkpoint.every=5"
                                  " --log.progress=none " +
@@ -69,7 +70,7 @@ TEST_F(RunFaults, AClosedTerminalOrOutputSavesAndStops) {
   // The plan is read, the figures of evaluations find nobody.
   const std::string errors = root_ + "/errors";
   const Outcome closed = run_command(
-      "{ timeout -k 5 100 " TGR_PROGRAM " " +
+      "{ timeout -k 5 100 " + test::program() + " " +
       arguments("pipe", "--train.steps=1000000 --train.epochs=0 --eval.every_steps=3") + " 2> " +
       errors + "; echo status $? >> " + errors + "; } | head -n 1; cat " + errors);
   EXPECT_NE(closed.output.find("status 1"), std::string::npos) << closed.output;
@@ -197,13 +198,13 @@ TEST_F(RunFaults, LostFiguresAreSaidByResumeAndReport) {
 }
 
 TEST_F(RunFaults, AStoreIsFoundFromAnyFolder) {
-  const Outcome trained = run_command("cd " + root_ + " && " TGR_PROGRAM " " +
+  const Outcome trained = run_command("cd " + root_ + " && " + test::program() + " " +
                                       arguments("run", "--train.steps=2 --data.store=store"));
   ASSERT_EQ(trained.status, 0) << trained.output;
   EXPECT_NE(contents_of(root_ + "/run/config.toml").find("store = \"" + store_ + "\""),
             std::string::npos);
   const Outcome evaluated =
-      run_command("cd / && " TGR_PROGRAM " eval --checkpoint " + root_ + "/run");
+      run_command("cd / && " + test::program() + " eval --checkpoint " + root_ + "/run");
   EXPECT_EQ(evaluated.status, 0) << evaluated.output;
 }
 

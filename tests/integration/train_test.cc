@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/training.h"
 
@@ -322,8 +323,8 @@ TEST_F(Training, RecommendAndEvalSayWhatIsWrongWithWhatTheyAreGiven) {
   const std::string recommend = "recommend --checkpoint " + root_ + "/run ";
   const auto history = [&](const std::string& text) {
     test::write_file(folder_ / "history", text);
-    return test::run_command(std::string(TGR_PROGRAM) + " --log-level error " + recommend +
-                             "--history " + root_ + "/history");
+    return test::run_command(test::program() + " --log-level error " + recommend + "--history " +
+                             root_ + "/history");
   };
   const Outcome good = history("1,10\n2,20\n");
   EXPECT_EQ(good.status, 0) << good.output;
@@ -399,7 +400,7 @@ TEST_F(Training, AFileSizeLimitEndsInWords) {
   for (const std::string& arguments :
        {"recommend --all --untrained-items --k 50 --out " + root_ + "/lists.csv",
         "export --out " + root_ + "/vectors.safetensors"}) {
-    const Outcome outcome = test::run_command("ulimit -f 1; " TGR_PROGRAM " " + arguments +
+    const Outcome outcome = test::run_command("ulimit -f 1; " + test::program() + " " + arguments +
                                               " --checkpoint " + root_ + "/run");
     EXPECT_EQ(outcome.status, 1) << outcome.output;
     EXPECT_NE(outcome.output.find("cannot write"), std::string::npos) << outcome.output;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/tolerance.h"
 #include "turbogr/checkpoint/safetensors.h"
 #include "turbogr/core/tensor.h"
@@ -49,7 +50,7 @@ inline std::string fixture_path(const std::string& name) {
   const std::filesystem::path inside =
       std::filesystem::path("tests") / "fixtures" / "ranking" / (name + ".safetensors");
   if (std::filesystem::exists(inside)) return inside.string();
-  return (std::filesystem::path(TGR_SOURCE_DIR) / inside).string();
+  return (std::filesystem::path(source_dir()) / inside).string();
 }
 
 class Golden {

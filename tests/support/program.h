@@ -1,4 +1,4 @@
-// Runs the real program, TGR_PROGRAM, through a shell.
+// Runs the real program through a shell.
 #pragma once
 
 #include <sys/wait.h>
@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+
+#include "tests/support/paths.h"
 
 namespace turbogr::test {
 
@@ -33,7 +35,7 @@ inline Outcome run_command(const std::string& command) {
 
 // `prefix` goes before the program's name: "ulimit -v 524288;" or "cat log |".
 inline Outcome run_program(const std::string& arguments, const std::string& prefix = "") {
-  return run_command(prefix + " " + TGR_PROGRAM + " " + arguments);
+  return run_command(prefix + " " + program() + " " + arguments);
 }
 
 }  // namespace turbogr::test

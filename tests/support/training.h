@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -47,7 +48,7 @@ class Training : public ::testing::Test {
   }
 
   std::string arguments(const std::string& run, const std::string& more) const {
-    return "train " TGR_SOURCE_DIR "/configs/demo.toml --data.store=" + store_ +
+    return "train " + source_dir() + "/configs/demo.toml --data.store=" + store_ +
            " --run.dir=" + root_ + "/" + run +
            " --data.max_length=24 --model.width=16 --model.heads=2 --model.dq=8 --model.dv=8"
            " --train.tokens=200 --train.threads=2 --negatives.count=8 --log.every=5"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "turbogr/run/config_keys.h"
 
 namespace turbogr {
@@ -291,7 +292,7 @@ TEST(ConfigDifferences, NameKeyNewAndOldValueUnderThePrefix) {
 
 TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
   std::set<std::string> names;
-  const std::string folder = std::string(TGR_SOURCE_DIR) + "/configs";
+  const std::string folder = test::source_dir() + "/configs";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     names.insert(name);

@@ -7,6 +7,7 @@
 #include "tests/support/compress.h"
 #include "tests/support/histories.h"
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/data/file_kind.h"
 #include "turbogr/data/item_titles.h"
@@ -195,7 +196,8 @@ TEST(FileKind, IsNamedByPrepareForLogsAndTables) {
 }
 
 TEST(UsualNames, AreInTheDocument) {
-  const std::string document = test::read_file(fs::path(TGR_SOURCE_DIR) / "docs/data_format.md");
+  const std::string document =
+      test::read_file(fs::path(test::source_dir()) / "docs/data_format.md");
   for (const UsualNames& usual : usual_names()) {
     EXPECT_FALSE(usual.names.empty());
     for (const std::string_view name : usual.names) {

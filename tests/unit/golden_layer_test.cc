@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/data.h"
+#include "tests/support/paths.h"
 #include "tests/support/tolerance.h"
 #include "turbogr/model/attention_block.h"
 #include "turbogr/model/feed_forward.h"
@@ -22,7 +23,7 @@ struct Golden {
   json file;
 
   explicit Golden(const std::string& name) {
-    std::ifstream in(std::string(TGR_SOURCE_DIR) + "/tests/golden/" + name);
+    std::ifstream in(test::source_dir() + "/tests/golden/" + name);
     file = json::parse(in);
   }
   Tensor tensor(const std::string& name) const {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/output_file.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-Config shape() { return load_config(std::string(TGR_SOURCE_DIR) + "/configs/dlrmv4.toml"); }
+Config shape() { return load_config(test::source_dir() + "/configs/dlrmv4.toml"); }
 
 struct Evaluated {
   std::int64_t samples;

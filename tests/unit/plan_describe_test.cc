@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/plan/cluster.h"
@@ -20,7 +21,7 @@ MeasuredStep step_of(const std::string& config, const std::string& bias, double 
                      const std::vector<double>& sections) {
   MeasuredStep step;
   const run::Config loaded =
-      run::load_config(std::string(TGR_SOURCE_DIR) + "/configs/" + config, {{"model.bias", bias}});
+      run::load_config(test::source_dir() + "/configs/" + config, {{"model.bias", bias}});
   step.work = setup_of(loaded, {.nodes = 1, .gpus = 1}).work;
   const std::int64_t longest = loaded.data.max_length;
   step.lengths.assign(longest == 2048 ? 30 : 13, longest);

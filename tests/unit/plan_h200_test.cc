@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "turbogr/core/context.h"
 #include "turbogr/model/flops.h"
 #include "turbogr/model/model.h"
@@ -44,7 +45,7 @@ double predicted_ms(const Measured& each, double& mfu) {
     }
   }
   const run::Config config =
-      run::load_config(std::string(TGR_SOURCE_DIR) + "/configs/" + each.config, overrides);
+      run::load_config(test::source_dir() + "/configs/" + each.config, overrides);
   const SimulationSetup setup = setup_of(config, {.nodes = 1, .gpus = 1});
   const std::vector<std::int64_t> lengths = measured_lengths(config.data.max_length);
   const double seconds = ComputeCost(setup.gpu, setup.work)
@@ -85,7 +86,7 @@ TEST(PlanH200, PredictsMeasuredStepsWithinFivePercent) {
 // 16,384 tokens a step: 519,995 tokens/s (engine_h200_2026-11-16.md, ranks that share the GPU).
 TEST(PlanH200, PredictsASmallBatchWithinFivePercent) {
   const run::Config config =
-      run::load_config(std::string(TGR_SOURCE_DIR) + "/configs/kuairand27k-hstu-large.toml", {});
+      run::load_config(test::source_dir() + "/configs/kuairand27k-hstu-large.toml", {});
   const SimulationSetup setup = setup_of(config, {.nodes = 1, .gpus = 1});
   std::vector<std::int64_t> lengths(7, 2048);
   lengths.insert(lengths.end(), 2, 1024);

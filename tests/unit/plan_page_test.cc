@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "turbogr/plan/scaling.h"
 #include "turbogr/run/config.h"
 
@@ -21,12 +22,11 @@ nlohmann::json data_of(const std::string& page) {
 }
 
 run::Config small_config() {
-  return run::load_config(std::string(TGR_SOURCE_DIR) + "/configs/demo.toml",
-                          {{"train.device", "cuda"},
-                           {"train.dtype", "bf16"},
-                           {"train.tokens", "1024"},
-                           {"data.max_length", "128"},
-                           {"negatives.set", "batch"}});
+  return run::load_config(test::source_dir() + "/configs/demo.toml", {{"train.device", "cuda"},
+                                                                      {"train.dtype", "bf16"},
+                                                                      {"train.tokens", "1024"},
+                                                                      {"data.max_length", "128"},
+                                                                      {"negatives.set", "batch"}});
 }
 
 TEST(PlanPage, CutsTheLastStepOutOfATrace) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/ranking_world.h"
+#include "tests/support/paths.h"
 #include "turbogr/core/context.h"
 #include "turbogr/model/ranking_model.h"
 #include "turbogr/run/config.h"
@@ -19,7 +20,7 @@ using run::load_config;
 using run::Override;
 
 Config shape_config(const std::string& name, const std::vector<Override>& overrides = {}) {
-  return load_config(std::string(TGR_SOURCE_DIR) + "/configs/" + name + ".toml", overrides);
+  return load_config(test::source_dir() + "/configs/" + name + ".toml", overrides);
 }
 
 std::int64_t sum_of(const std::vector<std::int64_t>& rows) {

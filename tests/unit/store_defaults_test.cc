@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/messages.h"
+#include "tests/support/paths.h"
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/run/config_keys.h"
@@ -196,8 +197,7 @@ TEST_F(LoadedForAStore, AStoreThatIsNotThereLeavesTheValuesAndSaysWhy) {
 
 // The configs of the tree name what the store would decide: they train as they did.
 TEST_F(LoadedForAStore, NamedConfigsAreAsTheyAreWithoutAStore) {
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(TGR_SOURCE_DIR) + "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_dir() + "/configs")) {
     if (entry.path().stem() == "own-data") continue;
     const run::LoadedConfig loaded =
         run::load_config_for_store(entry.path().string(), {{"data.store", store_}});
@@ -207,7 +207,7 @@ TEST_F(LoadedForAStore, NamedConfigsAreAsTheyAreWithoutAStore) {
 
 // The file explains; what it does is what the program does without it.
 TEST_F(LoadedForAStore, TheConfigForOnesOwnDataIsTheDefaultsExplained) {
-  const std::string path = std::string(TGR_SOURCE_DIR) + "/configs/own-data.toml";
+  const std::string path = test::source_dir() + "/configs/own-data.toml";
   const std::vector<run::Override> overrides = {{"data.store", store_}, {"run.dir", "runs/x"}};
   EXPECT_EQ(run::load_config(path, overrides), run::load_config("", overrides));
 }
