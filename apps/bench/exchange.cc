@@ -8,7 +8,6 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,19 +19,19 @@
 #include "turbogr/core/trace.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/dist/topology.h"
-#include "turbogr/embedding/sharded_table.h"
+#include "turbogr/embedding/sharded_rows.h"
 
 namespace turbogr::apps {
 namespace {
 
 struct ExchangeBench {
+  std::int64_t tables = 1;
   std::int64_t rows = 1'000'000;
   std::int64_t width = 128;
   std::int64_t tokens = 4096;
   std::int64_t negatives = 8192;
   int group = 0;
   int ranks_per_node = 0;
-  int pieces = 4;
   int steps = 10;
   std::string rows_wire = "f32";
   std::string gradients_wire = "f32";
@@ -41,19 +40,22 @@ struct ExchangeBench {
 
 // Items as popular as KuaiRand's (1 % of them take 44 % of events), and one set of negatives for
 // all ranks.
-std::vector<std::int64_t> ids_of(const ExchangeBench& bench, int rank, int step) {
+void mark_ids(const Context& ctx, const ExchangeBench& bench, std::int64_t table, int rank,
+              int step, std::vector<std::int64_t>& ids, embedding::TouchedRows& touched) {
   constexpr double kSkew = 5.6;
-  std::set<std::int64_t> ids;
-  PhiloxStream own(1, static_cast<std::uint64_t>(1000 * step + rank + 1));
-  PhiloxStream shared(2, static_cast<std::uint64_t>(step));
+  ids.clear();
+  const auto site = static_cast<std::uint64_t>((table << 32) + step);
+  PhiloxStream own(static_cast<std::uint64_t>(rank + 3), site), shared(2, site);
   const auto rows = static_cast<double>(bench.rows);
   for (std::int64_t i = 0; i < bench.tokens; ++i) {
-    ids.insert(static_cast<std::int64_t>(rows * std::pow(own.uniform(), kSkew)));
+    ids.push_back(static_cast<std::int64_t>(rows * std::pow(own.uniform(), kSkew)));
   }
   for (std::int64_t i = 0; i < bench.negatives; ++i) {
-    ids.insert(static_cast<std::int64_t>(shared.below(static_cast<std::uint64_t>(bench.rows))));
+    ids.push_back(static_cast<std::int64_t>(shared.below(static_cast<std::uint64_t>(bench.rows))));
   }
-  return {ids.begin(), ids.end()};
+  touched.clear();
+  touched.mark(ctx, {ids.data(), {std::ssize(ids)}});
+  touched.number(ctx);
 }
 
 // Of a step, the slowest rank's: the middle and the least over the steps. A busy machine shows in
@@ -65,6 +67,7 @@ struct Cost {
   Figure group_ms, replicas_ms, both_ms;  // spent waiting
   Figure step_ms;                         // from the ids to the summed gradients
   double group_mb, replicas_mb;
+  double collectives;
 };
 
 Cost::Figure figure_of(std::vector<double> values) {
@@ -72,55 +75,65 @@ Cost::Figure figure_of(std::vector<double> values) {
   return {values[values.size() / 2], values.front()};
 }
 
-Cost measure(const ExchangeBench& bench, dist::Communicator& world) {
+Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
   const Context ctx({.threads = 1});
-  const dist::Topology topology =
-      dist::make_topology(dist::play_nodes(world.nodes(), bench.ranks_per_node), bench.group);
-  dist::SparseGroups groups = dist::make_sparse_groups(world, topology);
-  bench::TimedCommunicator group(*groups.group), replicas(*groups.replicas);
-  const embedding::TableCommunicators communicators = {&group, &replicas};
-  embedding::ShardedTable table({.rows = bench.rows,
-                                 .width = bench.width,
-                                 .optimiser = embedding::SparseOptimiser::kAdaGrad,
-                                 .row_wire = dtype_from_name(bench.rows_wire),
-                                 .gradient_wire = dtype_from_name(bench.gradients_wire),
-                                 .pieces = bench.pieces},
-                                group.rank(), group.size());
-  table.initialise(ctx);
-  embedding::Route route;
-  std::vector<double> group_ms, replicas_ms, both_ms, step_ms;
-  std::vector<float> rows;
+  bench::TimedCommunicator world(launched);
+  const std::vector<embedding::TableOptions> tables(
+      static_cast<std::size_t>(bench.tables), {.rows = bench.rows,
+                                               .width = bench.width,
+                                               .optimiser = embedding::SparseOptimiser::kAdaGrad});
+  embedding::ShardedRows<float> source(
+      ctx, ctx, world, tables, Device::kCpu,
+      {.topology =
+           dist::make_topology(dist::play_nodes(world.nodes(), bench.ranks_per_node), bench.group),
+       .row_wire = dtype_from_name(bench.rows_wire),
+       .gradient_wire = dtype_from_name(bench.gradients_wire)});
+  source.initialise(ctx);
+  const std::vector<std::int64_t> most(tables.size(), bench.tokens + bench.negatives);
+  const std::unique_ptr<embedding::RowRequest> request = source.make_request(ctx, most);
+  const std::vector<AdamWSettings> settings(tables.size(), {.rate = 1e-3});
+  std::vector<embedding::TouchedRows> touched(tables.size(), embedding::TouchedRows(bench.rows));
+  std::vector<std::vector<float>> memory(tables.size());
+  std::vector<std::int64_t> ids;
+  std::vector<double> group_ms, replicas_ms, both_ms, step_ms, squares(tables.size());
+  double group_bytes = 0, replicas_bytes = 0, collectives = 0;
   for (int step = -1; step < bench.steps; ++step) {  // the first warms memory and connections
-    if (step <= 0) group.bytes = replicas.bytes = 0;
-    group.seconds = replicas.seconds = 0;
-    const std::vector<std::int64_t> ids = ids_of(bench, world.rank(), step + 1);
-    const auto count = static_cast<std::int64_t>(ids.size());
-    rows.resize(static_cast<std::size_t>(count * bench.width));
-    world.barrier();
+    std::vector<embedding::StepRows<float>> rows(tables.size());
+    std::vector<Rows<const float>> gradients;
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      mark_ids(ctx, bench, static_cast<std::int64_t>(t), world.rank(), step + 1, ids, touched[t]);
+      const std::int64_t count = touched[t].ids().shape[0];
+      memory[t].resize(static_cast<std::size_t>(count * bench.width));
+      rows[t].rows = {memory[t].data(), count, bench.width, bench.width};
+      gradients.push_back(rows[t].rows);
+    }
+    launched.barrier();
+    world.reset();
     const std::int64_t begin_ns = Trace::now_ns();
-    table.route(ctx, communicators, {ids.data(), {count}}, route);
-    table.fetch<float>(ctx, communicators, route,
-                       Rows<float>(rows.data(), count, bench.width, bench.width));
-    table.return_gradients(ctx, communicators, route,
-                           Rows<const float>(rows.data(), count, bench.width, bench.width));
+    source.prepare(ctx, embedding::Lane::kThis, {.step = step + 1, .tables = touched}, *request);
+    source.fetch(ctx, embedding::Lane::kThis, *request, rows);
+    source.return_gradients(ctx, embedding::Lane::kThis, *request, embedding::Part::kAll, gradients,
+                            squares.data());
     const auto step_ns = static_cast<double>(Trace::now_ns() - begin_ns);
-    table.update(ctx, route, {.rate = 1e-3});
+    const bench::CommunicationTotals group = world.totals("group"),
+                                     replicas = world.totals("replicas");
+    source.update(ctx, embedding::Lane::kThis, *request, embedding::Part::kAll, settings, nullptr);
     if (step < 0) continue;
     step_ms.push_back(step_ns * 1e-6);
     group_ms.push_back(group.seconds * 1e3);
     replicas_ms.push_back(replicas.seconds * 1e3);
     both_ms.push_back((group.seconds + replicas.seconds) * 1e3);
+    group_bytes += static_cast<double>(group.bytes);
+    replicas_bytes += static_cast<double>(replicas.bytes);
+    collectives += static_cast<double>(group.collectives + replicas.collectives);
   }
   for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms, &step_ms}) {
-    world.all_reduce(*each, dist::Reduce::kMax);
+    launched.all_reduce(*each, dist::Reduce::kMax);
   }
-  const double steps = bench.steps * 1e6;
-  return {figure_of(group_ms),
-          figure_of(replicas_ms),
-          figure_of(both_ms),
-          figure_of(step_ms),
-          static_cast<double>(group.bytes) / steps,
-          static_cast<double>(replicas.bytes) / steps};
+  const double steps = bench.steps;
+  return {figure_of(group_ms), figure_of(replicas_ms),     figure_of(both_ms),
+          figure_of(step_ms),  group_bytes / steps * 1e-6, replicas_bytes / steps * 1e-6,
+          collectives / steps};
 }
 
 void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
@@ -131,13 +144,15 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
   fmt::print(
       "{} ranks in {} groups of {}: all-to-all {:.1f} ms (best {:.1f}), replicas {:.1f} ({:.1f}), "
       "all {:.1f} ({:.1f}), with packing and sums {:.1f} ({:.1f}); rank 0 sends {:.2f} + {:.2f} MB "
-      "a step\n",
+      "a step in {:.0f} collectives\n",
       world.size(), topology.num_groups(), topology.group_size, cost.group_ms.median,
       cost.group_ms.least, cost.replicas_ms.median, cost.replicas_ms.least, cost.both_ms.median,
-      cost.both_ms.least, cost.step_ms.median, cost.step_ms.least, cost.group_mb, cost.replicas_mb);
+      cost.both_ms.least, cost.step_ms.median, cost.step_ms.least, cost.group_mb, cost.replicas_mb,
+      cost.collectives);
   if (bench.json.empty()) return;
   const nlohmann::json row = {{"ranks", world.size()},
                               {"group", topology.group_size},
+                              {"tables", bench.tables},
                               {"all_to_all_ms", cost.group_ms.median},
                               {"all_to_all_best_ms", cost.group_ms.least},
                               {"replicas_ms", cost.replicas_ms.median},
@@ -146,7 +161,8 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
                               {"step_ms", cost.step_ms.median},
                               {"step_best_ms", cost.step_ms.least},
                               {"all_to_all_mb", cost.group_mb},
-                              {"replicas_mb", cost.replicas_mb}};
+                              {"replicas_mb", cost.replicas_mb},
+                              {"collectives", cost.collectives}};
   std::ofstream out(bench.json);
   out << nlohmann::json::array({row}).dump(1) << "\n";
   out.close();
@@ -159,7 +175,10 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
 void add_bench_exchange(Command& bench) {
   auto* command = bench.add_subcommand("exchange", "What item rows cost between ranks (mpirun)");
   auto options = std::make_shared<ExchangeBench>();
-  command->add_option("--rows", options->rows, "of the table")
+  command->add_option("--tables", options->tables, "of equal size, each with ids of its own")
+      ->check(is_positive())
+      ->capture_default_str();
+  command->add_option("--rows", options->rows, "of a table")
       ->check(is_positive())
       ->capture_default_str();
   command->add_option("--width", options->width, "of a row")
@@ -174,9 +193,6 @@ void add_bench_exchange(Command& bench) {
   command->add_option("--group", options->group, "ranks a group; 0: those of a machine")
       ->capture_default_str();
   command->add_option("--ranks-per-node", options->ranks_per_node, "play machines; 0: as they are")
-      ->capture_default_str();
-  command->add_option("--pieces", options->pieces, "in which gradients return")
-      ->check(is_positive())
       ->capture_default_str();
   command->add_option("--steps", options->steps, "measured")
       ->check(is_positive())

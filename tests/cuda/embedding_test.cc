@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/on_device.h"
+#include "turbogr/ops/rows/move_rows.h"
 
 namespace turbogr::ops {
 namespace {
@@ -200,6 +201,49 @@ TEST(CudaEmbedding, RowsGoToTheirPlaces) {
   for (const std::int64_t width : {1, 7, 64, 1024}) {
     check_places<float>(width);
     check_places<bf16>(width);
+  }
+}
+
+// Into a message whose rows stand `unit` columns apart or more, and out of it.
+template <class From, class To, class Index>
+void check_moves(std::int64_t width, std::int64_t unit) {
+  SCOPED_TRACE(width);
+  const Tensor table = random_tensor<From>({40, width}, 1);
+  std::vector<Index> from;
+  std::vector<std::int32_t> to;
+  std::int64_t units = 0;
+  for (std::int64_t i = 0; i < 77; ++i) {
+    from.push_back(static_cast<Index>(i * 13 % 40));
+    to.push_back(static_cast<std::int32_t>(units));
+    units += width / unit + i % 3;
+  }
+  const Tensor before = random_tensor<To>({units, unit}, 2);
+  Tensor results[2];
+  for (const Device device : test::devices()) {
+    const Context ctx({.device = device, .threads = 1});
+    const Tensor rows = test::place(ctx, table);
+    Tensor message = test::place(ctx, before);
+    const Tensor sources = test::place(ctx, test::tensor_of(from));
+    const Tensor targets = test::place(ctx, test::tensor_of(to));
+    move_rows<From, To, Index>(ctx, rows.view<From, 2>(), sources.view<Index, 1>(),
+                               Rows<To>(reinterpret_cast<To*>(message.data()), units, width, unit),
+                               targets.view<std::int32_t, 1>());
+    results[device == Device::kCuda] = to_host(ctx, message);
+  }
+  EXPECT_TRUE(test::same_bits(results[1], results[0]));
+}
+
+TEST(CudaEmbedding, MovesTheHostsBits) {
+  TGR_SKIP_WITHOUT_GPU();
+  for (const auto& [width, unit] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {21, 7}, {64, 8}, {64, 64}, {1024, 4}}) {
+    check_moves<float, float, std::int64_t>(width, unit);
+    check_moves<float, bf16, std::int32_t>(width, unit);
+    check_moves<float, f16, std::int64_t>(width, unit);
+    check_moves<bf16, float, std::int32_t>(width, unit);
+    check_moves<bf16, f16, std::int64_t>(width, unit);
+    check_moves<f16, bf16, std::int32_t>(width, unit);
+    check_moves<f16, f16, std::int64_t>(width, unit);
   }
 }
 

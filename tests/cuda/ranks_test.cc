@@ -12,6 +12,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/on_device.h"
 #include "tests/support/rank_batches.h"
+#include "tests/support/retrieval_features.h"
 #include "tests/support/whole_table.h"
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/train/schedules.h"
@@ -308,6 +309,29 @@ TEST(CudaRanks, TablesInHostMemoryAndF16NegativesWorkOverRanks) {
         train_on_ranks<float>(options, 2, 2, {.schedule = train::StepSchedule::kExactPrefetch}),
         "half a table");
     EXPECT_NEAR(rounded.losses.back(), here.losses.back(), 0.02);
+  }
+}
+
+// Features' tables travel with the items' in one message.
+TEST(CudaRanks, SeveralTablesTravelTogether) {
+  TGR_SKIP_WITHOUT_GPU();
+  train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  const test::FeatureWorld world(kShape.items);
+  options.features = world.features({.width = options.model.width});
+  options.most_sequences = kShape.sequences;
+  options.model.max_length += options.features.num_prefix();
+  ASSERT_GT(options.features.tables.size(), 3u);
+  const Trained alone = train_alone<float>(options);
+  for (const auto& [ranks, group] : {std::pair(2, 2), {4, 2}}) {
+    const Trained serial = train_on_ranks<float>(options, ranks, group, {});
+    expect_near(alone, serial, 2e-5, std::to_string(ranks) + " ranks");
+    expect_equal(serial,
+                 train_on_ranks<float>(options, ranks, group,
+                                       {.schedule = train::StepSchedule::kExactPrefetch}),
+                 "exact_prefetch");
+    const Trained rounded = train_on_ranks<float>(
+        options, ranks, group, {.row_wire = DType::kF16, .gradient_wire = DType::kBf16});
+    EXPECT_NEAR(rounded.losses.back(), alone.losses.back(), 0.02);
   }
 }
 

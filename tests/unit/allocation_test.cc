@@ -17,7 +17,9 @@
 #include "tests/support/ranking_training.h"
 #include "tests/support/retrieval_features.h"
 #include "tests/support/softmax_case.h"
+#include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/model.h"
@@ -399,6 +401,56 @@ TEST_F(Allocation, IsNotMadeByReadingTheFeaturesOfARetrievalStep) {
             }),
             0);
   EXPECT_GT(rows.num_rows(), 0);
+}
+
+// Over a communicator of one, which allocates nothing itself. Fetched ahead, with all that goes
+// with it.
+TEST_F(Allocation, IsNotMadeByShardedRows) {
+  using embedding::Lane;
+  using embedding::Part;
+  const Context ctx({.threads = 1});
+  const auto alone = dist::make_self();
+  const std::vector<embedding::TableOptions> tables = {{.rows = 400, .width = 64},
+                                                       {.rows = 90, .width = 32}};
+  embedding::ShardedRows<float> source(ctx, ctx, *alone, tables, Device::kCpu,
+                                       {.topology = dist::make_topology(alone->nodes(), 1)});
+  source.initialise(ctx);
+  std::vector<embedding::TouchedRows> touched;
+  std::vector<embedding::StepRows<float>> rows;
+  std::vector<Rows<const float>> gradients;
+  std::vector<Tensor> memory;
+  for (const embedding::TableOptions& table : tables) {
+    std::vector<std::int64_t> ids;
+    for (std::int64_t i = 0; i < 50; ++i) ids.push_back(i * 7 % table.rows);
+    touched.emplace_back(table.rows);
+    touched.back().mark(ctx, view_of(std::as_const(ids)));
+    touched.back().number(ctx);
+    memory.push_back(random_tensor<float>({touched.back().ids().shape[0], table.width}, 1));
+    rows.push_back({memory.back().view<float, 2>(), {}});
+    gradients.emplace_back(rows.back().rows);
+  }
+  const std::vector<std::int64_t> most(tables.size(), 100);
+  const std::vector<AdamWSettings> settings(tables.size());
+  std::unique_ptr<embedding::RowRequest> requests[2] = {source.make_request(ctx, most),
+                                                        source.make_request(ctx, most)};
+  double squares[2] = {};
+  std::int64_t step = 0;
+  const auto run = [&] {
+    embedding::RowRequest &current = *requests[step % 2], &next = *requests[(step + 1) % 2];
+    ++step;
+    source.prepare(ctx, Lane::kThis, {.step = step, .tables = touched}, next);
+    source.fetch(ctx, Lane::kThis, next, rows);
+    source.plan_refresh(ctx, Lane::kThis, next, current, /*split=*/true);
+    for (const Part part : {Part::kNextReads, Part::kRest}) {
+      source.return_gradients(ctx, Lane::kThis, current, part, gradients, squares);
+      source.update(ctx, Lane::kThis, current, part, settings, nullptr);
+    }
+    source.refresh(ctx, Lane::kThis, next, rows);
+  };
+  source.prepare(ctx, Lane::kThis, {.step = 0, .tables = touched}, *requests[0]);
+  source.fetch(ctx, Lane::kThis, *requests[0], rows);
+  run();  // both requests have been one step
+  EXPECT_EQ(warm_allocations(run), 0);
 }
 
 }  // namespace

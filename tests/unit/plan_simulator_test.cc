@@ -13,6 +13,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/embedding/route.h"
 #include "turbogr/embedding/sharded_table.h"
 #include "turbogr/plan/cluster.h"
 #include "turbogr/plan/histories.h"
@@ -184,16 +185,21 @@ TEST(PlanRoutes, CountWhatShardedTablesExchange) {
                                         groups.group->rank(), groups.group->size());
           const embedding::TableCommunicators communicators = {groups.group.get(),
                                                                groups.replicas.get()};
-          std::vector<embedding::Route> real(2);
+          std::vector<embedding::StepRoute> routed(2);
           for (std::size_t step = 0; step < 2; ++step) {
             const auto ids32 = steps[step].ids_of(world.rank());
             const std::vector<std::int64_t> ids(ids32.begin(), ids32.end());
-            table.route(own, communicators, {ids.data(), {std::ssize(ids)}}, real[step]);
+            const View<const std::int64_t, 1> wanted = {ids.data(), {std::ssize(ids)}};
+            route_ids(own, communicators, {&table, 1}, {&wanted, 1}, routed[step]);
           }
-          embedding::Refresh refresh;
-          table.plan_refresh(own, communicators, real[1], real[0].touched, refresh);
-          embedding::Route among, others;
-          table.split(own, communicators, real[0], real[1].touched, among, others);
+          embedding::StepRefresh found_refresh;
+          plan_refresh(communicators, {&table, 1}, routed[1], routed[0], found_refresh);
+          embedding::StepRoute found_among, found_others;
+          split_route(own, communicators, {&table, 1}, routed[0], routed[1], found_among,
+                      found_others);
+          const std::vector<embedding::Route> real = {routed[0].tables[0], routed[1].tables[0]};
+          const embedding::Refresh& refresh = found_refresh.tables[0];
+          const embedding::Route& among = found_among.tables[0];
           const std::lock_guard lock(mutex);
           const auto rank = static_cast<std::size_t>(world.rank());
           const auto expect_counts = [&](const std::vector<std::int64_t>& found,

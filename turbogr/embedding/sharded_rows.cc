@@ -1,6 +1,5 @@
 #include "turbogr/embedding/sharded_rows.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,10 +11,6 @@
 namespace turbogr::embedding {
 namespace {
 
-// Row gradients return in pieces of columns: enough for one's sums to hide behind another's way.
-constexpr std::int64_t kPieceColumns = 32;
-constexpr std::int64_t kMostPieces = 4;
-
 ShardedOptions options_of(const TableOptions& table, const RankLayout& layout, Device device) {
   return {.rows = table.rows,
           .width = table.width,
@@ -26,7 +21,6 @@ ShardedOptions options_of(const TableOptions& table, const RankLayout& layout, D
           .row_wire = layout.row_wire,
           .gradient_wire = layout.gradient_wire,
           .device = device,
-          .pieces = std::clamp<std::int64_t>(table.width / kPieceColumns, 1, kMostPieces),
           .seed = table.seed,
           .scale = table.scale};
 }
@@ -46,18 +40,6 @@ std::size_t shard_bytes(const TableOptions& table, const RankLayout& layout) {
 
 std::size_t exchange_bytes(const TableOptions& table, std::int64_t most) {
   return 4 * static_cast<std::size_t>(most * table.width) * sizeof(float);
-}
-
-template <class T>
-Route& ShardedRows<T>::TableRequest::route_of(Part part) {
-  return part == Part::kAll ? route : part == Part::kNextReads ? next_reads : rest;
-}
-
-template <class T>
-DeviceExchange& ShardedRows<T>::TableRequest::exchange_of(Part part) {
-  return part == Part::kAll         ? exchange
-         : part == Part::kNextReads ? next_reads_exchange
-                                    : rest_exchange;
 }
 
 template <class T>
@@ -98,6 +80,7 @@ ShardedRows<T>::ShardedRows(const Context& ctx, const Context& next, dist::Commu
   for (const TableOptions& table : tables) {
     tables_.emplace_back(options_of(table, layout_, memory), group.rank(), group.size());
   }
+  if (ctx.device() == Device::kCpu) pieces_ = gradient_pieces(tables_);
 }
 
 template <class T>
@@ -109,7 +92,7 @@ template <class T>
 std::unique_ptr<RowRequest> ShardedRows<T>::make_request(const Context& ctx,
                                                          std::span<const std::int64_t> most) const {
   auto request = std::make_unique<Request>();
-  request->tables.resize(tables_.size());
+  request->wide.resize(tables_.size());
   for (std::size_t t = 0; t < tables_.size() && ctx.device() == Device::kCuda; ++t) {
     request->planned += exchange_bytes({.width = tables_[t].options().width}, most[t]);
   }
@@ -119,65 +102,49 @@ std::unique_ptr<RowRequest> ShardedRows<T>::make_request(const Context& ctx,
 template <class T>
 void ShardedRows<T>::prepare(const Context& ctx, Lane lane, const StepIds& ids, RowRequest& given) {
   auto& request = static_cast<Request&>(given);
-  request.ids = ids;
+  request.step = ids.step;
   request.factor = 1;
   if (layout_.replicas == ReplicaMode::kAverage) {
-    std::vector<std::int64_t> group = {ids.predicting};
-    ends(lane).groups.group->all_reduce(group, dist::Reduce::kSum);
-    if (group[0] > 0) {
-      request.factor = static_cast<double>(ids.all_predicting) / static_cast<double>(group[0]);
+    std::int64_t predicting = ids.predicting;
+    ends(lane).groups.group->all_reduce({&predicting, 1}, dist::Reduce::kSum);
+    if (predicting > 0) {
+      request.factor = static_cast<double>(ids.all_predicting) / static_cast<double>(predicting);
     }
   }
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    tables_[t].route(ctx.host(), ends(lane).communicators(), ids.tables[t].ids(),
-                     request.tables[t].route);
-  }
+  request.ids.clear();
+  for (const TouchedRows& table : ids.tables) request.ids.push_back(table.ids());
+  route_ids(ctx.host(), ends(lane).hosts(), tables_, request.ids, request.all.route);
 }
 
 template <class T>
-template <class Body>
-void ShardedRows<T>::into(const Context& ctx, TableRequest& table, const StepRows<T>& out,
-                          Body&& body) const {
-  if (out.half.values.data == nullptr) return body(out.rows);
+void ShardedRows<T>::take_rows(const Context& ctx, Request& request, std::size_t table,
+                               const StepRows<T>& out) const {
+  const RowExchange& exchange = request.all.exchange;
+  if (out.half.values.data == nullptr) return exchange.take_rows<T>(ctx, table, out.rows);
+  WideRows& wide = request.wide[table];
   const std::int64_t rows = out.half.values.rows, width = out.half.values.cols;
-  if (table.wide.size() < rows * width) {
-    table.wide = Tensor(DType::kF32, {rows + rows / 4, width}, ctx.device());
+  if (wide.rows.size() < rows * width) {
+    wide.rows = Tensor(DType::kF32, {rows + rows / 4, width}, ctx.device());
     const Device host = ctx.device() == Device::kCuda ? Device::kPinned : Device::kCpu;
     Tensor places(DType::kI64, {rows + rows / 4}, host);
     const auto all = places.view<std::int64_t, 1>();
     std::iota(all.data, all.data + all.shape[0], std::int64_t{0});
-    table.places = Tensor(DType::kI64, places.shape(), ctx.device());
-    copy_tensor(ctx, table.places, places);
+    wide.places = Tensor(DType::kI64, places.shape(), ctx.device());
+    copy_tensor(ctx, wide.places, places);
   }
-  const Rows<float> wide(reinterpret_cast<float*>(table.wide.data()), rows, width, width);
-  body(wide);
-  make_half(ctx, table, wide, out);
-}
-
-template <class T>
-void ShardedRows<T>::make_half(const Context& ctx, TableRequest& table, Rows<const float> wide,
-                               const StepRows<T>& out) const {
-  const View<const std::int64_t, 1> places = {table.places.template view<std::int64_t, 1>().data,
-                                              {wide.rows}};
-  ops::gather_half_rows(ctx, wide, places, out.half);
-  ops::gather_rows<float, T>(ctx, wide, {places.data, {out.rows.rows}}, out.rows);
+  const Rows<float> taken(reinterpret_cast<float*>(wide.rows.data()), rows, width, width);
+  exchange.take_rows<float>(ctx, table, taken);
+  const std::int64_t* places = wide.places.template view<std::int64_t, 1>().data;
+  ops::gather_half_rows(ctx, taken, {places, {rows}}, out.half);
+  ops::gather_rows<float, T>(ctx, taken, {places, {out.rows.rows}}, out.rows);
 }
 
 template <class T>
 void ShardedRows<T>::fetch(const Context& ctx, Lane lane, RowRequest& given,
                            std::span<const StepRows<T>> out) {
   auto& request = static_cast<Request&>(given);
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    TableRequest& table = request.tables[t];
-    into(ctx, table, out[t], [&]<class Out>(Rows<Out> rows) {
-      if (layout_.device_rows) {
-        table.exchange.template fetch<Out>(ctx, tables_[t], ends(lane).device_communicators(),
-                                           table.route, rows);
-      } else {
-        tables_[t].template fetch<Out>(ctx, ends(lane).communicators(), table.route, rows);
-      }
-    });
-  }
+  request.all.exchange.fetch(ctx, tables_, ends(lane).rows(), request.all.route);
+  for (std::size_t t = 0; t < tables_.size(); ++t) take_rows(ctx, request, t, out[t]);
 }
 
 template <class T>
@@ -191,20 +158,12 @@ void ShardedRows<T>::return_gradients(const Context& ctx, Lane lane, RowRequest&
   const double share = average                ? request.factor * request.factor / replicas.size()
                        : replicas.rank() == 0 ? 1.0
                                               : 0.0;
+  PartRequest& returned = request.of(part);
+  returned.exchange.return_gradients(ctx, tables_, ends(lane).rows(), returned.route, gradients,
+                                     pieces_);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    TableRequest& table = request.tables[t];
-    Route& route = table.route_of(part);
-    View<const float, 1> sums;
-    if (layout_.device_rows) {
-      DeviceExchange& exchange = table.exchange_of(part);
-      exchange.return_gradients(ctx, tables_[t], ends(lane).device_communicators(), route,
-                                gradients[t]);
-      const Rows<const float> rows = exchange.gradients();
-      sums = {rows.data, {rows.rows * rows.cols}};
-    } else {
-      tables_[t].return_gradients(ctx, ends(lane).communicators(), route, gradients[t]);
-      sums = {route.gradients.data(), {std::ssize(route.gradients)}};
-    }
+    const Rows<const float> rows = returned.exchange.gradients(t);
+    const View<const float, 1> sums = {rows.data, {rows.rows * rows.cols}};
     ctx.workspace().reserve(ops::squared_sum_workspace_bytes(ctx, sums.shape[0]));
     ops::squared_sum(ctx, sums, squares + t);
     if (share != 1) ops::scale_value(ctx, share, squares + t);
@@ -215,20 +174,16 @@ template <class T>
 void ShardedRows<T>::update(const Context& ctx, Lane lane, RowRequest& given, Part part,
                             std::span<const AdamWSettings> settings, const ops::StepScale* scale) {
   auto& request = static_cast<Request&>(given);
-  const int replicas = ends(lane).communicators().num_replicas();
+  const RowExchange& exchange = request.of(part).exchange;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    TableRequest& table = request.tables[t];
     AdamWSettings own = settings[t];
     own.gradient_scale *= request.factor;
-    if (layout_.device_rows) {
-      table.exchange_of(part).update(ctx, tables_[t], own, scale, replicas);
-    } else {
-      tables_[t].update(ctx, table.route_of(part), own, scale, replicas);
-    }
+    tables_[t].update(ctx, exchange.touched(t), exchange.gradients(t), own, scale,
+                      ends(lane).hosts().num_replicas());
   }
   if (layout_.replicas != ReplicaMode::kAverage) return;
   replicas_differ_ = true;
-  if ((request.ids.step + 1) % layout_.average_every == 0) average_replicas(ctx);
+  if ((request.step + 1) % layout_.average_every == 0) average_replicas(ctx);
 }
 
 template <class T>
@@ -236,42 +191,27 @@ void ShardedRows<T>::plan_refresh(const Context& ctx, Lane lane, RowRequest& nex
                                   RowRequest& current_request, bool split) {
   auto& next = static_cast<Request&>(next_request);
   auto& current = static_cast<Request&>(current_request);
-  const TableCommunicators communicators = ends(lane).communicators();
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    TableRequest& later = next.tables[t];
-    TableRequest& now = current.tables[t];
-    tables_[t].plan_refresh(ctx.host(), communicators, later.route, now.route.touched,
-                            later.refresh);
-    if (split) {
-      tables_[t].split(ctx.host(), communicators, now.route, later.route.touched, now.next_reads,
-                       now.rest);
-    }
-  }
+  const TableCommunicators hosts = ends(lane).hosts();
+  embedding::plan_refresh(hosts, tables_, next.all.route, current.all.route, next.refresh);
+  if (!split) return;
+  split_route(ctx.host(), hosts, tables_, current.all.route, next.all.route,
+              current.next_reads.route, current.rest.route);
 }
 
 template <class T>
 void ShardedRows<T>::refresh(const Context& ctx, Lane lane, RowRequest& given,
                              std::span<const StepRows<T>> out) {
   auto& request = static_cast<Request&>(given);
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    TableRequest& table = request.tables[t];
-    into(ctx, table, out[t], [&]<class Out>(Rows<Out> rows) {
-      if (layout_.device_rows) {
-        table.exchange.template fetch_changed<Out>(
-            ctx, tables_[t], ends(lane).device_communicators(), table.refresh, table.route, rows);
-      } else {
-        tables_[t].template fetch_changed<Out>(ctx, ends(lane).communicators(), table.refresh,
-                                               table.route, rows);
-      }
-    });
-  }
+  request.all.exchange.fetch_changed(ctx, tables_, ends(lane).rows(), request.all.route,
+                                     request.refresh);
+  for (std::size_t t = 0; t < tables_.size(); ++t) take_rows(ctx, request, t, out[t]);
 }
 
 // Once, however many ask: the mean of equal numbers may differ from them in its last digit.
 template <class T>
 void ShardedRows<T>::average_replicas(const Context& ctx) {
   if (!std::exchange(replicas_differ_, false)) return;
-  for (ShardedTable& table : tables_) table.average(ctx, ends(Lane::kThis).communicators());
+  for (ShardedTable& table : tables_) table.average(ctx, ends(Lane::kThis).hosts());
 }
 
 template <class T>
@@ -296,19 +236,15 @@ void ShardedRows<T>::gather(const Context& ctx, std::size_t table, View<const st
                                                 {offsets.data(), {count + 1}},
                                                 {positions.data(), {count}},
                                                 {inverse.data(), {count}}});
-  ShardedTable& from = tables_[table];
-  from.route(host, ends(Lane::kThis).communicators(), {unique.data(), {distinct}},
-             gathering_.route);
+  const std::span<ShardedTable> from(&tables_[table], 1);
+  const View<const std::int64_t, 1> wanted = {unique.data(), {distinct}};
+  route_ids(host, ends(Lane::kThis).hosts(), from, {&wanted, 1}, gathering_.route);
   if (gathered_.size() < distinct * out.cols) {
     gathered_ = Tensor(dtype_of<T>(), {distinct, out.cols}, ctx.device());
   }
   const Rows<T> rows(reinterpret_cast<T*>(gathered_.data()), distinct, out.cols, out.cols);
-  if (layout_.device_rows) {
-    gathering_.exchange.template fetch<T>(ctx, from, ends(Lane::kThis).device_communicators(),
-                                          gathering_.route, rows);
-  } else {
-    from.template fetch<T>(ctx, ends(Lane::kThis).communicators(), gathering_.route, rows);
-  }
+  gathering_.exchange.fetch(ctx, from, ends(Lane::kThis).rows(), gathering_.route);
+  gathering_.exchange.template take_rows<T>(ctx, 0, rows);
   gather_feed_.begin(ctx, Feed::room<std::int32_t>(inverse.size()));
   const View<const std::int32_t, 1> places =
       gather_feed_.put(ctx, View<const std::int32_t, 1>{inverse.data(), {count}});

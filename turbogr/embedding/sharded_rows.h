@@ -1,6 +1,6 @@
 // Tables spread over the ranks of a group, groups being replicas of each other (sharded_table.h): a
 // step's ids travel to the ranks that own them, rows come back, gradients return and are summed
-// there. A world of one is a group of one.
+// there, each of these of all tables together. A world of one is a group of one.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
-#include "turbogr/embedding/device_exchange.h"
+#include "turbogr/embedding/route.h"
+#include "turbogr/embedding/row_exchange.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/embedding/sharded_table.h"
 
@@ -23,7 +24,8 @@ struct RankLayout {
   std::int64_t average_every = 1;  // average: steps between means
   DType row_wire = DType::kF32;
   DType gradient_wire = DType::kF32;
-  // Rows move by device_exchange.h: always on a GPU, and on a CPU to try it there.
+  // Rows move over `link` (dist/device_communicator.h): always on a GPU, and on a CPU to try it
+  // there; else by the hosts' own messages.
   bool device_rows = false;
   dist::DeviceLink link = dist::DeviceLink::kStaged;
   dist::WaitOptions wait;  // of NCCL's collectives
@@ -31,7 +33,7 @@ struct RankLayout {
 
 // A rank's rows of one table and their state, without making them.
 std::size_t shard_bytes(const TableOptions& table, const RankLayout& layout);
-// What moves `most` rows of a step on a device: sent, received with room behind them, and summed;
+// What moves `most` rows of a step on a device: sent, received, summed, and summed over replicas;
 // as many as a step touches when ranks ask each other for equally many.
 std::size_t exchange_bytes(const TableOptions& table, std::int64_t most);
 
@@ -73,47 +75,52 @@ class ShardedRows final : public RowSource<T> {
   ShardedTable& table(std::size_t index) { return tables_[index]; }
 
  private:
-  // A table's part of a request.
-  struct TableRequest {
-    Route route;
-    Refresh refresh;
-    Route next_reads, rest;  // the route's rows that the next step reads, and the others
-    DeviceExchange exchange, next_reads_exchange, rest_exchange;  // of each route
-    Tensor wide;                                                  // f32 rows on their way to f16
-    Tensor places;                                                // i64, 0 to their number
-    Route& route_of(Part part);
-    DeviceExchange& exchange_of(Part part);
+  // All of a step's rows, or those of a part of it.
+  struct PartRequest {
+    StepRoute route;
+    RowExchange exchange;
+  };
+  // Of a table whose rows are wanted in f16, too.
+  struct WideRows {
+    Tensor rows;    // f32, on their way to f16
+    Tensor places;  // i64, 0 to their number
   };
   struct Request : RowRequest {
-    StepIds ids;
+    std::int64_t step = 0;
     std::size_t planned = 0;
     double factor = 1;  // of gradients: a group that goes its own way divides by its own tokens
-    std::vector<TableRequest> tables;
+    std::vector<View<const std::int64_t, 1>> ids;  // of each table
+    PartRequest all, next_reads, rest;             // rows that the next step reads, and the others
+    StepRefresh refresh;
+    std::vector<WideRows> wide;  // of each table
+    PartRequest& of(Part part) {
+      return part == Part::kAll ? all : part == Part::kNextReads ? next_reads : rest;
+    }
     PlannedBytes bytes() const override { return {.gpu = planned, .host = 0}; }
   };
   // A communicator each for what may run at the same time.
   struct Ends {
     dist::SparseGroups groups;
     std::unique_ptr<dist::Communicator> device_group, device_replicas;  // where rows move by device
-    TableCommunicators communicators() const { return {groups.group.get(), groups.replicas.get()}; }
-    TableCommunicators device_communicators() const {
+    TableCommunicators hosts() const { return {groups.group.get(), groups.replicas.get()}; }
+    TableCommunicators rows() const {
+      if (!device_group) return hosts();
       return {device_group.get(), device_replicas.get()};
     }
   };
   Ends make_ends(const Context& ctx, dist::Communicator& world) const;
   const Ends& ends(Lane lane) const { return ends_[static_cast<std::size_t>(lane)]; }
   void average_replicas(const Context& ctx);
-  void make_half(const Context& ctx, TableRequest& table, Rows<const float> wide,
+  // Takes a table's rows out of the message: in T, or where some are wanted in f16 by way of f32
+  // ones that are rounded to both.
+  void take_rows(const Context& ctx, Request& request, std::size_t table,
                  const StepRows<T>& out) const;
-  // Calls body(memory for T rows) where rows are wanted in T; where some are wanted in f16, for f32
-  // ones that are then rounded to both.
-  template <class Body>
-  void into(const Context& ctx, TableRequest& table, const StepRows<T>& out, Body&& body) const;
 
   RankLayout layout_;
   std::array<Ends, 2> ends_;
   std::vector<ShardedTable> tables_;
-  TableRequest gathering_;  // of gather
+  std::int64_t pieces_ = 1;  // in which gradients return
+  PartRequest gathering_;    // of gather
   Feed gather_feed_;
   Tensor gathered_;
   bool replicas_differ_ = false;  // averaged ones: rows were updated since the last mean

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "turbogr/embedding/counts.h"
+#include "turbogr/embedding/route.h"
 #include "turbogr/embedding/row_groups.h"
-#include "turbogr/embedding/sharded_table.h"
+#include "turbogr/embedding/table_lists.h"
 
 namespace turbogr::embedding {
 namespace {
@@ -14,6 +14,7 @@ namespace {
 // Which of `rows` are among `chosen`; both ascending.
 void mark_chosen(std::span<const std::int64_t> rows, std::span<const std::int64_t> chosen,
                  std::vector<std::uint8_t>& marks) {
+  marks.clear();
   auto next = chosen.begin();
   for (const std::int64_t row : rows) {
     while (next != chosen.end() && *next < row) ++next;
@@ -21,9 +22,9 @@ void mark_chosen(std::span<const std::int64_t> rows, std::span<const std::int64_
   }
 }
 
-// The rows of all replicas, as ShardedTable::route leaves them, of one part.
+// The rows of all replicas, as route_ids leaves them, of one part.
 void split_replicas(const Context& ctx, const Route& route, std::span<const std::int64_t> chosen,
-                    Route& among, Route& others) {
+                    Route& among, Route& others, std::vector<std::uint8_t>& marks) {
   for (Route* part : {&among, &others}) {
     part->replica_counts.assign(route.replica_counts.size(), 0);
     part->all_rows.clear();
@@ -35,12 +36,10 @@ void split_replicas(const Context& ctx, const Route& route, std::span<const std:
     }
     return;
   }
-  std::vector<std::uint8_t> marks;
   std::span<const std::int64_t> left = route.all_rows;
   for (std::size_t replica = 0; replica < route.replica_counts.size(); ++replica) {
     const auto rows = left.first(static_cast<std::size_t>(route.replica_counts[replica]));
     left = left.subspan(rows.size());
-    marks.clear();
     mark_chosen(rows, chosen, marks);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       Route& part = marks[i] != 0 ? among : others;
@@ -54,19 +53,17 @@ void split_replicas(const Context& ctx, const Route& route, std::span<const std:
   }
 }
 
-}  // namespace
-
-void ShardedTable::split(const Context& ctx, const TableCommunicators& communicators,
-                         const Route& route, std::span<const std::int64_t> chosen, Route& among,
-                         Route& others) const {
-  // As the owner: requests of chosen rows. Their places in the block of the rank that asked tell it
-  // which they are.
-  std::vector<std::uint8_t> chosen_rows, chosen_requests(route.requests.size());
-  mark_chosen(route.rows, chosen, chosen_rows);
+// As the owner: requests of chosen rows. Their places in the block of the rank that asked tell it
+// which they are.
+void split_requests(const Context& ctx, const Route& route, std::span<const std::int64_t> chosen,
+                    Route& among, Route& others, SplitMarks& marks,
+                    std::vector<std::int32_t>& places) {
+  mark_chosen(route.rows, chosen, marks.rows);
+  marks.requests.resize(route.requests.size());
   for (std::size_t row = 0; row < route.rows.size(); ++row) {
     for (std::int64_t i = route.group_offsets[row]; i < route.group_offsets[row + 1]; ++i) {
-      chosen_requests[static_cast<std::size_t>(route.group_requests[static_cast<std::size_t>(i)])] =
-          chosen_rows[row];
+      marks.requests[static_cast<std::size_t>(route.group_requests[static_cast<std::size_t>(i)])] =
+          marks.rows[row];
     }
   }
   for (Route* part : {&among, &others}) {
@@ -76,27 +73,26 @@ void ShardedTable::split(const Context& ctx, const TableCommunicators& communica
     part->order.clear();
     part->num_gradients = route.num_gradients;
   }
-  std::vector<std::int32_t> places, chosen_places;
+  places.clear();
   std::size_t at = 0;
   for (std::size_t peer = 0; peer < route.asked_by.size(); ++peer) {
     for (std::int64_t k = 0; k < route.asked_by[peer]; ++k, ++at) {
-      Route& part = chosen_requests[at] != 0 ? among : others;
+      Route& part = marks.requests[at] != 0 ? among : others;
       part.requests.push_back(route.requests[at]);
       ++part.asked_by[peer];
-      if (chosen_requests[at] != 0) places.push_back(static_cast<std::int32_t>(k));
+      if (marks.requests[at] != 0) places.push_back(static_cast<std::int32_t>(k));
     }
   }
   for (Route* part : {&among, &others}) {
     group_equal(ctx, part->requests, part->rows, part->group_offsets, part->group_requests,
                 part->inverse);
   }
-  split_replicas(ctx, route, chosen, among, others);
+}
 
-  // As the one that asked.
-  exchange_counts(*communicators.group, among.asked_by, among.asked_of);
-  exchange_values(*communicators.group, places, among.asked_by, chosen_places, among.asked_of);
-  std::size_t next = 0;
-  at = 0;
+// As the one that asked.
+void split_asked(const Route& route, const std::vector<std::int32_t>& chosen_places, Route& among,
+                 Route& others) {
+  std::size_t next = 0, at = 0;
   for (std::size_t peer = 0; peer < route.asked_of.size(); ++peer) {
     const std::size_t last = next + static_cast<std::size_t>(among.asked_of[peer]);
     for (std::int64_t k = 0; k < route.asked_of[peer]; ++k, ++at) {
@@ -107,6 +103,39 @@ void ShardedTable::split(const Context& ctx, const TableCommunicators& communica
     others.asked_of[peer] = route.asked_of[peer] - among.asked_of[peer];
   }
   for (Route* part : {&among, &others}) part->num_ids = std::ssize(part->order);
+}
+
+}  // namespace
+
+void split_route(const Context& ctx, const TableCommunicators& communicators,
+                 std::span<const ShardedTable> tables, const StepRoute& current,
+                 const StepRoute& next, StepRoute& among, StepRoute& others) {
+  for (StepRoute* part : {&among, &others}) {
+    part->tables.resize(tables.size());
+    part->joined = current.joined;
+  }
+  SplitMarks& marks = among.marks;
+  marks.places.resize(tables.size());
+  marks.chosen_places.resize(tables.size());
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const std::vector<std::int64_t>& chosen = next.tables[t].touched;
+    split_requests(ctx, current.tables[t], chosen, among.tables[t], others.tables[t], marks,
+                   marks.places[t]);
+    split_replicas(ctx, current.tables[t], chosen, among.tables[t], others.tables[t], marks.rows);
+  }
+  exchange_lists<std::int32_t>(
+      *communicators.group, tables.size(),
+      [&](std::size_t t) {
+        return SendList<std::int32_t>{marks.places[t], among.tables[t].asked_by};
+      },
+      [&](std::size_t t) {
+        return ReceiveList<std::int32_t>{marks.chosen_places[t], among.tables[t].asked_of};
+      },
+      among.lists);
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    split_asked(current.tables[t], marks.chosen_places[t], among.tables[t], others.tables[t]);
+  }
+  for (StepRoute* part : {&among, &others}) lay_out_rows(tables, *part);
 }
 
 }  // namespace turbogr::embedding

@@ -1,5 +1,5 @@
 // Where the rows of a step move for a layout of ranks: how many ids each rank asks of each owner,
-// and how many distinct rows each owner has for them. embedding/sharded_table.cc finds the same by
+// and how many distinct rows each owner has for them. embedding/route.cc finds the same by
 // exchanging ids; here one process has them all.
 #pragma once
 

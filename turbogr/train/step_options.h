@@ -33,7 +33,7 @@ struct RankOptions {
   DType row_wire = DType::kF32;
   DType gradient_wire = DType::kF32;
   std::int64_t bucket_bytes = 1 << 20;
-  // Rows move by embedding/device_exchange.h: always on a GPU, and on a CPU to try it there.
+  // Rows move over a device's communicator: always on a GPU, and on a CPU to try it there.
   bool device_rows = false;
   dist::DeviceLink link = dist::DeviceLink::kStaged;
   dist::WaitOptions wait;  // of NCCL's collectives
