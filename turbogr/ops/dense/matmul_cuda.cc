@@ -156,15 +156,24 @@ Matmul largest_of_kind(Matmul p) {
   return p;
 }
 
+// A device's handle and choices. They belong to the process, not to a Context: what is fastest is a
+// fact of the GPU and the shape, to be timed once, and two contexts that chose for themselves would
+// sum in different orders, so that a pipelined step or an evaluation beside it had other bits than
+// the serial one. A device has a lock of its own: a rank that times waits for its stream, where a
+// collective may wait for what the thread of another device's rank has yet to queue.
 struct Library {
   cublasLtHandle_t handle = nullptr;
   std::mutex mutex;
   std::map<Key, cublasLtMatmulAlgo_t> chosen;
 
   Library() { check_blas(cublasLtCreate(&handle), "starting"); }
-  static Library& get() {
-    static Library library;
-    return library;
+  static Library& of_current_device() {
+    static std::mutex mutex;
+    static std::map<int, Library> libraries;
+    int device = 0;
+    TGR_CUDA_CALL(cudaGetDevice(&device));
+    const std::lock_guard lock(mutex);
+    return libraries[device];
   }
 };
 
@@ -234,23 +243,61 @@ class Marks {
   cudaStream_t stream_;
 };
 
-// Times each candidate into memory of its own: d may be an operand too. They take turns, so that a
-// neighbour's noise or a change of clocks meets all of them, and the medians of the later rounds
-// are compared. A run that must repeat its bits takes the library's first guess for the largest
-// product of the kind.
+std::size_t result_bytes(const Matmul& p) {
+  return static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
+}
+
+// Whether anything that the product reads lies where it writes.
+bool reads_result(const Matmul& p) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(p.d);
+  const auto meets = [&](const void* data, std::int64_t rows, std::int64_t stride, DType dtype) {
+    const auto first = reinterpret_cast<std::uintptr_t>(data);
+    const auto bytes = static_cast<std::size_t>(rows * stride) * size_of(dtype);
+    return data != nullptr && first < begin + result_bytes(p) && begin < first + bytes;
+  };
+  return meets(p.a, p.transpose_a ? p.k : p.m, p.a_stride, p.in) ||
+         meets(p.b, p.transpose_b ? p.n : p.k, p.b_stride, p.in) ||
+         (p.beta != 0 && meets(p.c, p.m, p.c_stride, p.out)) || meets(p.bias, 1, p.n, p.out);
+}
+
+// Where candidates may write: d itself, which is written again afterwards, or, where the product
+// adds to d, memory of the device for as long as they are timed; null where there is no room.
+class TrialResult {
+ public:
+  TrialResult(const Matmul& p, cudaStream_t stream) : data_(p.d), own_(reads_result(p)) {
+    if (!own_) return;
+    data_ = nullptr;
+    if (cudaMalloc(&data_, result_bytes(p)) != cudaSuccess) {
+      cudaGetLastError();
+      return;
+    }
+    TGR_CUDA_CALL(cudaMemsetAsync(data_, 0, result_bytes(p), stream));
+  }
+  ~TrialResult() {
+    if (own_) cudaFree(data_);
+  }
+  TrialResult(const TrialResult&) = delete;
+  TrialResult& operator=(const TrialResult&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  void* data_;
+  bool own_;
+};
+
+// Times each candidate. They take turns, so that a neighbour's noise or a change of clocks meets
+// all of them, and the medians of the later rounds are compared. A run that must repeat its bits
+// takes the library's first guess for the largest product of the kind.
 cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const Matmul& p,
                             void* scratch, Cuda cuda) {
   if (cuda.deterministic) return candidates(library, Descriptions(p), p)[0].algo;
   auto found = candidates(library, d, p);
   if (found.size() == 1) return found[0].algo;
   const auto stream = static_cast<cudaStream_t>(cuda.stream);
-  void* result = nullptr;
-  const auto bytes = static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
-  if (cudaMalloc(&result, bytes) != cudaSuccess) {
-    cudaGetLastError();  // no room to try: the library's first guess
-    return found[0].algo;
-  }
-  TGR_CUDA_CALL(cudaMemsetAsync(result, 0, bytes, stream));
+  const TrialResult trial(p, stream);
+  void* result = trial.data();
+  if (result == nullptr) return found[0].algo;  // no room to try: the library's first guess
   const auto first = found[0].algo;
   std::erase_if(found, [&](const cublasLtMatmulHeuristicResult_t& candidate) {
     return run(library, d, p, result, candidate.algo, scratch, stream) != CUBLAS_STATUS_SUCCESS;
@@ -270,7 +317,6 @@ cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const
       total += times[i].back();
     }
   }
-  cudaFree(result);
   std::vector<float> medians;
   for (std::vector<float>& of_one : times) {
     const auto later = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 3);
@@ -291,7 +337,7 @@ std::size_t matmul_workspace_bytes() { return workspace_bytes_of<std::byte>(kWor
 
 void matmul(Cuda cuda, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;
-  Library& library = Library::get();
+  Library& library = Library::of_current_device();
   WorkspaceScope scope(cuda.workspace);
   void* scratch = scope.take<std::byte>(kWorkspaceBytes).data;
   const auto stream = static_cast<cudaStream_t>(cuda.stream);

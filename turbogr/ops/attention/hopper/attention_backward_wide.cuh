@@ -4,26 +4,17 @@
 // tensor cores.
 #pragma once
 
-#include "turbogr/ops/attention/hopper/attention_backward.cuh"
 #include "turbogr/ops/attention/hopper/attention_head_sums.cuh"
+#include "turbogr/ops/attention/hopper/attention_key_tile.cuh"
 
 namespace turbogr::cuda {
 
-// kSplit_: dQ has a kernel of its own (attention_query_gradient.cuh).
-template <int D, bool kSplit_>
-struct WideBackwardConfig {
+template <int D, bool kSplit>
+struct WideConfig : KeyTileConfig<D, 64, kSplit> {
   static constexpr bool kWide = true;
-  static constexpr bool kSplit = kSplit_;
-  static constexpr int kStages = 2;
-  static constexpr int kKeys = 64;
-  static constexpr int kQueries = 64;
-  static constexpr int kThreads = 384;
   static constexpr int kRegisters = 232;
-  static constexpr int kKeyBytes = kKeys * D * 2;
-  static constexpr int kQueryBytes = kQueries * D * 2;
-  static constexpr int kScoreBytes = kKeys * kQueries * 2;
-  static constexpr int kBiasBytes = 0;     // no room: read from the cache
   static constexpr int kScoreBuffers = 4;  // weights and gradients, two buffers of both
+  static constexpr int kBiasBytes = 0;     // no room: read from the cache
 };
 
 template <int D, class Config, bool kBias>
@@ -96,19 +87,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       barrier_wait(Places::barrier(kQueryFull + place.index()), place.phase());
       barrier_wait(Places::barrier(kDoutFull + place.index()), place.phase());
       wgmma_fence();
-      TGR_UNROLL
-      for (int step = 0; step < D / 16; ++step) {
-        Wgmma<kHalf>::template ss<0, 0>(scores, k_operand.at(column_step<D, 64>(step)),
-                                        q_operand.at(stage + column_step<D, 64>(step)), step != 0);
-      }
-      wgmma_commit();
-      TGR_UNROLL
-      for (int step = 0; step < D / 16; ++step) {
-        Wgmma<kHalf>::template ss<0, 0>(dweights, v_operand.at(column_step<D, 64>(step)),
-                                        dout_operand.at(stage + column_step<D, 64>(step)),
-                                        step != 0);
-      }
-      wgmma_commit();
+      multiply_columns<D, 64, 64>(scores, k_operand, q_operand, stage);
+      multiply_columns<D, 64, 64>(dweights, v_operand, dout_operand, stage);
       wgmma_wait<1>();
       pin(scores);
       pin(dk);
@@ -131,13 +111,8 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       }
       wgmma_wait<0>();
       pin(dweights);
-      TGR_UNROLL
-      for (int i = 0; i < kHalf / 2; ++i) dweights[i] *= scores[i];
       std::uint32_t grads[kHalf / 4];
-      TGR_UNROLL
-      for (int i = 0; i < kHalf / 4; ++i) {
-        grads[i] = pack_bf16(dweights[2 * i], dweights[2 * i + 1]);
-      }
+      differentiate(dweights, scores, grads);
       const int weight_at = buffer * 2 * Config::kScoreBytes;
       const int grad_at = weight_at + Config::kScoreBytes;
       TGR_UNROLL
@@ -214,15 +189,7 @@ __device__ __forceinline__ void wide_backward_consume(const AttentionArgs& args,
       barrier_arrive(Places::barrier(kQueryEmpty + release));
       barrier_arrive(Places::barrier(kDoutEmpty + release));
     }
-    const std::int64_t row = item.first_row + first_key;
-    store_tile<kShare>(dv, args.output_scale,
-                       static_cast<__nv_bfloat16*>(args.dv) + row * args.dv_stride +
-                           item.head * args.value_width + group * kShare,
-                       args.dv_stride, item.length - first_key, args.value_width - group * kShare);
-    store_tile<kShare>(dk, args.score_scale,
-                       static_cast<__nv_bfloat16*>(args.dk) + row * args.dk_stride +
-                           item.head * args.query_width + group * kShare,
-                       args.dk_stride, item.length - first_key, args.query_width - group * kShare);
+    store_key_gradients<kShare>(args, item, first_key, group * kShare, dk, dv);
   }
   if (!Config::kSplit && kBias && threadIdx.x == 0) wait_added();
 }

@@ -1,4 +1,3 @@
-#include "turbogr/ops/attention/hopper/attention_backward.cuh"
 #include "turbogr/ops/attention/hopper/attention_short_pairs.cuh"
 
 namespace turbogr::cuda {

@@ -1,5 +1,5 @@
-// Pieces that the forward and backward attention kernels share: handing out work, writing a tile of
-// results.
+// Pieces that all attention kernels of long sequences share: handing out work, loading tiles,
+// writing a tile of results, SiLU.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -35,6 +35,26 @@ struct ItemSource {
       args.next_item[1] = 0;
     }
   }
+};
+
+// Asks for a tile of kRows rows from `row` on, one head's columns.
+template <int D, int kRows>
+__device__ __forceinline__ void load_tile(SharedAddress to, const CUtensorMap* map,
+                                          SharedAddress barrier, int head, int row) {
+  using Shape = PanelShape<D>;
+  barrier_expect(barrier, kRows * D * 2);
+  for (int p = 0; p < Shape::kPanels; ++p) {
+    load_box(to + p * kRows * Shape::kLineBytes, map, barrier, p * Shape::kColumns, head, row);
+  }
+}
+
+// A thread of a warpgroup of consumers.
+struct Consumer {
+  int group = threadIdx.x / 128;
+  bool leader = threadIdx.x % 128 == 0;
+  int lane = threadIdx.x % 32;
+  int row =
+      threadIdx.x / 32 % 4 * 16 + lane / 4;  // its first of a product; the second is 8 further
 };
 
 // A place in a ring of kStages buffers and the phase of its barriers, in one register.
@@ -171,6 +191,16 @@ __device__ __forceinline__ void store_tile(const float (&sums)[N / 2], float sca
 
 // SiLU(2 h) = h + h tanh(h).
 __device__ __forceinline__ float silu_of_half(float h) { return fmaf(h, tanh_approximate(h), h); }
+
+// SiLU and its derivative from h = x / 2, by one tanh.
+struct SiluParts {
+  float value;       // SiLU(x)
+  float derivative;  // twice SiLU'(x); the factor 1/2 is in the epilogues
+};
+__device__ __forceinline__ SiluParts silu_parts(float h) {
+  const float t = tanh_approximate(h);
+  return {fmaf(h, t, h), fmaf(h, fmaf(-t, t, 1.f), 1.f + t)};
+}
 
 // How many blocks the device holds at once: the size of a grid that takes its work from a list.
 template <class Kernel>

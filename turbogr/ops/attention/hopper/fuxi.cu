@@ -6,6 +6,7 @@
 #include "turbogr/ops/attention/hopper/attention_plan.cuh"
 #include "turbogr/ops/attention/hopper/fuxi.h"
 #include "turbogr/ops/attention/hopper/fuxi_args.cuh"
+#include "turbogr/ops/attention/hopper/head_rows.cuh"
 
 namespace turbogr::cuda {
 namespace {
@@ -106,49 +107,15 @@ T* at(const FuxiParams& p, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<char*>(p.workspace) + offset);
 }
 
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                           cudaEnableDefault, &result),
-          "cudaGetDriverEntryPointByVersion");
-    TGR_CHECK(result == cudaDriverEntryPointSuccess && function != nullptr,
-              "the NVIDIA driver has no cuTensorMapEncodeTiled; driver 525 or newer is needed");
-    return reinterpret_cast<EncodeTiled>(function);
-  }();
-  return found;
-}
-
 void check_rows(const char* name, const void* data, std::int64_t stride, int width) {
-  TGR_CHECK(data != nullptr, "fuxi: ", name, " is null");
-  TGR_CHECK(reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 8 == 0 && width % 8 == 0,
-            "fuxi: ", name,
-            " needs 16-byte alignment and width and stride in multiples of 8, has width ", width,
-            " and stride ", stride);
+  check_head_rows("fuxi", name, data, stride, width);
 }
 
-// Rows of [tokens, heads, value_width], read in boxes of 64 rows and one panel; what lies past the
-// width, the heads or the last token reads as zero.
-CUtensorMap tensor_map(const char* name, const FuxiParams& p, const void* data, std::int64_t stride,
-                       int head_stride) {
-  check_rows(name, data, stride, p.value_width);
-  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(p.value_width),
-                               static_cast<cuuint64_t>(p.heads), static_cast<cuuint64_t>(p.tokens)};
-  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(head_stride) * 2,
-                                 static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[3] = {64, 1, 64};
-  const cuuint32_t steps[3] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult status =
-      encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes,
-                     strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  TGR_CHECK(status == CUDA_SUCCESS, "fuxi: no tensor map for ", name, ", driver error ",
-            static_cast<int>(status));
-  return map;
+// Values of the batch in tiles of 64 rows and one panel of one head.
+CUtensorMap tile_map(const char* name, const FuxiParams& p, const void* data, std::int64_t stride,
+                     int head_stride) {
+  return head_rows_map("fuxi", name, data, {p.tokens, p.heads, p.value_width, stride, head_stride},
+                       64, 64);
 }
 
 void check_params(const FuxiParams& p, std::size_t workspace_bytes) {
@@ -260,7 +227,7 @@ void fuxi_forward(const FuxiParams& p) {
     attention_forward(latent);
   }
   FuxiValuesArgs args = values_args(p, layout);
-  args.source[0] = args.source[1] = tensor_map("v", p, p.v, p.v_stride, p.value_width);
+  args.source[0] = args.source[1] = tile_map("v", p, p.v, p.v_stride, p.value_width);
   args.work = work_of(p, layout, 0, 2 * args.groups);
   args.to = p.out;
   args.to_stride = p.out_stride;
@@ -280,8 +247,8 @@ void fuxi_backward(const FuxiParams& p) {
 
   const auto* dout = static_cast<const std::uint16_t*>(p.dout);
   const CUtensorMap dout_maps[2] = {
-      tensor_map("dout", p, dout, p.dout_stride, 3 * p.value_width),
-      tensor_map("dout", p, dout + p.value_width, p.dout_stride, 3 * p.value_width)};
+      tile_map("dout", p, dout, p.dout_stride, 3 * p.value_width),
+      tile_map("dout", p, dout + p.value_width, p.dout_stride, 3 * p.value_width)};
   FuxiValuesArgs values = values_args(p, layout);
   values.source[0] = dout_maps[0];
   values.source[1] = dout_maps[1];
@@ -296,7 +263,7 @@ void fuxi_backward(const FuxiParams& p) {
   std::memset(&tables, 0, sizeof(tables));
   tables.dout[0] = dout_maps[0];
   tables.dout[1] = dout_maps[1];
-  tables.v = tensor_map("v", p, p.v, p.v_stride, p.value_width);
+  tables.v = tile_map("v", p, p.v, p.v_stride, p.value_width);
   // About two key blocks a task.
   const std::int64_t parts = (p.tokens / p.batch + 2 * kFuxiRows - 1) / (2 * kFuxiRows);
   tables.work =
