@@ -21,14 +21,18 @@ warnings.filterwarnings("ignore")
 
 
 class Clock(lightning.Callback):
-    """Says how long each epoch took."""
+    """Says how long each epoch took, and ends the run once its time is over."""
+
+    def __init__(self, minutes):
+        self.end = time.perf_counter() + 60 * minutes
 
     def on_train_epoch_start(self, *_):
-        self.begin = time.perf_counter()
+        self.begin = time.perf_counter(), time.process_time()
 
     def on_train_epoch_end(self, trainer, *_):
-        seconds = time.perf_counter() - self.begin
-        print(f"epoch {trainer.current_epoch + 1}: {seconds:.1f} s", flush=True)
+        seconds, processor = time.perf_counter() - self.begin[0], time.process_time() - self.begin[1]
+        print(f"epoch {trainer.current_epoch + 1}: {seconds:.1f} s, {processor:.1f} s of processor time", flush=True)
+        trainer.should_stop = time.perf_counter() > self.end
 
 
 def main():
@@ -38,6 +42,7 @@ def main():
     parser.add_argument("--model", choices=("hstu", "sasrec"), default="hstu")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=-1, help="of an epoch, to time a part of one; -1: all")
+    parser.add_argument("--minutes", type=float, default=1e9, help="no epoch begins later than this")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rank", choices=("yes", "no"), default="yes")
     options = parser.parse_args()
@@ -53,7 +58,7 @@ def main():
 
     def trainer():
         return lightning.Trainer(
-            max_epochs=options.epochs, min_epochs=options.epochs, accelerator="cpu", logger=False, callbacks=[Clock()],
+            max_epochs=options.epochs, accelerator="cpu", logger=False, callbacks=[Clock(options.minutes)],
             enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
             limit_train_batches=options.steps if options.steps > 0 else 1.0,
         )  # fmt: skip

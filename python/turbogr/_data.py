@@ -118,7 +118,9 @@ def _parquet_stream(paths: list[str], options: Any) -> tuple[str, Any]:
         parts.append(pyarrow.dataset.dataset(path, format="parquet", partitioning="hive"))
     dataset = parts[0] if len(parts) == 1 else pyarrow.dataset.dataset(parts)
     columns = _turbogr.log_columns(options, dataset.schema.names, name)
-    return name, dataset.scanner(columns=columns).to_reader().__arrow_c_stream__()
+    # Read ahead no further than keeps pyarrow busy: more is only memory that the system has to find.
+    scanner = dataset.scanner(columns=columns, batch_readahead=2, fragment_readahead=1)
+    return name, scanner.to_reader().__arrow_c_stream__()
 
 
 def frame_stream(what: str, data: Any) -> Any:
