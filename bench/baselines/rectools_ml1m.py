@@ -2,8 +2,9 @@
 
     python bench/baselines/rectools_ml1m.py chrono.csv --model hstu --epochs 5 --threads 2
 
-The same split, width, layers, length, batch and negatives as configs/ml1m-hstu.toml: the last event of each user is kept back and ranked over
-all items with seen ones left out. Only the order of events is used. Prints the seconds of each epoch, then HR@10 and NDCG@10.
+The same split, width, layers, length and batch as configs/ml1m-hstu.toml: the last event of each user is kept back and ranked over all items
+with seen ones left out. The loss is RecTools' own, over all items, or with --loss sampled_softmax over as many negatives as that file has. Only
+the order of events is used. Prints the seconds of each epoch, then HR@10 and NDCG@10.
 """
 import argparse
 import time
@@ -40,6 +41,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log")
     parser.add_argument("--model", choices=("hstu", "sasrec"), default="hstu")
+    parser.add_argument("--loss", choices=("softmax", "sampled_softmax"), default="softmax", help="RecTools' own is softmax")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=-1, help="of an epoch, to time a part of one; -1: all")
     parser.add_argument("--minutes", type=float, default=1e9, help="no epoch begins later than this")
@@ -65,7 +67,7 @@ def main():
 
     settings = {
         "n_blocks": 2, "n_heads": 1, "n_factors": 50, "dropout_rate": 0.2, "session_max_len": 200, "batch_size": 128,
-        "loss": "sampled_softmax", "n_negatives": 128, "lr": 1e-3, "get_trainer_func": trainer,
+        "loss": options.loss, "n_negatives": 128, "lr": 1e-3, "get_trainer_func": trainer,
         "recommend_torch_device": "cpu",
     }  # fmt: skip
     if options.model == "hstu":
