@@ -78,6 +78,31 @@ class Ranking : public ::testing::Test {
 };
 test::TemporaryFolder* Ranking::folder_ = nullptr;
 
+// Colours as numbers: 0 to 3, ten items each.
+TEST_F(Ranking, ANumberMayBeNormalisedAndARunRemembersHow) {
+  const Outcome made = run_program(fmt::format(
+      "data prepare {0}/log.csv --out {0}/numbers --signal-columns like --item-table {0}/items.csv "
+      "--item-features colour:number",
+      root()));
+  ASSERT_EQ(made.status, 0) << made.output;
+  const std::string keys = fmt::format(
+      "--data.store={}/numbers --features.item.from=item --features.colour.from=item.colour "
+      "--features.colour.number=normalised --train.epochs=0 ",
+      root());
+  const Outcome whole = train("normalised", keys + "--train.steps=6");
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_NE(whole.output.find("colour (3 rows)"), std::string::npos) << whole.output;
+  const std::string config = contents_of(root() + "/normalised/config.toml");
+  EXPECT_NE(config.find("\nmean = 1.5"), std::string::npos) << config;
+  EXPECT_NE(config.find("\nsd = 1.118"), std::string::npos) << config;
+  ASSERT_EQ(train("parts", keys + "--train.steps=3").status, 0);
+  const Outcome resumed = train("parts", keys + "--train.steps=6 --run.resume=true");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  for (const char* file : {"model.safetensors", "table_colour-00001-of-00001.safetensors"}) {
+    EXPECT_EQ(bytes("parts", file), bytes("normalised", file)) << file;
+  }
+}
+
 TEST_F(Ranking, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
   const Outcome trained = train("run", "--train.epochs=6 --run.seed=3");
   ASSERT_EQ(trained.status, 0) << trained.output;

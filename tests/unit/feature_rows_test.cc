@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/support/event_case.h"
@@ -28,9 +32,11 @@ RankingFeatures features_of() {
                     {.name = "tags", .table = 0, .pooling = Pooling::kSum, .most_ids = 4}}};
 }
 
-// Ids, some outside of their tables, and bags of up to six, some empty.
+// Ids, some outside of their tables, and bags of up to six, some empty; the summed ones with
+// factors.
 struct Ids {
   std::vector<std::vector<std::int64_t>> ids, offsets;
+  std::vector<float> weights;
   std::vector<FeatureIds> prefix, items;
   test::EventBatch events{kCase};
 
@@ -51,9 +57,13 @@ struct Ids {
     };
     for (const Feature& feature : features.prefix) add(feature, std::ssize(kCase.history));
     for (const Feature& feature : features.items) add(feature, kCase.events());
+    for (std::size_t i = 0; i < ids.back().size(); ++i) {
+      weights.push_back(static_cast<float>(random.normal()));
+    }
     for (std::size_t f = 0; f < ids.size(); ++f) {
-      const FeatureIds given = {test::view_of(std::as_const(ids[f])),
-                                test::view_of(std::as_const(offsets[f]))};
+      FeatureIds given = {
+          test::view_of(std::as_const(ids[f])), test::view_of(std::as_const(offsets[f])), {}};
+      if (f + 1 == ids.size()) given.weights = {weights.data(), {std::ssize(weights)}};
       (f < features.prefix.size() ? prefix : items).push_back(given);
     }
   }
@@ -88,9 +98,10 @@ struct PlainUses {
           const std::int64_t begin = bag ? given.offsets(row) : row;
           std::int64_t end = bag ? given.offsets(row + 1) : row + 1;
           end = std::min(end, begin + all[f].most_ids);
-          const double share =
+          const double equal =
               all[f].pooling == Pooling::kMean ? 1.0 / static_cast<double>(end - begin) : 1.0;
           for (std::int64_t i = begin; i < end; ++i) {
+            const double share = given.weights.shape[0] == 0 ? equal : given.weights(i);
             const bool inside =
                 given.ids(i) >= 0 && given.ids(i) < features.table_rows[all[f].table];
             outside += inside ? 0 : 1;
@@ -204,6 +215,59 @@ void compare(double tolerance) {
 
 TEST(FeatureRows, AreThePlainSumsOfRowsAndOfGradients) { compare<float>(1e-6); }
 TEST(FeatureRows, AreThePlainSumsInBf16) { compare<bf16>(1.0 / 128); }
+
+// Half the squares of all slots, in double, by the uses: its gradient by the slots is the slots.
+double half_squares(const PlainUses& plain, const std::vector<std::vector<double>>& tables) {
+  std::map<std::tuple<bool, std::int64_t, std::int64_t>, double> slots;
+  for (const Use& use : plain.uses) {
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      slots[{use.prefix, use.row, use.column + c}] +=
+          use.share * tables[use.table][static_cast<std::size_t>(use.id * kWidth + c)];
+    }
+  }
+  double sum = 0;
+  for (const auto& [slot, value] : slots) sum += value * value / 2;
+  return sum;
+}
+
+// Weights of ids included: features_of's last one has them.
+TEST(FeatureRows, GradientsOfRowsAreCentralDifferences) {
+  const RankingFeatures features = features_of();
+  const Ids ids(features);
+  const PlainUses plain(features, ids.batch());
+  std::vector<Tensor> tables;
+  std::vector<std::vector<double>> exact;
+  for (const std::int64_t rows : features.table_rows) {
+    tables.push_back(test::random_tensor<float>({rows, kWidth}, tables.size() + 1));
+    std::vector<double>& own = exact.emplace_back();
+    for (std::int64_t i = 0; i < rows * kWidth; ++i) own.push_back(test::element(tables.back(), i));
+  }
+  const std::int64_t num_slots = 3 * std::ssize(kCase.history) + 2 * kCase.events();
+  const Tensor none = Tensor(DType::kF32, {num_slots, kWidth});
+  const Tensor slots = std::move(run<float>(1, ids, tables, none).slots);
+  const Tensor gradients = std::move(run<float>(1, ids, tables, slots).gradients);
+  const Context ctx({.threads = 1});
+  FeatureRows feature_rows(ctx, features, std::ssize(kCase.history), kCase.events());
+  feature_rows.read(ctx, ids.batch());
+  constexpr double kStep = 1e-4;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const auto own = feature_rows.ids(t);
+    for (std::int64_t i = 0; i < own.shape[0]; ++i) {
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        double& number = exact[t][static_cast<std::size_t>(own(i) * kWidth + c)];
+        const double at = number;
+        number = at + kStep;
+        const double above = half_squares(plain, exact);
+        number = at - kStep;
+        const double difference = (above - half_squares(plain, exact)) / (2 * kStep);
+        number = at;
+        EXPECT_NEAR((gradients.view<float, 2>()(feature_rows.first_row(t) + i, c)), difference,
+                    1e-5 * std::max(1.0, std::abs(difference)))
+            << t << ": " << own(i);
+      }
+    }
+  }
+}
 
 TEST(FeatureRows, ABatchWithoutSequencesReadsNothing) {
   const test::EventBatch none(test::EventCase{.prefix = 1});
@@ -322,13 +386,21 @@ TEST(FeatureRows, SayWhatIsWrong) {
   EXPECT_NE(bad_batch([](Ids&) {}, 3).find("plan for more"), std::string::npos);
   EXPECT_NE(bad_batch([](Ids& own) { own.items.pop_back(); }).find("1 features of events"),
             std::string::npos);
+  EXPECT_NE(bad_batch([](Ids& own) { own.items[1].weights.shape[0] = 1; }).find(" 1 weights for "),
+            std::string::npos);
+  EXPECT_NE(bad_batch([](Ids& own) {
+              own.prefix[2].weights = {own.weights.data(), {own.prefix[2].ids.shape[0]}};
+            }).find("of rows that are summed"),
+            std::string::npos);
   EXPECT_EQ(bad_batch([](Ids& own) { own.prefix[0].ids.shape[0] = 3; }),
             "feature 'user' has 3 ids for 4 sequences; give one each");
   EXPECT_EQ(bad_batch([](Ids& own) { own.prefix[0].offsets = own.prefix[2].offsets; }),
             "feature 'user' has 4 ids in bags, not ids for 4 sequences; give one each");
   EXPECT_EQ(bad_batch([](Ids& own) { own.prefix[2].offsets.shape[0] = 4; }),
             "feature 'liked' has 4 offsets for the bags of 4 sequences; give 5");
-  EXPECT_NE(bad_batch([](Ids& own) { own.items[1].ids.shape[0] = 2; }).find("feature 'tags': bag"),
+  EXPECT_NE(bad_batch([](Ids& own) {
+              own.items[1].ids.shape[0] = own.items[1].weights.shape[0] = 2;
+            }).find("feature 'tags': bag"),
             std::string::npos);
 }
 

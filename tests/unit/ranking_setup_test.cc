@@ -250,6 +250,15 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
        "pooling is for bags, and this is a cross"},
       {item + "[features.t]\nfrom = \"item.price\"\nedges = [1]\nbuckets = 2\n",
        "give one of the two"},
+      {item + "[features.t]\nfrom = \"item.tags\"\nnumber = \"normalised\"\n",
+       "number is for numbers"},
+      {item + "[features.t]\nfrom = \"item.price\"\nsd = 2\n", "mean and sd are for number ="},
+      {item + "[features.t]\nfrom = \"item.price\"\nnumber = \"normalised\"\nmean = 2\n",
+       "mean = 2 without sd; give both"},
+      {item + "[features.t]\nfrom = \"item.price\"\nnumber = \"normalised\"\nmean = nan\nsd = 1\n",
+       "mean = nan is not allowed; wanted: a number, finite"},
+      {item + "[features.t]\nfrom = \"item.price\"\nnumber = \"normalised\"\nedges = [1]\n",
+       "it is normalised; leave them out"},
       {item + "[features.t]\nfrom = \"clock.minute\"\n", "a clock is clock.hour or clock.day"},
       {item + "[features.t]\ncross = [\"user\", \"item.price\"]\n", "has not one code a row"},
       {item + "[features.t]\nfrom = \"event.tub\"\n", "the nearest is 'event.tab'"},
@@ -301,6 +310,7 @@ TEST_F(RankingSetupTest, EveryKindOfFeatureHasItsPlaceAndRows) {
       "[features.tags]\nfrom = \"item.tags\"\npooling = \"sum\"\nmost = 3\n"
       "[features.price]\nfrom = \"item.price\"\nunit = 2\nbuckets = 5\n"
       "[features.dear]\nfrom = \"item.price\"\nedges = [1.5, 3.5]\n"
+      "[features.cost]\nfrom = \"item.price\"\nnumber = \"normalised\"\n"
       "[features.item]\nfrom = \"item\"\n");
   const auto names = [](const std::vector<model::Feature>& features) {
     std::string text;
@@ -308,11 +318,11 @@ TEST_F(RankingSetupTest, EveryKindOfFeatureHasItsPlaceAndRows) {
     return text;
   };
   EXPECT_EQ(names(made.features.prefix), "user shown hour mix ");
-  EXPECT_EQ(names(made.features.items), "item day tab tags price dear ");
+  EXPECT_EQ(names(made.features.items), "item day tab tags price dear cost ");
   const auto rows = [&](const model::Feature& feature) {
     return made.features.table_rows[feature.table];
   };
-  const std::vector<std::int64_t> prefix_rows = {3, 3, 25, 40}, item_rows = {3, 8, 3, 5, 6, 4};
+  const std::vector<std::int64_t> prefix_rows = {3, 3, 25, 40}, item_rows = {3, 8, 3, 5, 6, 4, 3};
   for (std::size_t f = 0; f < prefix_rows.size(); ++f) {
     EXPECT_EQ(rows(made.features.prefix[f]), prefix_rows[f]) << f;
   }
@@ -320,8 +330,25 @@ TEST_F(RankingSetupTest, EveryKindOfFeatureHasItsPlaceAndRows) {
     EXPECT_EQ(rows(made.features.items[f]), item_rows[f]) << f;
   }
   EXPECT_EQ(made.features.items[3].pooling, model::Pooling::kSum);
+  EXPECT_EQ(made.features.items[6].pooling, model::Pooling::kSum);
+  EXPECT_EQ(made.features.items[6].most_ids, 2);
   EXPECT_EQ(made.features.prefix[0].least_events, 2);
   EXPECT_EQ(made.features.prefix[1].table, made.features.items[2].table);
+}
+
+// A run remembers what its numbers were normalised with, for stores to come.
+TEST_F(RankingSetupTest, MeansAndDeviationsAreTheStoresUnlessNamed) {
+  Config config = parsed(
+      "[features.item]\nfrom = \"item\"\n"
+      "[features.cost]\nfrom = \"item.price\"\nnumber = \"normalised\"\n");
+  name_features(config, *store_);
+  EXPECT_NEAR(config.features[1].mean, 3.5, 1e-9);  // of 10 and 11; 12 has no events
+  EXPECT_NEAR(config.features[1].sd, 0.5, 1e-9);
+  EXPECT_EQ(parse_config(config_text(config), "printed"), config);
+  config.features[1].mean = 7;
+  name_features(config, *store_);
+  EXPECT_EQ(config.features[1].mean, 7);
+  EXPECT_EQ(ranking_setup(config, *store_).layout.items[1].scale->mean, 7);
 }
 
 TEST_F(RankingSetupTest, CutTablesHoldTheCodesOfTheirFeatures) {

@@ -172,6 +172,33 @@ TEST_F(SampleBatchTest, ARequestIsJudgedAfterTheHistoryBeforeItsTime) {
   EXPECT_EQ(batch.weights, std::vector<float>(8, 0.0f));
 }
 
+// Prices are 3, 100 and none: mean 51.5, deviation 48.5.
+TEST_F(SampleBatchTest, NormalisedNumbersAreTwoRowsWithFactors) {
+  SampleLayout given = layout();
+  SampleFeature price = feature("item.price");
+  price.scale = training_scale(*store_, price.keys[0], Holdout("test"), 1);
+  EXPECT_NEAR(price.scale->mean, 51.5, 1e-9);
+  EXPECT_NEAR(price.scale->sd, 48.5, 1e-9);
+  EXPECT_EQ(price.rows(), 3);
+  given.items[1] = price;
+  SampleOptions options = {.holdout = Holdout("time:80000000"),
+                           .builder = SampleBuilder::kRequests};
+  options.prefix = 2;
+  const Samples samples = make_samples(*store_, options);
+  const SampleCollator collator(*store_, options, given);
+  SampleBatch batch;
+  for (int round = 0; round < 2; ++round) {
+    collator.collate(samples, std::vector<std::uint32_t>{1}, batch);
+    EXPECT_EQ(batch.items[1].ids, (Ids{1, 2, 1, 2, 0}));
+    EXPECT_EQ(batch.items[1].offsets, (Ids{0, 2, 4, 5}));
+    EXPECT_EQ(batch.items[1].weights, (std::vector<float>{-1, 1, 1, 1, 1}));
+    EXPECT_TRUE(batch.items[0].weights.empty());
+  }
+  EXPECT_EQ((NumberScale{0, 0.01}).normalised(5), 10) << "far away is ten deviations";
+  EXPECT_EQ((NumberScale{0, 1}).normalised(std::numeric_limits<float>::infinity()), 10);
+  EXPECT_EQ((NumberScale{0, 0.01}).normalised(-5), -10);
+}
+
 TEST_F(SampleBatchTest, TargetsMayStandAtTheTimeOfTheEventBeforeThem) {
   SampleLayout given = layout();
   given.items.push_back(feature("clock.hour"));

@@ -21,7 +21,8 @@ class SampleView {
     features_.clear();
     const auto add = [&](const std::vector<data::SampleIds>& all) {
       for (const data::SampleIds& each : all) {
-        features_.push_back({data::view_of(each.ids), data::view_of(each.offsets)});
+        features_.push_back(
+            {data::view_of(each.ids), data::view_of(each.offsets), data::view_of(each.weights)});
       }
     };
     add(batch.prefix);

@@ -34,6 +34,10 @@ void check_feature(const Feature& feature, std::size_t tables) {
 
 void check_ids(const Feature& feature, const FeatureIds& given, std::int64_t count,
                const char* whose) {
+  TGR_CHECK(given.weights.shape[0] == 0 ||
+                (feature.pooling == Pooling::kSum && given.weights.shape[0] == given.ids.shape[0]),
+            "feature '", feature.name, "' has ", given.weights.shape[0], " weights for ",
+            given.ids.shape[0], " ids; give one each, of rows that are summed, or none");
   if (feature.pooling == Pooling::kOne) {
     TGR_CHECK(given.offsets.shape[0] == 0 && given.ids.shape[0] == count, "feature '", feature.name,
               "' has ", given.ids.shape[0], given.offsets.shape[0] == 0 ? "" : " ids in bags, not",
@@ -139,9 +143,10 @@ FeatureRows::Bag FeatureRows::bag_of(const Feature& feature, const FeaturePlaces
       event_sequence(*places.sequences, place).events() < feature.least_events) {
     return {};
   }
-  if (feature.pooling == Pooling::kOne) return {given.ids.data + place, 1};
+  if (feature.pooling == Pooling::kOne) return {given.ids.data + place, 1, nullptr};
   const std::int64_t begin = given.offsets(place);
-  return {given.ids.data + begin, std::min(given.offsets(place + 1) - begin, feature.most_ids)};
+  return {given.ids.data + begin, std::min(given.offsets(place + 1) - begin, feature.most_ids),
+          given.weights.shape[0] == 0 ? nullptr : given.weights.data + begin};
 }
 
 void FeatureRows::read(const Context& ctx, const RankingBatch& batch) {
@@ -233,7 +238,7 @@ void FeatureRows::find_uses(const Context& ctx, std::span<const FeaturePlaces> p
           if (!inside) outside.fetch_add(1, std::memory_order_relaxed);
           numbers_[use] = table_start_[feature.table] + (inside ? bag.ids[i] : 0);
           slots_[use] = static_cast<std::int32_t>(slot);
-          weights_[use] = weight;
+          weights_[use] = bag.weights == nullptr ? weight : bag.weights[i];
         }
       });
   out_of_range_ = outside.load();

@@ -36,7 +36,8 @@ namespace turbogr::model {
 
 enum class Pooling : std::uint8_t {
   kOne,  // always one id
-  kSum,  // a bag: of its rows, an id that is there twice counting twice; zeros of an empty one
+  kSum,  // a bag: of its rows, each times its weight where the batch has weights, an id that is
+         // there twice counting twice; zeros of an empty one
   kMean
 };
 
@@ -120,6 +121,7 @@ class FeatureRows {
   struct Bag {
     const std::int64_t* ids;
     std::int64_t count;
+    const float* weights;  // null: by the pooling
   };
   void check_places(std::span<const FeaturePlaces> places) const;
   // What a feature reads at a place: nothing, where the sequence is too short for it.

@@ -15,7 +15,8 @@ namespace turbogr::model {
 // The ids of one feature for each sequence, or for each event. A bag has any number of them.
 struct FeatureIds {
   View<const std::int64_t, 1> ids;
-  Offsets offsets;  // of bags; empty where there is one id each
+  Offsets offsets;                    // of bags; empty where there is one id each
+  View<const float, 1> weights = {};  // factors on the rows of bags that are summed; empty: 1
 };
 
 // Memory of the host.

@@ -236,6 +236,9 @@ struct FeatureConfig {
   std::vector<double> edges;
   double unit = 1.0;
   std::int64_t buckets = 16;
+  std::string number = "buckets";
+  double mean = 0.0;
+  double sd = 0.0;
   std::int64_t least = 0;
 
   bool operator==(const FeatureConfig&) const = default;

@@ -15,6 +15,8 @@ namespace {
 using rules::anything;
 using rules::at_least;
 using rules::between;
+using rules::finite;
+using rules::not_negative;
 using rules::one_of;
 using rules::positive;
 using rules::rising;
@@ -115,6 +117,13 @@ std::vector<ConfigKey> keys_of_feature(const std::string& name) {
           "of a number by powers of two: bucket 1 + floor(log2(1 + x / unit))"),
       key("buckets", &FeatureConfig::buckets, between(1, 65536),
           "of a number by powers of two: the last one holds all that is larger"),
+      key("number", &FeatureConfig::number, one_of({"buckets", "normalised"}),
+          "of a number: a row for its bucket, or (ranking) (x - mean) / sd times one row plus "
+          "another, which the model's layers go on from"),
+      key("mean", &FeatureConfig::mean, finite(), "of a number that is normalised"),
+      key("sd", &FeatureConfig::sd, not_negative(),
+          "of a number that is normalised; 0: mean and sd are those of the store, of events those "
+          "that train"),
       key("least", &FeatureConfig::least, at_least(0),
           "ranking, prefix: of a sample with fewer events the row is zeros"),
   };

@@ -44,6 +44,7 @@ ConfigRule at_least(std::int64_t low);
 ConfigRule between(std::int64_t low, std::int64_t high);
 ConfigRule positive();
 ConfigRule not_negative();
+ConfigRule finite();
 ConfigRule up_to(double high);  // from 0
 ConfigRule rising();            // a list of numbers, each of which f32 can hold
 ConfigRule below_one();

@@ -44,6 +44,11 @@ ConfigRule not_negative() {
           "0 or more"};
 }
 
+ConfigRule finite() {
+  return {[](const ConfigValue& value) { return std::isfinite(std::get<double>(value)); },
+          "finite"};
+}
+
 ConfigRule up_to(double high) {
   return {[high](const ConfigValue& value) {
             const double number = std::get<double>(value);

@@ -51,6 +51,17 @@ void check_keys_of_kind(const FeatureConfig& feature, const data::SampleFeature&
   check("edges", !feature.edges.empty(), number, "numbers");
   check("unit", feature.unit != plain.unit, number, "numbers");
   check("buckets", feature.buckets != plain.buckets, number, "numbers");
+  check("number", feature.number != plain.number, number, "numbers");
+  const bool scaled = feature.number == "normalised";
+  TGR_CHECK(scaled || (feature.mean == plain.mean && feature.sd == plain.sd), where,
+            "mean and sd are for number = \"normalised\"; use that, or leave them out");
+  TGR_CHECK(feature.sd > 0 || feature.mean == plain.mean, where, "mean = ", feature.mean,
+            " without sd; give both, or neither for those of the store");
+  TGR_CHECK(!scaled || (feature.edges.empty() && feature.unit == plain.unit &&
+                        feature.buckets == plain.buckets),
+            where,
+            "edges, unit and buckets are for number = \"buckets\", and it is normalised; leave "
+            "them out");
   TGR_CHECK(
       feature.edges.empty() || (feature.unit == plain.unit && feature.buckets == plain.buckets),
       where,
@@ -60,7 +71,8 @@ void check_keys_of_kind(const FeatureConfig& feature, const data::SampleFeature&
 
 }  // namespace
 
-data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Store& store) {
+data::SampleFeature sample_feature(const Config& config, const FeatureConfig& feature,
+                                   const data::Store& store) {
   const std::string where = "[features." + feature.name + "]: ";
   TGR_CHECK(feature.from.empty() != feature.cross.empty(), where,
             feature.from.empty() ? "it reads nothing; name what, as in from = \"item.genres\", or "
@@ -83,6 +95,12 @@ data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Sto
   check_keys_of_kind(feature, reads, where);
   reads.most_ids = feature.most;
   for (const double edge : feature.edges) reads.buckets.edges.push_back(static_cast<float>(edge));
+  if (feature.number == "normalised") {
+    reads.scale = feature.sd > 0 ? data::NumberScale{feature.mean, feature.sd}
+                                 : data::training_scale(store, reads.keys[0],
+                                                        data::Holdout(config.data.holdout),
+                                                        config.samples.targets);
+  }
   reads.buckets.unit = feature.unit;
   reads.buckets.most = feature.buckets;
   return reads;
@@ -91,6 +109,10 @@ data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Sto
 model::Feature model_feature(const FeatureConfig& feature, const data::SampleFeature& reads,
                              std::size_t table) {
   model::Feature made = {.name = feature.name, .table = table, .least_events = feature.least};
+  if (reads.scale) {
+    made.pooling = model::Pooling::kSum;
+    made.most_ids = data::NumberScale::kMostIds;
+  }
   if (!reads.is_bag()) return made;
   made.pooling = feature.pooling == "mean" ? model::Pooling::kMean : model::Pooling::kSum;
   made.most_ids = std::min(feature.most, longest_bag(reads.keys[0].column));

@@ -17,7 +17,8 @@ namespace turbogr::run {
 
 // Throws on a source that the store does not have and on keys that make no sense together. Of a
 // cross the table's rows are set when those are known.
-data::SampleFeature sample_feature(const FeatureConfig& feature, const data::Store& store);
+data::SampleFeature sample_feature(const Config& config, const FeatureConfig& feature,
+                                   const data::Store& store);
 // How the model reads the feature's rows.
 model::Feature model_feature(const FeatureConfig& feature, const data::SampleFeature& reads,
                              std::size_t table);

@@ -101,6 +101,13 @@ void name_features(Config& config, const data::Store& store) {
                   std::string(name_of(feature.owner)) + "." + feature.name);
     }
   }
+  // Remembered with the run: another store has another mean.
+  for (FeatureConfig& feature : config.features) {
+    if (feature.number != "normalised" || feature.sd > 0) continue;
+    const data::NumberScale scale = *sample_feature(config, feature, store).scale;
+    feature.mean = scale.mean;
+    feature.sd = scale.sd;
+  }
   if (!config.tasks.empty()) return;
   taken.clear();
   for (const std::string& signal : store.manifest().signals) {
@@ -115,7 +122,7 @@ RankingSetup ranking_setup(const Config& config, const data::Store& store) {
   RankingSetup setup;
   FeatureTables tables(config, config.model.embedding, "model.embedding");
   for (const FeatureConfig& feature : config.features) {
-    data::SampleFeature reads = sample_feature(feature, store);
+    data::SampleFeature reads = sample_feature(config, feature, store);
     const std::size_t table = tables.add(feature, reads.is_cross() ? 0 : reads.rows());
     TGR_CHECK(feature.least == 0 || !on_item(feature), "[features.", feature.name,
               "]: least = ", feature.least,

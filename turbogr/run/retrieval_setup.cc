@@ -53,8 +53,10 @@ eval::RetrievalFeatures retrieval_features(const Config& config, const data::Sto
               "]: the item's own row is always there in the retrieval task; leave the feature out");
     TGR_CHECK(feature.least == 0, "[features.", feature.name, "]: least = ", feature.least,
               " is for the ranking task; leave it out");
+    TGR_CHECK(feature.number == "buckets", "[features.", feature.name, "]: number = \"",
+              feature.number, "\" is for the ranking task; leave it out");
     eval::RetrievalFeature own;
-    own.reads = sample_feature(feature, store);
+    own.reads = sample_feature(config, feature, store);
     const std::int64_t needed = own.reads.is_cross() ? 0 : own.reads.rows();
     own.rows = model_feature(feature, own.reads, tables.add(feature, needed));
     const Owner owner = owner_of(feature, own.reads);

@@ -13,7 +13,8 @@ void clear_ids(const std::vector<SampleFeature>& features, std::vector<SampleIds
   for (std::size_t f = 0; f < features.size(); ++f) {
     ids[f].ids.clear();
     ids[f].offsets.clear();
-    if (features[f].is_bag()) ids[f].offsets.push_back(0);
+    ids[f].weights.clear();
+    if (features[f].has_offsets()) ids[f].offsets.push_back(0);
   }
 }
 
@@ -21,16 +22,22 @@ void reserve_ids(const std::vector<SampleFeature>& features, std::int64_t places
                  std::vector<SampleIds>& ids) {
   ids.resize(features.size());
   for (std::size_t f = 0; f < features.size(); ++f) {
-    ids[f].ids.reserve(static_cast<std::size_t>(places));
-    if (features[f].is_bag()) ids[f].offsets.reserve(static_cast<std::size_t>(places) + 1);
+    const std::int64_t most = places * (features[f].scale ? NumberScale::kMostIds : 1);
+    ids[f].ids.reserve(static_cast<std::size_t>(most));
+    if (features[f].scale) ids[f].weights.reserve(static_cast<std::size_t>(most));
+    if (features[f].has_offsets()) ids[f].offsets.reserve(static_cast<std::size_t>(places) + 1);
   }
 }
 
 void add_ids(const std::vector<SampleFeature>& features, const EventPlace& place,
              std::vector<SampleIds>& ids) {
   for (std::size_t f = 0; f < features.size(); ++f) {
-    read_ids(features[f], place, ids[f].ids);
-    if (features[f].is_bag()) ids[f].offsets.push_back(std::ssize(ids[f].ids));
+    if (features[f].scale) {
+      read_scaled(features[f], place, ids[f].ids, ids[f].weights);
+    } else {
+      read_ids(features[f], place, ids[f].ids);
+    }
+    if (features[f].has_offsets()) ids[f].offsets.push_back(std::ssize(ids[f].ids));
   }
 }
 

@@ -20,6 +20,7 @@ namespace turbogr::data {
 struct SampleIds {
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> offsets;  // of bags; empty where there is one id each
+  std::vector<float> weights;         // of numbers with a scale, what each row counts; else empty
 };
 
 // Buffers keep their memory from batch to batch.

@@ -124,7 +124,61 @@ std::int64_t NumberBuckets::bucket(float x) const {
 
 std::int64_t SampleFeature::rows() const {
   if (is_cross()) return cross_rows;
+  if (scale) return NumberScale::kRows;
   return 1 + (keys[0].is_number() ? buckets.count() : keys[0].codes);
+}
+
+float NumberScale::normalised(float x) const {
+  return static_cast<float>(std::clamp((static_cast<double>(x) - mean) / sd, -10.0, 10.0));
+}
+
+NumberScale training_scale(const Store& store, const FeatureSource& source, const Holdout& holdout,
+                           std::int64_t targets) {
+  const std::span<const float> numbers = source.column.numbers;
+  // Welford's way: a spread that is small beside the mean is not lost.
+  double count = 0, mean = 0, squares = 0;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double x = numbers[static_cast<std::size_t>(i)];
+      if (!std::isfinite(x)) continue;
+      const double off = x - mean;
+      mean += off / ++count;
+      squares += off * (x - mean);
+    }
+  };
+  if (source.of_event()) {
+    const std::span<const std::int64_t> offsets = store.offsets();
+    const std::span<const std::int64_t> times =
+        holdout.by_time() ? store.times() : std::span<const std::int64_t>();
+    for (std::size_t user = 0; user + 1 < offsets.size(); ++user) {
+      const std::int64_t begin = offsets[user], events = offsets[user + 1] - begin;
+      const auto own = times.empty() ? times
+                                     : times.subspan(static_cast<std::size_t>(begin),
+                                                     static_cast<std::size_t>(events));
+      const EventRange range =
+          holdout.targets_of(Split::kTrain, events, own, store.time_unit(), targets);
+      add(begin + range.begin, begin + range.end);
+    }
+  } else {
+    add(0, std::ssize(numbers));
+  }
+  NumberScale scale = {.mean = mean};
+  if (squares > 0) scale.sd = std::sqrt(squares / count);
+  return scale;
+}
+
+void read_scaled(const SampleFeature& feature, const EventPlace& place,
+                 std::vector<std::int64_t>& ids, std::vector<float>& weights) {
+  const FeatureSource& source = feature.keys[0];
+  const std::int64_t row = row_of(source, place);
+  const float x = row < 0 ? NAN : source.column.numbers[static_cast<std::size_t>(row)];
+  if (std::isnan(x)) {
+    ids.push_back(0);
+    weights.push_back(1.0f);
+    return;
+  }
+  ids.insert(ids.end(), {1, 2});
+  weights.insert(weights.end(), {feature.scale->normalised(x), 1.0f});
 }
 
 void read_ids(const SampleFeature& feature, const EventPlace& place,

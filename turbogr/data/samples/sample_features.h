@@ -9,11 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "turbogr/data/features/feature_column.h"
+#include "turbogr/data/holdout.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr::data {
@@ -63,20 +65,38 @@ struct NumberBuckets {
   std::int64_t bucket(float x) const;  // 0: missing
 };
 
+// How a number becomes two rows and their factors: z = (x - mean) / sd, at most 10 away from 0,
+// times row 1, plus row 2. A number that is missing is row 0.
+struct NumberScale {
+  double mean = 0, sd = 1;
+
+  static constexpr std::int64_t kRows = 3, kMostIds = 2;
+  float normalised(float x) const;
+};
+// Of the numbers that are there: of all users or items, of events those [0, end) of each user that
+// the split's targets are.
+NumberScale training_scale(const Store& store, const FeatureSource& source, const Holdout& holdout,
+                           std::int64_t targets);
+
 struct SampleFeature {
   std::string name;
-  std::vector<FeatureSource> keys;  // several: a cross
-  std::int64_t cross_rows = 0;      // of the table of a cross
-  NumberBuckets buckets;            // of a number
-  std::int64_t most_ids = 1;        // of a bag
+  std::vector<FeatureSource> keys;                  // several: a cross
+  std::int64_t cross_rows = 0;                      // of the table of a cross
+  NumberBuckets buckets;                            // of a number
+  std::optional<NumberScale> scale = std::nullopt;  // of a number: instead of buckets
+  std::int64_t most_ids = 1;                        // of a bag
 
   bool is_cross() const { return keys.size() > 1; }
   bool is_bag() const { return !is_cross() && keys[0].is_bag(); }
-  std::int64_t rows() const;  // a table needs at least
+  bool has_offsets() const { return is_bag() || scale.has_value(); }  // any number of ids
+  std::int64_t rows() const;                                          // a table needs at least
 };
 
 // Adds the feature's ids at a place: one, or those of a bag.
 void read_ids(const SampleFeature& feature, const EventPlace& place,
               std::vector<std::int64_t>& ids);
+// The same of a number with a scale, and what each row counts.
+void read_scaled(const SampleFeature& feature, const EventPlace& place,
+                 std::vector<std::int64_t>& ids, std::vector<float>& weights);
 
 }  // namespace turbogr::data
