@@ -73,10 +73,10 @@ asan: test-deps ## run the unit, gradient and property tests under address and u
 	@cmake --build --preset asan -j $(JOBS) --target $(SANITIZED)
 	@ctest --preset asan -j $(JOBS) -L 'unit|gradcheck|property'
 
-tsan: test-deps ## the same under the thread sanitizer
+tsan: test-deps ## run the tests of threads and ranks under the thread sanitizer
 	@$(call configure,tsan)
-	@cmake --build --preset tsan -j $(JOBS) --target $(SANITIZED)
-	@ctest --preset tsan -j $(JOBS) -L 'unit|gradcheck|property'
+	@cmake --build --preset tsan -j $(JOBS) --target tests_threads
+	@ctest --preset tsan -j $(JOBS) -L threads
 
 FUZZ_TARGETS = $(basename $(notdir $(wildcard tests/fuzz/*.cc)))
 fuzz: dev-deps ## feed each reader made-up bytes for FUZZ_TIME (10s), under the same two sanitizers

@@ -84,6 +84,7 @@ struct Engine {
       return body(*context);
     }
     Gpu& gpu = gpu_of(place);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has no pointers
     auto* callers = reinterpret_cast<void*>(stream);
     gpu.order.put_after(gpu.context.stream(), callers);
     try {

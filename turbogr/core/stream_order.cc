@@ -13,13 +13,12 @@ namespace turbogr {
 StreamOrder::StreamOrder() {
   cudaEvent_t event;
   TGR_CUDA_CALL(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  event_ = event;
+  event_ = std::shared_ptr<void>(
+      event, [](void* made) { cudaEventDestroy(static_cast<cudaEvent_t>(made)); });
 }
 
-StreamOrder::~StreamOrder() { cudaEventDestroy(static_cast<cudaEvent_t>(event_)); }
-
 void StreamOrder::put_after(void* later, void* earlier) {
-  auto* event = static_cast<cudaEvent_t>(event_);
+  auto* event = static_cast<cudaEvent_t>(event_.get());
   TGR_CUDA_CALL(cudaEventRecord(event, static_cast<cudaStream_t>(earlier)));
   TGR_CUDA_CALL(cudaStreamWaitEvent(static_cast<cudaStream_t>(later), event, 0));
 }
@@ -27,7 +26,6 @@ void StreamOrder::put_after(void* later, void* earlier) {
 #else
 
 StreamOrder::StreamOrder() = default;
-StreamOrder::~StreamOrder() = default;
 void StreamOrder::put_after(void*, void*) {}
 
 #endif

@@ -2,20 +2,19 @@
 // another has to do. For streams of somebody else's (PyTorch's), beside a context's own.
 #pragma once
 
+#include <memory>
+
 namespace turbogr {
 
 // May be used again and again; every use stands for itself. Of the calling thread's GPU.
 class StreamOrder {
  public:
   StreamOrder();
-  ~StreamOrder();
-  StreamOrder(const StreamOrder&) = delete;
-  StreamOrder& operator=(const StreamOrder&) = delete;
 
   void put_after(void* later, void* earlier);  // each a cudaStream_t
 
  private:
-  void* event_ = nullptr;
+  std::shared_ptr<void> event_;
 };
 
 }  // namespace turbogr
