@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -118,7 +119,7 @@ struct Steps {
 };
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+  return a.bytes() == b.bytes() && std::equal(a.data(), a.data() + a.bytes(), b.data());
 }
 
 // Trains all tables together and each alone. `ahead`: rows are fetched before the update before
