@@ -37,22 +37,6 @@ void move_rows(const Context& ctx, std::type_identity_t<Rows<const From>> from,
   });
 }
 
-#define TGR_INSTANTIATE(From, To)                                                        \
-  template void move_rows<From, To, std::int64_t>(const Context&, Rows<const From>,      \
-                                                  View<const std::int64_t, 1>, Rows<To>, \
-                                                  View<const std::int32_t, 1>);          \
-  template void move_rows<From, To, std::int32_t>(const Context&, Rows<const From>,      \
-                                                  View<const std::int32_t, 1>, Rows<To>, \
-                                                  View<const std::int32_t, 1>);
-TGR_INSTANTIATE(float, float)
-TGR_INSTANTIATE(float, bf16)
-TGR_INSTANTIATE(float, f16)
-TGR_INSTANTIATE(bf16, float)
-TGR_INSTANTIATE(bf16, bf16)
-TGR_INSTANTIATE(bf16, f16)
-TGR_INSTANTIATE(f16, float)
-TGR_INSTANTIATE(f16, bf16)
-TGR_INSTANTIATE(f16, f16)
-#undef TGR_INSTANTIATE
+TGR_INSTANTIATE_MOVE_ROWS(const Context&)
 
 }  // namespace turbogr::ops

@@ -45,20 +45,6 @@ void move_rows(Cuda cuda, Rows<const From> from, View<const Index, 1> from_place
   cuda::check_launch("move_rows");
 }
 
-#define TGR_INSTANTIATE(From, To)                                                                  \
-  template void move_rows<From, To, std::int64_t>(                                                 \
-      Cuda, Rows<const From>, View<const std::int64_t, 1>, Rows<To>, View<const std::int32_t, 1>); \
-  template void move_rows<From, To, std::int32_t>(                                                 \
-      Cuda, Rows<const From>, View<const std::int32_t, 1>, Rows<To>, View<const std::int32_t, 1>);
-TGR_INSTANTIATE(float, float)
-TGR_INSTANTIATE(float, bf16)
-TGR_INSTANTIATE(float, f16)
-TGR_INSTANTIATE(bf16, float)
-TGR_INSTANTIATE(bf16, bf16)
-TGR_INSTANTIATE(bf16, f16)
-TGR_INSTANTIATE(f16, float)
-TGR_INSTANTIATE(f16, bf16)
-TGR_INSTANTIATE(f16, f16)
-#undef TGR_INSTANTIATE
+TGR_INSTANTIATE_MOVE_ROWS(Cuda)
 
 }  // namespace turbogr::ops::kernels
