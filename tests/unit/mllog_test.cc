@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -53,10 +52,16 @@ Verdict verdict_on(const std::string& log, const TemporaryFolder& folder) {
   Verdict verdict;
   verdict.accepted = std::system(command.c_str()) == 0;
   verdict.output = read_file(said);
-  const std::regex rule("(?:CHECK for '|Failed checks for |occurrence of ')([a-z0-9_]+)");
-  for (std::sregex_iterator it(verdict.output.begin(), verdict.output.end(), rule), end; it != end;
-       ++it) {
-    verdict.broken.insert((*it)[1].str());
+  // Rules have names of these letters.
+  constexpr const char* kNameLetters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  for (const std::string before : {"CHECK for '", "Failed checks for ", "occurrence of '"}) {
+    for (std::size_t at = verdict.output.find(before); at != std::string::npos;
+         at = verdict.output.find(before, at + 1)) {
+      const std::size_t begin = at + before.size();
+      const std::size_t end = verdict.output.find_first_not_of(kNameLetters, begin);
+      const std::string name = verdict.output.substr(begin, end - begin);
+      if (!name.empty()) verdict.broken.insert(name);
+    }
   }
   return verdict;
 }
