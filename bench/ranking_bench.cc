@@ -14,7 +14,7 @@
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/ranking_inputs.h"
 #include "turbogr/run/peak_rate.h"
-#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::bench {
 namespace {
@@ -60,6 +60,8 @@ train::RankingTrainOptions train_options(const RankingProblem& problem, const Co
   options.memory = memory_of(problem, counts, /*inference=*/false);
   options.batch = {counts.sequences, counts.tokens, counts.targets};
   options.dense.rate = options.table.rate = 1e-6;
+  options.tables = tables_of(problem.shape, problem.table_dtype);
+  options.table_memory = problem.device;
   options.seed = problem.seed;
   return options;
 }
@@ -86,8 +88,8 @@ double small_loss(const RankingProblem& problem) {
   train::RankingTrainOptions options =
       train_options(problem, counts_of(problem.shape, problem.lengths));
   options.dense.rate = options.table.rate = 1e-5;
-  embedding::LocalRows<T> rows(tables_of(problem.shape, DType::kF32), problem.device);
-  train::RankingTrainStep<T> step(ctx, *alone, options, rows);
+  options.tables = tables_of(problem.shape, DType::kF32);
+  train::RankingTrainer<T> step(ctx, *alone, options);
   step.initialise(ctx);
   const MadeUpBatch batch(problem.shape, problem.lengths, problem.seed);
   step.run(ctx, batch.view());
@@ -238,28 +240,28 @@ RankingFigures measured_step(const RankingProblem& problem) {
   const Counts counts = counts_of(problem.shape, problem.lengths);
   Context ctx({.device = problem.device, .threads = problem.threads});
   const auto alone = dist::make_self();
-  embedding::LocalRows<T> rows(tables_of(problem.shape, problem.table_dtype), problem.device);
-  train::RankingTrainStep<T> step(ctx, *alone, train_options(problem, counts), rows);
+  train::RankingTrainer<T> step(ctx, *alone, train_options(problem, counts));
   step.initialise(ctx);
   const auto batches = make_batches(problem);
   time_steps(
       ctx, problem,
       [&](std::int64_t i) {
         step.submit(ctx, batches[static_cast<std::size_t>(i) % kRankingBatches]->view());
-        if (step.pending() == step.kInFlight) figures.loss = step.finish().loss;
+        if (step.pending() == step.queue_length()) figures.loss = step.finish(ctx).loss;
       },
       figures);
-  while (step.pending() > 0) figures.loss = step.finish().loss;
+  while (step.pending() > 0) figures.loss = step.finish(ctx).loss;
   std::vector<double> host_ms;
   for (const auto& batch : batches) {  // with nothing of the device's to wait for
     synchronize(ctx);
     host_ms.push_back(milliseconds_of([&] { step.submit(ctx, batch->view()); }));
-    step.finish();
+    step.finish(ctx);
   }
   figures.host_ms = summary_of(host_ms).ms;
   figures.tokens = counts.tokens;
   figures.distinct_rows = step.num_rows();
-  figures.table_bytes = rows.bytes().gpu + rows.bytes().host;
+  const PlannedBytes tables = step.rows().bytes();
+  figures.table_bytes = tables.gpu + tables.host;
   figures.flops = model::ranking_step_flops(problem.shape.model, problem.shape.nominal_length,
                                             {problem.lengths.history, problem.lengths.targets});
   finish_figures<T>(ctx, problem, figures);

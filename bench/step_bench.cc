@@ -18,7 +18,7 @@
 #include "turbogr/model/flops.h"
 #include "turbogr/run/peak_rate.h"
 #include "turbogr/run/run_options.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::bench {
 namespace {

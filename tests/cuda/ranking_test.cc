@@ -12,7 +12,7 @@
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/local_rows.h"
 #include "turbogr/eval/evaluate_ranking.h"
-#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::train {
 namespace {
@@ -82,8 +82,9 @@ template <class T>
 Trained train_on(Device device, const train::RankingTrainOptions& options, const Way& way) {
   const Context ctx({.device = device, .threads = 2, .deterministic = way.deterministic});
   const auto alone = dist::make_self();
-  embedding::LocalRows<T> rows(test::tables_of(options), device);
-  train::RankingTrainStep<T> step(ctx, *alone, options, rows);
+  train::RankingTrainOptions there = options;
+  there.table_memory = device;
+  train::RankingTrainer<T> step(ctx, *alone, there);
   step.initialise(ctx);
   Trained trained;
   const auto record = [&](const train::RankingResult& result) {
@@ -94,11 +95,11 @@ Trained train_on(Device device, const train::RankingTrainOptions& options, const
   for (int s = 0; s < way.steps; ++s) {
     OwnedRankingBatch batch = test::ranking_share(s, 0, 1);
     step.submit(ctx, batch.view());  // the batch goes before the device has read it
-    if (!way.ahead || step.pending() == step.kInFlight) record(step.finish());
+    if (!way.ahead || step.pending() == step.queue_length()) record(step.finish(ctx));
   }
-  while (step.pending() > 0) record(step.finish());
+  while (step.pending() > 0) record(step.finish(ctx));
   for (std::size_t t = 0; t < options.features.table_rows.size(); ++t) {
-    trained.tables.push_back(test::vector_of<float>(ctx, rows.shard(t).weight_tensor()));
+    trained.tables.push_back(test::vector_of<float>(ctx, step.rows().shard(t).weight_tensor()));
   }
   for (int i = 0; i < step.model().parameters().size(); ++i) {
     const auto values = test::vector_of<float>(ctx, step.model().parameters().value(i));

@@ -15,7 +15,7 @@
 #include "tests/support/retrieval_features.h"
 #include "tests/support/whole_table.h"
 #include "turbogr/dist/device_communicator.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::train {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/on_device.h"
 #include "turbogr/core/philox.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::train {
 namespace {

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/mpirun.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/training.h"
+#include "turbogr/dist/communicator.h"
 
 namespace turbogr {
 namespace {
@@ -58,11 +60,14 @@ class Ranking : public ::testing::Test {
   static std::string root() { return folder_->path().string(); }
 
   static Outcome train(const std::string& run, const std::string& more) {
-    return run_program(fmt::format(
+    return run_program(arguments(run, more));
+  }
+  static std::string arguments(const std::string& run, const std::string& more) {
+    return fmt::format(
         "train --task=ranking --data.store={0}/store --run.dir={0}/{1} --train.batch=16 "
         "--train.threads=1 --optim.warmup=5 --optim.lr=0.01 --model.layers=1 --model.width=16 "
         "--model.positions=128 --model.heads=1 --samples.targets=4 {2}",
-        root(), run, more));
+        root(), run, more);
   }
   // Of the newest checkpoint.
   static std::string bytes(const std::string& run, const std::string& file) {
@@ -160,6 +165,60 @@ TEST_F(Ranking, ResumesBitEqualToNeverHavingStopped) {
                               "--samples.targets=5 --train.steps=50");
   EXPECT_NE(other.status, 0);
   EXPECT_NE(other.output.find("samples.targets is 5, was 4"), std::string::npos) << other.output;
+}
+
+// Every schedule but the late one has the bits of serial, resumed or not; all of them learn.
+TEST_F(Ranking, SchedulesOfSeveralRanksAreBitEqual) {
+  if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const auto train_ranks = [](const std::string& run, const std::string& more) {
+    return test::mpirun(
+        3, test::program() + " " +
+               arguments(run, "--train.epochs=9 --eval.every=0 --dist.timeout=60 " + more));
+  };
+  const auto tensors = [](const std::string& run) {
+    return test::tensors_of(root() + "/" + run + "/checkpoints/step-000000030");
+  };
+  ASSERT_EQ(train_ranks("serial", "--train.steps=30 --train.schedule=serial").status, 0);
+  const Outcome chosen = train_ranks("auto", "--train.steps=30 --run.trace=true");
+  ASSERT_EQ(chosen.status, 0) << chosen.output;
+  EXPECT_NE(chosen.output.find("schedule exact_prefetch"), std::string::npos) << chosen.output;
+  EXPECT_TRUE(tensors("auto") == tensors("serial"));
+  const std::string trace = contents_of(root() + "/auto/trace.json");
+  for (const char* stage : {"find ids", "exchange ids", "fetch changed rows"}) {
+    EXPECT_NE(trace.find(stage), std::string::npos) << stage;
+  }
+  ASSERT_EQ(train_ranks("overlap", "--train.steps=13 --train.schedule=overlap").status, 0);
+  const Outcome resumed =
+      train_ranks("overlap", "--train.steps=30 --train.schedule=overlap --run.resume=true");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_TRUE(tensors("overlap") == tensors("serial"));
+  const Outcome late = train_ranks("late", "--train.steps=30 --train.schedule=semi_async");
+  ASSERT_EQ(late.status, 0) << late.output;
+  EXPECT_FALSE(tensors("late") == tensors("serial"));
+}
+
+TEST_F(Ranking, ABatchInPartsAndAFallingRateTrain) {
+  const std::string options = "--train.epochs=2 --model.dropout=0 --model.input_dropout=0 ";
+  ASSERT_EQ(train("whole-batch", options).status, 0);
+  const Outcome parts = train("batch-parts", options + "--train.accumulate=4");
+  ASSERT_EQ(parts.status, 0) << parts.output;
+  const auto last = [](const std::string& run, const char* key) {
+    double value = 0;
+    std::ifstream lines(root() + "/" + run + "/metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const json record = json::parse(line);
+      if (record.contains(key)) value = record.at(key).get<double>();
+    }
+    return value;
+  };
+  EXPECT_GT(last("whole-batch", "loss"), 0);
+  EXPECT_NEAR(last("batch-parts", "loss"), last("whole-batch", "loss"), 1e-5);
+  EXPECT_NEAR(last("batch-parts", "auc"), last("whole-batch", "auc"), 1e-3);
+  const Outcome falling = train("falling", options + "--optim.schedule=linear");
+  ASSERT_EQ(falling.status, 0) << falling.output;
+  EXPECT_LT(last("falling", "lr"), 0.3 * last("whole-batch", "lr"));
+  const Outcome many = train("many", "--train.accumulate=17");
+  EXPECT_NE(many.output.find("at most 16 parts"), std::string::npos) << many.output;
 }
 
 TEST_F(Ranking, ScoresItemsOneByOneAsTogether) {

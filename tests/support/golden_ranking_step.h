@@ -16,8 +16,7 @@
 #include "tests/support/ranking_training.h"
 #include "tests/support/tolerance.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/embedding/local_rows.h"
-#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::test {
 
@@ -101,8 +100,10 @@ inline void check_golden_step(const Context& ctx, const Shape& shape) {
   GoldenStep given(shape, golden);
   given.options.model.norm_length = 1;  // the batch's counts
   const auto alone = dist::make_self();
-  embedding::LocalRows<float> rows(tables_of(given.options), ctx.device());
-  train::RankingTrainStep<float> step(ctx, *alone, given.options, rows);
+  given.options.tables = tables_of(given.options);
+  given.options.table_memory = ctx.device();
+  train::RankingTrainer<float> step(ctx, *alone, given.options);
+  embedding::RowSource<float>& rows = step.rows();
   const auto start = [&](Tensor& to, const std::string& name) {
     const Tensor from = converted<float, double>(golden.tensor(name));
     ASSERT_EQ(from.size(), to.size()) << name;

@@ -14,7 +14,7 @@
 #include "tests/support/whole_table.h"
 #include "turbogr/core/check.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::train {
 

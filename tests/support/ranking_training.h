@@ -10,7 +10,7 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/model/ranking_batch.h"
-#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/ranking_train_options.h"
 
 namespace turbogr::test {
 
@@ -93,7 +93,8 @@ inline train::RankingTrainOptions small_ranking_training() {
   // Large ones: Adam's and AdaGrad's first steps divide a gradient by itself, so that a rounding
   // error where a gradient is nearly zero becomes a step of full size.
   options.dense.epsilon = options.table.epsilon = 1e-2;
-  options.warmup_steps = 2;
+  options.schedule.warmup_steps = 2;
+  options.tables = tables_of(options);
   options.seed = 3;
   return options;
 }

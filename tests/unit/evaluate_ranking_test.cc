@@ -11,7 +11,7 @@
 #include "tests/support/ranking_training.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/local_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::eval {
 namespace {
@@ -49,10 +49,10 @@ std::vector<std::int64_t> groups_of(const OwnedRankingBatch& batch, int step) {
 
 // Trains so many steps, then evaluates the same batches with a model for inference alone.
 template <class T>
-std::vector<ClickFigures> figures_of(const Context& ctx, dist::Communicator& world,
-                                     embedding::RowSource<T>& rows, int steps) {
-  const train::RankingTrainOptions options = options_without_dropout();
-  train::RankingTrainStep<T> step(ctx, world, options, rows);
+std::vector<ClickFigures> figures_of(const Context& ctx, dist::Communicator& world, int steps) {
+  train::RankingTrainOptions options = options_without_dropout();
+  options.ranks.topology = dist::make_topology(world.nodes(), world.size());
+  train::RankingTrainer<T> step(ctx, world, options);
   step.initialise(ctx);
   for (int s = 0; s < steps; ++s) {
     OwnedRankingBatch batch = ranking_share(s % kBatches, world.rank(), world.size());
@@ -65,7 +65,7 @@ std::vector<ClickFigures> figures_of(const Context& ctx, dist::Communicator& wor
     std::copy_n(value.data(), value.bytes(), inference.parameters().value(i).data());
   }
   inference.refresh(ctx);
-  RankingEvaluator<T> evaluator(ctx, inference, rows, evaluation);
+  RankingEvaluator<T> evaluator(ctx, inference, step.rows(), evaluation);
   std::vector<ClickFigures> figures;
   for (int pass = 0; pass < 2; ++pass) {  // the second as if there had been no first
     evaluator.clear();
@@ -85,8 +85,7 @@ template <class T>
 std::vector<ClickFigures> figures_alone(int steps) {
   const Context ctx({.threads = 2});
   const auto alone = dist::make_self();
-  embedding::LocalRows<T> rows(tables_of(options_without_dropout()), Device::kCpu);
-  return figures_of<T>(ctx, *alone, rows, steps);
+  return figures_of<T>(ctx, *alone, steps);
 }
 
 TEST(EvaluateRanking, AModelThatHasLearntOrdersTargets) {
@@ -106,14 +105,13 @@ TEST(EvaluateRanking, ScoresAreTheLogitsOfTraining) {
   const train::RankingTrainOptions options = options_without_dropout();
   const Context ctx({.threads = 1});
   const auto alone = dist::make_self();
-  embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
-  train::RankingTrainStep<float> step(ctx, *alone, options, rows);
+  train::RankingTrainer<float> step(ctx, *alone, options);
   step.initialise(ctx);
   OwnedRankingBatch batch = ranking_share(0, 0, 1);
   const std::vector<std::int64_t> groups = groups_of(batch, 0);
   RankingEvaluation evaluation = evaluation_of(options);
   evaluation.regression = {0, 1};
-  RankingEvaluator<float> evaluator(ctx, step.model(), rows, evaluation);
+  RankingEvaluator<float> evaluator(ctx, step.model(), step.rows(), evaluation);
   evaluator.add(ctx, batch.view(), test::view_of(groups));
   step.run(ctx, batch.view());
   ClickMetrics clicks;
@@ -141,10 +139,7 @@ TEST(EvaluateRanking, AnyNumberOfRanksFindsTheSame) {
     std::mutex mutex;
     dist::run_threads(ranks, [&](dist::Communicator& world) {
       const Context ctx({.threads = 1});
-      embedding::ShardedRows<float> rows(ctx, ctx, world, tables_of(options_without_dropout()),
-                                         Device::kCpu,
-                                         {.topology = dist::make_topology(world.nodes(), ranks)});
-      const std::vector<ClickFigures> got = figures_of<float>(ctx, world, rows, 3);
+      const std::vector<ClickFigures> got = figures_of<float>(ctx, world, 3);
       const std::lock_guard lock(mutex);
       for (std::size_t task = 0; task < alone.size(); ++task) {
         EXPECT_EQ(got[task].targets, alone[task].targets);

@@ -9,7 +9,7 @@
 #include "turbogr/core/host_memory.h"
 #include "turbogr/embedding/touched_rows.h"
 #include "turbogr/model/model_options.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 // Sanitizers bring an allocator of their own, which mallinfo2 knows nothing of.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -120,8 +120,7 @@ TEST(RankingConfig, WhatTheTaskCannotDoIsRefused) {
     const char *text, *message;
   } cases[] = {
       {"[model]\nkind = \"fuxi\"\n", "layers of HSTU"},
-      {"[train]\naccumulate = 2\n", "one batch a step"},
-      {"[train]\nschedule = \"overlap\"\n", "serial schedule"},
+      {"[train]\naccumulate = 17\n", "at most 16 parts"},
       {"[samples]\norder = \"time\"\n", "data.shuffle = false"},
       {"[samples]\nwindow = 60\n", "samples.order = \"time\""},
   };

@@ -1,7 +1,5 @@
 // A training step of the ranking task: against an independent implementation (tests/fixtures), on
 // one rank and on several, on one thread and on several.
-#include "turbogr/train/ranking_step.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +17,7 @@
 #include "tests/support/tolerance.h"
 #include "tests/support/whole_table.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/embedding/local_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::train {
 namespace {
@@ -54,7 +51,7 @@ struct Outcome {
 };
 
 template <class T>
-std::vector<float> dense_of(train::RankingTrainStep<T>& step) {
+std::vector<float> dense_of(train::RankingTrainer<T>& step) {
   std::vector<float> all;
   for (int i = 0; i < step.model().parameters().size(); ++i) {
     const Tensor& value = step.model().parameters().value(i);
@@ -64,17 +61,21 @@ std::vector<float> dense_of(train::RankingTrainStep<T>& step) {
   return all;
 }
 
+// Steps are submitted as far ahead as the schedule lets them be, their batches gone by then.
 template <class T>
-Outcome train(const Context& ctx, dist::Communicator& world, embedding::RowSource<T>& rows,
+Outcome train(const Context& ctx, dist::Communicator& world,
               const train::RankingTrainOptions& options, int steps = kSteps,
               int different = kSteps) {
-  train::RankingTrainStep<T> step(ctx, world, options, rows);
+  train::RankingTrainer<T> step(ctx, world, options);
+  embedding::RowSource<T>& rows = step.rows();
   step.initialise(ctx);
   Outcome outcome;
   for (int s = 0; s < steps; ++s) {
     OwnedRankingBatch batch = ranking_share(s % different, world.rank(), world.size());
-    outcome.results.push_back(step.run(ctx, batch.view()));
+    step.submit(ctx, batch.view());
+    if (step.pending() == step.queue_length()) outcome.results.push_back(step.finish(ctx));
   }
+  while (step.pending() > 0) outcome.results.push_back(step.finish(ctx));
   for (std::size_t t = 0; t < options.features.table_rows.size(); ++t) {
     outcome.tables.push_back(test::whole_of(ctx, rows, rows.shard(t).weight_tensor(), t));
     outcome.accumulators.push_back(test::whole_of(ctx, rows, rows.shard(t).second_moment(), t));
@@ -88,19 +89,20 @@ Outcome train_alone(const train::RankingTrainOptions& options, int threads = 1, 
                     int different = kSteps) {
   const Context ctx({.threads = threads});
   const auto alone = dist::make_self();
-  embedding::LocalRows<T> rows(tables_of(options), Device::kCpu);
-  return train<T>(ctx, *alone, rows, options, steps, different);
+  return train<T>(ctx, *alone, options, steps, different);
 }
 
 // Every rank must tell the same.
-Outcome train_on_ranks(const train::RankingTrainOptions& options, int ranks, int group) {
+Outcome train_on_ranks(const train::RankingTrainOptions& given, int ranks, int group,
+                       int steps = kSteps) {
   Outcome outcome;
   std::mutex mutex;
   dist::run_threads(ranks, [&](dist::Communicator& world) {
     const Context ctx({.threads = 1});
-    embedding::ShardedRows<float> rows(ctx, ctx, world, tables_of(options), Device::kCpu,
-                                       {.topology = dist::make_topology(world.nodes(), group)});
-    Outcome own = train<float>(ctx, world, rows, options);
+    train::RankingTrainOptions options = given;
+    options.ranks.topology = dist::make_topology(world.nodes(), group);
+    options.ranks.device_rows = ranks == 1;  // one rank asks itself, too
+    Outcome own = train<float>(ctx, world, options, steps);
     const std::lock_guard lock(mutex);
     if (outcome.results.empty()) {
       outcome = std::move(own);
@@ -179,36 +181,91 @@ TEST(RankingStep, PartsOfABatchAddUpToIt) {
             std::string::npos);
 }
 
-TEST(RankingStep, StepsMayBeSubmittedAheadOfTheirResults) {
-  const train::RankingTrainOptions options = small_ranking_training();
-  const Outcome wanted = train_alone<float>(options);
+TEST(RankingStep, RunsAsManyAheadAsItsScheduleHas) {
   const Context ctx({.threads = 1});
   const auto alone = dist::make_self();
-  embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
-  train::RankingTrainStep<float> step(ctx, *alone, options, rows);
+  train::RankingTrainOptions options = small_ranking_training();
+  options.ranks.schedule = StepSchedule::kOverlap;
+  train::RankingTrainer<float> step(ctx, *alone, options);
   step.initialise(ctx);
-  EXPECT_EQ(message_of([&] { step.finish(); }),
-            "no step is pending; submit one before it is finished");
-  std::vector<train::RankingResult> results;
-  for (int s = 0; s < kSteps; ++s) {
-    OwnedRankingBatch batch = ranking_share(s, 0, 1);
-    step.submit(ctx, batch.view());
-    if (s == 1) {
-      EXPECT_EQ(message_of([&] { step.submit(ctx, batch.view()); }),
-                "2 steps are pending; finish one before the next");
-      EXPECT_EQ(message_of([&] { step.run(ctx, batch.view()); }),
-                "2 steps are pending; finish them before another is run");
+  EXPECT_EQ(message_of([&] { step.finish(ctx); }),
+            "no step was submitted; there is nothing to finish");
+  OwnedRankingBatch batch = ranking_share(0, 0, 1);
+  step.submit(ctx, batch.view());
+  step.submit(ctx, batch.view());
+  EXPECT_EQ(message_of([&] { step.submit(ctx, batch.view()); }),
+            "a step was submitted while 2 are on their way; finish one first");
+}
+
+void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what) {
+  ASSERT_EQ(a.results.size(), b.results.size()) << what;
+  for (std::size_t s = 0; s < a.results.size(); ++s) {
+    EXPECT_EQ(a.results[s].step, b.results[s].step) << what;
+    EXPECT_EQ(a.results[s].loss, b.results[s].loss) << what << ", step " << s;
+    EXPECT_EQ(a.results[s].gradient_norm, b.results[s].gradient_norm) << what << ", step " << s;
+    EXPECT_EQ(a.results[s].rate, b.results[s].rate) << what << ", step " << s;
+    EXPECT_EQ(a.results[s].out_of_range, b.results[s].out_of_range) << what << ", step " << s;
+  }
+  EXPECT_TRUE(a.dense == b.dense) << what;
+  EXPECT_TRUE(a.tables == b.tables) << what;
+  EXPECT_TRUE(a.accumulators == b.accumulators) << what;
+}
+
+constexpr int kManySteps = 20;
+
+// More steps than are ever in flight, of few rows, so that neighbours share most of them.
+TEST(RankingStep, SchedulesThatPromiseItGiveTheBitsOfSerial) {
+  train::RankingTrainOptions options = small_ranking_training();
+  for (const auto& [ranks, group] :
+       {std::pair{1, 1}, std::pair{2, 2}, std::pair{4, 2}, std::pair{3, 3}}) {
+    options.ranks.schedule = StepSchedule::kSerial;
+    const Outcome serial = train_on_ranks(options, ranks, group, kManySteps);
+    for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+      options.ranks.schedule = schedule;
+      expect_same_bits(
+          serial, train_on_ranks(options, ranks, group, kManySteps),
+          std::to_string(ranks) + " ranks, schedule " + std::to_string(static_cast<int>(schedule)));
     }
-    if (step.pending() == step.kInFlight) results.push_back(step.finish());
   }
-  while (step.pending() > 0) results.push_back(step.finish());
-  ASSERT_EQ(results.size(), wanted.results.size());
-  for (std::size_t s = 0; s < results.size(); ++s) {
-    EXPECT_EQ(results[s].step, wanted.results[s].step);
-    EXPECT_EQ(results[s].loss, wanted.results[s].loss);
-    EXPECT_EQ(results[s].rate, wanted.results[s].rate);
+}
+
+// A rank alone with its own rows, and batches in parts.
+TEST(RankingStep, SchedulesChangeNothingOfOneRank) {
+  train::RankingTrainOptions options = small_ranking_training();
+  options.batch = model::size_of(options.memory);
+  options.memory.layers.sequences = 2;
+  const Outcome serial = train_alone<bf16>(options, 2);
+  for (const StepSchedule schedule : {StepSchedule::kOverlap, StepSchedule::kExactPrefetch}) {
+    options.ranks.schedule = schedule;
+    expect_same_bits(serial, train_alone<bf16>(options, 2), "one rank");
   }
-  EXPECT_TRUE(dense_of(step) == wanted.dense);
+}
+
+TEST(RankingStep, SemiAsyncReadsRowsBeforeTheLastUpdate) {
+  train::RankingTrainOptions options = small_ranking_training();
+  const Outcome serial = train_on_ranks(options, 2, 2, kManySteps);
+  options.ranks.schedule = StepSchedule::kSemiAsync;
+  options.ranks.warmup = kManySteps;
+  expect_same_bits(serial, train_on_ranks(options, 2, 2, kManySteps), "no step is late");
+  options.ranks.warmup = 0;
+  const Outcome late = train_on_ranks(options, 2, 2, kManySteps);
+  expect_same_bits(late, train_on_ranks(options, 2, 2, kManySteps), "twice the same");
+  // The first step's rate is 0, so rows are what they were until the second's update, which the
+  // third misses.
+  EXPECT_EQ(late.results[1].loss, serial.results[1].loss);
+  EXPECT_NE(late.results[2].loss, serial.results[2].loss);
+  EXPECT_NEAR(late.results.back().loss, serial.results.back().loss, 0.05);
+}
+
+TEST(RankingStep, RatesMayFall) {
+  train::RankingTrainOptions options = small_ranking_training();
+  options.schedule.kind = optim::ScheduleKind::kLinear;
+  options.schedule.total_steps = kSteps;
+  const Outcome outcome = train_alone<float>(options);
+  const double base = options.dense.rate;
+  EXPECT_EQ(outcome.results[1].rate, base / 2);
+  EXPECT_EQ(outcome.results[2].rate, base);
+  EXPECT_EQ(outcome.results[4].rate, base / 2);
 }
 
 TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {
@@ -257,8 +314,7 @@ TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
   const Context ctx({.threads = 1});
   const auto logits_of = [&](auto change, double* loss = nullptr) {
     const auto alone = dist::make_self();
-    embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
-    train::RankingTrainStep<float> step(ctx, *alone, options, rows);
+    train::RankingTrainer<float> step(ctx, *alone, options);
     step.initialise(ctx);
     OwnedRankingBatch batch = ranking_share(0, 0, 1);
     change(batch);
@@ -294,29 +350,47 @@ TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
   EXPECT_GT(tried, 2);
 }
 
+// The bad step is the second of three, so that in schedules with several in flight it has
+// neighbours.
 TEST(RankingStep, ABadNumberChangesNothing) {
-  const train::RankingTrainOptions options = small_ranking_training();
-  dist::run_threads(2, [&](dist::Communicator& world) {
-    const Context ctx({.threads = 1});
-    embedding::ShardedRows<float> rows(ctx, ctx, world, tables_of(options), Device::kCpu,
-                                       {.topology = dist::make_topology(world.nodes(), 2)});
-    train::RankingTrainStep<float> step(ctx, world, options, rows);
-    step.initialise(ctx);
-    step.set_steps_done(10);
-    OwnedRankingBatch batch = ranking_share(0, world.rank(), 2);
-    if (world.rank() == 1) batch.labels[0] = std::numeric_limits<float>::quiet_NaN();
-    const auto table = [&] { return test::whole_of(ctx, rows, rows.shard(0).weight_tensor()); };
-    const std::vector<float> dense = dense_of(step), items = table();
-    const train::RankingResult bad = step.run(ctx, batch.view());
-    EXPECT_FALSE(bad.finite);
-    EXPECT_EQ(bad.rate, 0);
-    EXPECT_EQ(dense_of(step), dense);
-    EXPECT_EQ(table(), items);
-    if (world.rank() == 1) batch.labels[0] = 1;
-    EXPECT_TRUE(step.run(ctx, batch.view()).finite);
-    EXPECT_NE(dense_of(step), dense);
-    EXPECT_NE(table(), items);
-  });
+  for (const StepSchedule schedule : {StepSchedule::kSerial, StepSchedule::kOverlap,
+                                      StepSchedule::kExactPrefetch, StepSchedule::kSemiAsync}) {
+    dist::run_threads(2, [&](dist::Communicator& world) {
+      const Context ctx({.threads = 1});
+      train::RankingTrainOptions options = small_ranking_training();
+      options.ranks.topology = dist::make_topology(world.nodes(), 2);
+      options.ranks.schedule = schedule;
+      const auto trained = [&](const std::vector<bool>& bad) {
+        train::RankingTrainer<float> step(ctx, world, options);
+        step.initialise(ctx);
+        step.set_steps_done(10);
+        std::vector<train::RankingResult> results;
+        for (std::size_t s = 0; s < bad.size(); ++s) {
+          OwnedRankingBatch batch = ranking_share(0, world.rank(), 2);
+          if (bad[s] && world.rank() == 1) {
+            batch.labels[0] = std::numeric_limits<float>::quiet_NaN();
+          }
+          step.submit(ctx, batch.view());
+          if (step.pending() == step.queue_length()) results.push_back(step.finish(ctx));
+        }
+        while (step.pending() > 0) results.push_back(step.finish(ctx));
+        for (std::size_t s = 0; s < bad.size(); ++s) {
+          EXPECT_EQ(results[s].finite, !bad[s]) << s;
+          EXPECT_EQ(results[s].rate == 0, bad[s]) << s;
+        }
+        embedding::RowSource<float>& rows = step.rows();
+        return std::pair{dense_of(step), test::whole_of(ctx, rows, rows.shard(0).weight_tensor())};
+      };
+      const auto start = trained({}), after_bad = trained({true}), after_good = trained({false});
+      EXPECT_EQ(after_bad, start);
+      EXPECT_NE(after_good.first, start.first);
+      EXPECT_NE(after_good.second, start.second);
+      const auto between = trained({false, true, false});
+      for (const float value : between.first) EXPECT_TRUE(std::isfinite(value));
+      for (const float value : between.second) EXPECT_TRUE(std::isfinite(value));
+      EXPECT_EQ(trained({false, true}), after_good);
+    });
+  }
 }
 
 TEST(RankingStep, SaysWhatIsWrong) {
@@ -324,9 +398,8 @@ TEST(RankingStep, SaysWhatIsWrong) {
   const auto alone = dist::make_self();
   const auto refusal = [&](auto change) {
     train::RankingTrainOptions options = small_ranking_training();
-    embedding::LocalRows<float> rows(tables_of(options), Device::kCpu);
     change(options);
-    return message_of([&] { train::RankingTrainStep<float>(ctx, *alone, options, rows); });
+    return message_of([&] { train::RankingTrainer<float>(ctx, *alone, options); });
   };
   EXPECT_EQ(refusal([](train::RankingTrainOptions&) {}), "");
   EXPECT_EQ(refusal([](train::RankingTrainOptions& o) { o.features.table_rows[1] = 99; }),
@@ -336,13 +409,11 @@ TEST(RankingStep, SaysWhatIsWrong) {
   EXPECT_NE(message_of([&] {
               dist::run_threads(2, [&](dist::Communicator& world) {
                 const Context own({.threads = 1});
-                embedding::LocalRows<float> rows(tables_of(small_ranking_training()), Device::kCpu);
-                train::RankingTrainStep<float>(own, world, small_ranking_training(), rows);
+                train::RankingTrainer<float>(own, world, small_ranking_training());
               });
             }).find("tables that one rank holds for 2 ranks"),
             std::string::npos);
-  embedding::LocalRows<float> rows(tables_of(small_ranking_training()), Device::kCpu);
-  train::RankingTrainStep<float> step(ctx, *alone, small_ranking_training(), rows);
+  train::RankingTrainer<float> step(ctx, *alone, small_ranking_training());
   OwnedRankingBatch none = ranking_share(0, static_cast<int>(kSequences), 1);
   EXPECT_EQ(message_of([&] { step.run(ctx, none.view()); }),
             "a step without targets on any rank; the batches are empty");

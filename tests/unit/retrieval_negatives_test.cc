@@ -7,7 +7,7 @@
 
 #include "tests/support/messages.h"
 #include "turbogr/core/philox.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::train {
 namespace {

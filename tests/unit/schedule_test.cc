@@ -14,6 +14,10 @@ TEST(Schedule, ConstantIsOneAfterALinearWarmUp) {
   EXPECT_DOUBLE_EQ(schedule.factor(0), 0.25);
   EXPECT_DOUBLE_EQ(schedule.factor(3), 1.0);
   EXPECT_DOUBLE_EQ(schedule.factor(1000), 1.0);
+  const Schedule from_zero = {.warmup_steps = 4, .warmup_from_zero = true};
+  EXPECT_DOUBLE_EQ(from_zero.factor(0), 0.0);
+  EXPECT_DOUBLE_EQ(from_zero.factor(3), 0.75);
+  EXPECT_DOUBLE_EQ(from_zero.factor(4), 1.0);
 }
 
 TEST(Schedule, LinearAndCosineEndAtTheFloorAndStayThere) {

@@ -11,7 +11,7 @@
 #include "tests/support/rank_batches.h"
 #include "turbogr/core/trace.h"
 #include "turbogr/dist/topology.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::run {
 namespace {

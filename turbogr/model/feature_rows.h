@@ -95,6 +95,11 @@ class FeatureRows {
   View<const std::int64_t, 1> ids(std::size_t table) const;  // distinct, ascending
   std::int64_t first_row(std::size_t table) const { return first_row_[table]; }
   std::int64_t num_rows() const { return first_row_.back(); }  // U
+  // Table t's part of rows that lie table by table.
+  template <class T>
+  Rows<T> part_of(std::size_t table, Rows<T> all) const {
+    return {all.row(first_row(table)), ids(table).shape[0], all.cols, all.stride};
+  }
   std::int64_t num_slots() const { return first_slot_.back(); }
   std::int64_t first_slot(std::size_t list) const { return first_slot_[list]; }
   // Of the largest batch.

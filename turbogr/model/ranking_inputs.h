@@ -53,7 +53,7 @@ RankingRows<T> rows_of(const RankingPart& part, const RankingRows<T>& all) {
 
 class RankingInputs {
  public:
-  static constexpr std::int64_t kMostParts = 16;
+  static constexpr std::int64_t kMostParts = 128;
 
   // For batches up to `size` and a model that takes `memory` at a time.
   RankingInputs(const Context& ctx, const RankingOptions& model, const RankingMemory& memory,

@@ -93,6 +93,11 @@ class RankingModel {
                 Rows<const T> dlogits, const RankingRows<T>& drows,
                 const std::function<void(std::int64_t layers)>& ready = {});
 
+  // Which parameters are a layer's own.
+  typename LayerStack<T>::Range layer_parameters(std::int64_t layer) const {
+    return layers_.layer_parameters(layer);
+  }
+
   // What the last forward made on its way, for those who compare: what layer `layer` read (only
   // where the layers keep it), the last one's result of targets, r, and the item tower's result.
   Rows<const T> layer_input(std::int64_t layer, std::int64_t tokens) const {

@@ -18,7 +18,8 @@ ScheduleKind schedule_from_name(std::string_view name) {
 
 double Schedule::factor(std::int64_t step) const {
   if (step < warmup_steps) {
-    return static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+    return static_cast<double>(warmup_from_zero ? step : step + 1) /
+           static_cast<double>(warmup_steps);
   }
   if (kind == ScheduleKind::kConstant) return 1;
   TGR_CHECK(total_steps > warmup_steps, "a decaying learning rate over ", total_steps,

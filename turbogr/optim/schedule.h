@@ -15,6 +15,9 @@ struct Schedule {
   std::int64_t warmup_steps = 0;  // rises linearly from 1 / warmup_steps to 1
   std::int64_t total_steps = 0;   // where linear and cosine reach `floor`; they need it
   double floor = 0;               // lowest factor of linear and cosine
+  // The warm-up rises from 0 instead: the first step moves no weight, but gives the optimisers
+  // their first gradients.
+  bool warmup_from_zero = false;
 
   // Of step `step`, counted from 0.
   double factor(std::int64_t step) const;

@@ -4,7 +4,7 @@
 #include "turbogr/core/host_memory.h"
 #include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/run/run_options.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::plan {
 namespace {

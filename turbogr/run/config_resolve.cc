@@ -15,16 +15,9 @@ void check_ranking(const Config& config) {
             "task = \"ranking\" has the layers of HSTU, and model.kind "
             "is \"",
             config.model.kind, "\"; use \"hstu\"");
-  TGR_CHECK(config.train.accumulate == 1,
-            "task = \"ranking\" takes one batch a step, and "
-            "train.accumulate is ",
-            config.train.accumulate, "; use 1");
-  TGR_CHECK(config.train.schedule == "auto" || config.train.schedule == "serial",
-            "task = \"ranking\" runs the serial schedule, and train.schedule is \"",
-            config.train.schedule, "\"; leave it out");
-  TGR_CHECK(config.optim.schedule == "constant",
-            "task = \"ranking\" has a constant rate after the warm-up, and optim.schedule is \"",
-            config.optim.schedule, "\"; leave it out");
+  TGR_CHECK(config.train.accumulate <= 16,
+            "task = \"ranking\" computes a batch in at most 16 parts, and train.accumulate is ",
+            config.train.accumulate, "; lower it, or train.batch");
   TGR_CHECK(config.train.products == "dtype",
             "train.products = \"fp8\" is of the retrieval task, and task is \"ranking\"; leave it "
             "out");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/run/run_options.h"
 
 namespace turbogr::run {
 namespace {
@@ -210,10 +211,25 @@ void RankingBounds::include(const data::SampleLoader& loader) {
   tokens = std::max(tokens, loader.max_batch_tokens());
   targets = std::max(targets, loader.max_batch_targets());
   most_targets = std::max(most_targets, loader.samples().most_targets());
+  for (const data::Window& window : loader.samples().windows) {
+    most_tokens = std::max<std::int64_t>(most_tokens, window.length);
+  }
+}
+
+RankingBounds RankingBounds::part(std::int64_t parts) const {
+  const auto share = [&](std::int64_t all, std::int64_t least) {
+    return std::max(least, (all + parts - 1) / parts);
+  };
+  return {.samples = share(samples, 1),
+          .tokens = share(tokens, most_tokens),
+          .targets = share(targets, most_targets),
+          .most_tokens = most_tokens,
+          .most_targets = most_targets};
 }
 
 train::RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
-                                                 const RankingBounds& bounds) {
+                                                 const RankingBounds& bounds,
+                                                 std::int64_t total_steps) {
   train::RankingTrainOptions options;
   options.model = ranking_options(config, setup, bounds.most_targets);
   options.memory = {.layers = {.capacity = bounds.tokens,
@@ -221,7 +237,10 @@ train::RankingTrainOptions ranking_train_options(const Config& config, const Ran
                                .recompute = config.train.recompute,
                                .deterministic = config.train.deterministic},
                     .targets = bounds.targets};
+  options.batch = model::size_of(options.memory);
   options.features = setup.features;
+  options.tables = setup.tables;
+  options.table_memory = table_memory(config);
   options.dense.rate = config.optim.lr;
   options.dense.beta1 = config.optim.beta1;
   options.dense.beta2 = config.optim.beta2;
@@ -233,13 +252,16 @@ train::RankingTrainOptions ranking_train_options(const Config& config, const Ran
   options.table.epsilon = config.embedding.eps;
   options.table.decay = config.embedding.weight_decay;
   options.table.epsilon_outside = config.embedding.eps_place != "inside";
-  options.warmup_steps = config.optim.warmup;
+  options.schedule = {.kind = optim::schedule_from_name(config.optim.schedule),
+                      .warmup_steps = config.optim.warmup,
+                      .total_steps = total_steps,
+                      .floor = config.optim.final_lr,
+                      .warmup_from_zero = true};
   options.clip = config.optim.clip;
   options.loss_scale = config.train.loss_scale;
   options.regression = setup.regression;
   options.task_weights = setup.task_weights;
   options.norm_by_batch = config.model.normaliser == "batch";
-  options.bucket_bytes = config.dist.bucket;
   options.seed = static_cast<std::uint64_t>(config.run.seed);
   return options;
 }

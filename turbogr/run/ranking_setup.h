@@ -13,7 +13,7 @@
 #include "turbogr/model/ranking_options.h"
 #include "turbogr/run/config.h"
 #include "turbogr/run/feature_setup.h"
-#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/ranking_train_options.h"
 
 namespace turbogr::run {
 
@@ -45,11 +45,15 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
 // What memory is planned for: the largest batch.
 struct RankingBounds {
   std::int64_t samples = 0, tokens = 0, targets = 0;
-  std::int64_t most_targets = 0;  // of one sample
+  std::int64_t most_tokens = 0, most_targets = 0;  // of one sample
 
   void include(const data::SampleLoader& loader);
+  // Of the largest of `parts` that such a batch is computed in.
+  RankingBounds part(std::int64_t parts) const;
 };
+// total_steps: where a decaying rate ends. On one rank.
 train::RankingTrainOptions ranking_train_options(const Config& config, const RankingSetup& setup,
-                                                 const RankingBounds& bounds);
+                                                 const RankingBounds& bounds,
+                                                 std::int64_t total_steps = 0);
 
 }  // namespace turbogr::run

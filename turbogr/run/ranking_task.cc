@@ -20,14 +20,13 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/ranking_baselines.h"
 #include "turbogr/run/ranking_figures.h"
-#include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/run_plan.h"
 #include "turbogr/run/sample_setup.h"
 #include "turbogr/run/table_checks.h"
 #include "turbogr/run/task.h"
 #include "turbogr/run/vocabularies.h"
-#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::run {
 namespace {
@@ -44,14 +43,16 @@ class RankingTask : public Task {
         setup_(ranking_setup(config_, store_)),
         ranks_(rank_options(config_, parts.nodes)),
         loader_(store_, sample_loader_options(config_, setup_, parts.share)),
-        view_(std::ssize(setup_.layout.tasks)),
-        wishes_(parts.world.split(0, parts.world.rank(), "wishes to stop")) {
+        view_(std::ssize(setup_.layout.tasks)) {
     TGR_CHECK(config_.dist.world == 0,
               "dist.world plans for other ranks, which the ranking task cannot yet; leave it out");
     check_metric();
     data::PlanOptions plan = sample_loader_options(config_, setup_, parts.share).queue.plan;
     steps_ = count_steps(loader_.samples().windows, plan, 1, config_.train.epochs);
-    bounds_.include(loader_);
+    RankingBounds batch;
+    batch.include(loader_);
+    batch_size_ = {batch.samples, batch.tokens, batch.targets};
+    bounds_ = batch.part(config_.train.accumulate);
     samples_[static_cast<std::size_t>(data::Split::kTrain)] = loader_.samples().size();
     for (const data::Split split : held_out(config_)) {
       data::SampleLoaderOptions options = evaluation_of(split);
@@ -60,7 +61,7 @@ class RankingTask : public Task {
       bounds_.include(held);
       samples_[static_cast<std::size_t>(split)] = held.samples().size();
     }
-    make_step();
+    make_trainer();
   }
 
   StepCount steps() const override { return steps_; }
@@ -82,7 +83,7 @@ class RankingTask : public Task {
     print_result(
         "model    {} {} layers x {} wide, {} heads; {} dense weights, {} rows of {} in {} tables\n",
         config_.model.kind, config_.model.layers, config_.model.width, config_.model.heads,
-        grouped_text(step_->model().parameters().count()), grouped_text(rows),
+        grouped_text(trainer_->model().parameters().count()), grouped_text(rows),
         config_.model.embedding, setup_.tables.size());
     if (config_.embedding.cut > 1) {
       std::int64_t named = 0;
@@ -114,16 +115,10 @@ class RankingTask : public Task {
   data::LoaderState position() const override { return loader_.state(); }
   void restore(const data::LoaderState& position) override { loader_.restore(position); }
 
-  void initialise() override { step_->initialise(parts_.ctx); }
-  void refresh() override { step_->refresh(parts_.ctx); }
-  // A CPU's step is done when this returns; a GPU's runs while the next batch is read.
+  void initialise() override { trainer_->initialise(parts_.ctx); }
+  void refresh() override { trainer_->refresh(parts_.ctx); }
   Submitted submit(bool stop) override {
-    if (parts_.world.size() > 1) {
-      std::int64_t wish = stop ? 1 : 0;
-      wishes_->all_reduce({&wish, 1}, dist::Reduce::kSum);
-      stop_asked_ = stop_asked_ || wish > 0;
-    }
-    step_->submit(parts_.ctx, view_.of(batch_));
+    trainer_->submit(parts_.ctx, view_.of(batch_), stop);
     lengths_.clear();
     for (std::size_t b = 0; b + 1 < batch_.offsets.size(); ++b) {
       lengths_.push_back(batch_.offsets[b + 1] - batch_.offsets[b]);
@@ -135,39 +130,38 @@ class RankingTask : public Task {
     return step;
   }
   train::StepResult finish() override {
-    const train::RankingResult result = step_->finish();
+    const train::RankingResult result = trainer_->finish(parts_.ctx);
     warn_of_strange_ids(result);
     return result;
   }
-  std::int64_t pending() const override { return step_->pending(); }
-  std::int64_t queue_length() const override {
-    return parts_.ctx.device() == Device::kCuda ? train::RankingTrainStep<T>::kInFlight : 1;
-  }
-  bool stop_asked() const override { return stop_asked_; }
-  std::int64_t steps_done() const override { return step_->steps_done(); }
-  void set_steps_done(std::int64_t steps) override { step_->set_steps_done(steps); }
-  train::StageTimes times() const override { return {}; }
+  std::int64_t pending() const override { return trainer_->pending(); }
+  std::int64_t queue_length() const override { return trainer_->queue_length(); }
+  bool stop_asked() const override { return trainer_->stop_asked(); }
+  std::int64_t steps_done() const override { return trainer_->steps_done(); }
+  void set_steps_done(std::int64_t steps) override { trainer_->set_steps_done(steps); }
+  train::StageTimes times() const override { return trainer_->times(); }
   const train::RankOptions& ranks() const override { return ranks_; }
   std::vector<train::LargestTensor> largest() const override {
-    return train::largest_tensors(parts_.ctx, step_->model().parameters());
+    return train::largest_tensors(parts_.ctx, trainer_->model().parameters());
   }
 
   std::vector<NamedTensor> weights() override {
-    return train::weight_tensors(step_->model().parameters());
+    return train::weight_tensors(trainer_->model().parameters());
   }
   std::vector<NamedTensor> moments() override {
-    return train::moment_tensors(step_->model().parameters(), step_->first_moments(),
-                                 step_->second_moments());
+    return train::moment_tensors(trainer_->model().parameters(), trainer_->first_moments(),
+                                 trainer_->second_moments());
   }
   std::vector<TaskTable> tables() override {
     std::vector<TaskTable> tables;
+    embedding::RowSource<T>& rows = trainer_->rows();
     for (std::size_t t = 0; t < setup_.table_names.size(); ++t) {
-      tables.push_back({saved_table_name(setup_.table_names[t]), rows_->shard(t),
-                        rows_->sharding(t), rows_->shard_index()});
+      tables.push_back({saved_table_name(setup_.table_names[t]), rows.shard(t), rows.sharding(t),
+                        rows.shard_index()});
     }
     return tables;
   }
-  void settle() override { rows_->settle(parts_.ctx); }
+  void settle() override { trainer_->rows().settle(parts_.ctx); }
   std::vector<checkpoint::CheckpointShard> other_shards() override {
     return {{"item_names", names_.tensors(config_, store_)}};
   }
@@ -216,12 +210,14 @@ class RankingTask : public Task {
   }
 
   data::SampleLoaderOptions evaluation_of(data::Split split) const {
-    return sample_eval_options(config_, setup_, split, loader_.max_batch_samples(), parts_.share);
+    return sample_eval_options(config_, setup_, split, bounds_.samples, parts_.share);
   }
 
-  void make_step() {
-    train::RankingTrainOptions options = ranking_train_options(config_, setup_, bounds_);
+  void make_trainer() {
+    train::RankingTrainOptions options =
+        ranking_train_options(config_, setup_, bounds_, steps_.limited_to(config_.train.steps));
     layers_ = model::layer_options(options.model);
+    options.batch = batch_size_;
     options.plan_only = config_.run.dry_run;
     std::optional<PlanOnly> planning;
     if (options.plan_only) planning.emplace();
@@ -230,18 +226,12 @@ class RankingTask : public Task {
       link_ = dist::choose_link(parts_.world, config_.dist.link, device_id());
       ranks_.link = link_.link;
     }
-    options.link = ranks_.link;
-    options.wait = ranks_.wait;
-    const Device memory = table_memory(config_);
-    check_tables(config_, setup_.table_names, setup_.tables, {memory, ranks_});
+    options.ranks = ranks_;
+    check_tables(config_, setup_.table_names, setup_.tables, {options.table_memory, ranks_});
     try {
-      rows_ = options.plan_only
-                  ? plan_ranking_rows<T>(setup_.tables, memory, ranks_)
-                  : make_ranking_rows<T>(parts_.ctx, parts_.world, setup_.tables, memory, ranks_);
-      step_ =
-          std::make_unique<train::RankingTrainStep<T>>(parts_.ctx, parts_.world, options, *rows_);
+      trainer_ = std::make_unique<train::RankingTrainer<T>>(parts_.ctx, parts_.world, options);
       evaluator_ = std::make_unique<eval::RankingEvaluator<T>>(
-          parts_.ctx, step_->model(), *rows_,
+          parts_.ctx, trainer_->model(), trainer_->rows(),
           eval::RankingEvaluation{.features = setup_.features,
                                   .memory = options.memory,
                                   .regression = setup_.regression,
@@ -257,13 +247,12 @@ class RankingTask : public Task {
 
   void print_memory() const {
     const Device device = parts_.ctx.device();
-    PlannedBytes bytes = step_->bytes(parts_.ctx);
-    bytes += rows_->bytes();
+    PlannedBytes bytes = trainer_->planned_bytes(parts_.ctx);
     bytes += evaluator_->bytes();
     const std::size_t planned = bytes.on(device);
-    const std::size_t activations = step_->model().activation_bytes();
+    const std::size_t activations = trainer_->model().activation_bytes();
     const std::size_t workspace = parts_.ctx.workspace().capacity();
-    const std::size_t tables = rows_->bytes().on(device);
+    const std::size_t tables = trainer_->rows().bytes().on(device);
     print_result(
         "memory   {:.1f} MiB{} planned: {:.1f} activations, {:.1f} workspace, {:.1f} tables and "
         "their state, {:.1f} a step's rows, dense weights, their state and inputs\n",
@@ -319,16 +308,14 @@ class RankingTask : public Task {
   train::RankOptions ranks_;
   dist::LinkChoice link_;  // between GPUs
   data::SampleLoader loader_;
-  RankingBounds bounds_;
+  model::RankingBatchSize batch_size_;  // of a training step
+  RankingBounds bounds_;                // of what is computed at a time, in training and evaluation
   std::array<std::int64_t, 3> samples_ = {};  // of each split
-  std::unique_ptr<embedding::RowSource<T>> rows_;
-  std::unique_ptr<train::RankingTrainStep<T>> step_;
+  std::unique_ptr<train::RankingTrainer<T>> trainer_;
   std::unique_ptr<eval::RankingEvaluator<T>> evaluator_;
   model::ModelOptions layers_;
   data::SampleBatch batch_, eval_batch_;
   eval::SampleView view_;
-  std::unique_ptr<dist::Communicator> wishes_;
-  bool stop_asked_ = false;
   bool warned_ = false;
   std::vector<std::int64_t> lengths_;
   StepCount steps_;

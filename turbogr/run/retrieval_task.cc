@@ -16,13 +16,12 @@
 #include "turbogr/run/feature_setup.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/popularity.h"
-#include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_plan.h"
 #include "turbogr/run/table_checks.h"
 #include "turbogr/run/task.h"
 #include "turbogr/run/vocabularies.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::run {
 namespace {

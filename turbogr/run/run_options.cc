@@ -198,9 +198,15 @@ data::LoaderOptions eval_loader_options(const Config& config, const data::Store&
   return options;
 }
 
+Device table_memory(const Config& config) {
+  return config.embedding.memory == "host" ? Device::kPinned : device_of(config);
+}
+
 std::string schedule_of(const Config& config, int world) {
   if (config.train.schedule != "auto") return config.train.schedule;
-  if (world == 1 || config.ranks()) return "serial";
+  if (world == 1) return "serial";
+  // Ranking has not been run on several GPUs.
+  if (config.ranks() && config.train.device == "cuda") return "serial";
   const bool ahead = config.dist.replicas == "exact" && config.train.device == "cpu";
   return ahead ? "exact_prefetch" : "overlap";
 }

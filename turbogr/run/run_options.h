@@ -9,7 +9,7 @@
 #include "turbogr/data/loader.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/config.h"
-#include "turbogr/train/schedules.h"
+#include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::run {
 
@@ -41,6 +41,10 @@ data::LoaderOptions train_loader_options(const Config& config, const data::Store
 data::LoaderOptions eval_loader_options(const Config& config, const data::Store& store,
                                         data::Split split, std::int64_t capacity,
                                         const Share& share = {});
+
+// Where its tables are: the device's own memory, or pinned memory of its host that it reads over
+// the link.
+Device table_memory(const Config& config);
 
 // How a run's ranks are laid out. nodes: the machine of each rank.
 train::RankOptions rank_options(const Config& config, const std::vector<int>& nodes);

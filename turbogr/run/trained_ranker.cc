@@ -12,10 +12,10 @@
 #include "turbogr/eval/sample_view.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/ranking_figures.h"
-#include "turbogr/run/ranking_rows.h"
 #include "turbogr/run/sample_setup.h"
 #include "turbogr/run/vocabularies.h"
 #include "turbogr/train/dense_tensors.h"
+#include "turbogr/train/make_rows.h"
 
 namespace turbogr::run {
 namespace {
@@ -100,7 +100,7 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
     if (world.size() > 1 && ctx.device() == Device::kCuda) {
       ranks.link = dist::choose_link(world, config.dist.link, device_id()).link;
     }
-    return make_ranking_rows<T>(ctx, world, tables, table_memory(config), ranks);
+    return train::make_rows<T>(ctx, ctx, world, tables, table_memory(config), ranks);
   }
 
   void load(const checkpoint::Checkpoint& checkpoint) {

@@ -1,16 +1,14 @@
 #include "turbogr/train/schedules.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "turbogr/core/check.h"
-#include "turbogr/train/dense_tensors.h"
+#include "turbogr/train/ranking_step.h"
+#include "turbogr/train/step.h"
 
 namespace turbogr::train {
 namespace {
-
-using data::Batch;
 
 StepSchedule schedule_of(const RankOptions& ranks) {
   TGR_CHECK(ranks.delay == 0 || ranks.delay == 1, "a delay of ", ranks.delay, " steps; use 0 or 1");
@@ -27,7 +25,9 @@ std::size_t row_memories(StepSchedule schedule) {
   return schedule == StepSchedule::kSerial ? 1 : schedule == StepSchedule::kOverlap ? 2 : 3;
 }
 
-ContextOptions next_context(const Context& ctx) {
+}  // namespace
+
+ContextOptions next_step_context(const Context& ctx) {
   return {.device = ctx.device(),
           .threads = ctx.device() == Device::kCuda ? ctx.host().threads() : 1,
           .simd = ctx.simd(),
@@ -35,17 +35,15 @@ ContextOptions next_context(const Context& ctx) {
           .trace = ctx.trace()};
 }
 
-}  // namespace
-
-template <class T>
-class RetrievalTrainer<T>::Stages {
+template <class Step>
+class ScheduledSteps<Step>::Stages {
  public:
-  Stages(RetrievalTrainer& trainer, const Context& ctx) : trainer_(trainer), ctx_(ctx) {}
+  Stages(ScheduledSteps& steps, const Context& ctx) : steps_(steps), ctx_(ctx) {}
 
   void prepare(Lane lane, Flight& step) { run().prepare(on(lane), lane, step); }
   void fetch(Lane lane, Flight& step) { run().fetch(on(lane), lane, step); }
   void compute(Flight& step) {
-    trainer_.stop_asked_ = trainer_.stop_asked_ || step.stop;
+    steps_.stop_asked_ = steps_.stop_asked_ || step.stop;
     run().compute(ctx_, step);
   }
   void return_rows(Lane lane, Flight& step, Part part) {
@@ -71,76 +69,62 @@ class RetrievalTrainer<T>::Stages {
   // With stages of its own: an exception may end these before the worker ends.
   template <class Work>
   void start_ahead(Work work) {
-    trainer_.computed_.record(ctx_);
-    trainer_.worker_->start([ahead = *this, work]() mutable {
-      RetrievalTrainer& trainer = ahead.trainer_;
-      bind_thread(trainer.next_ctx_);
-      trainer.computed_.wait_on(trainer.next_ctx_);
+    steps_.computed_.record(ctx_);
+    steps_.worker_->start([ahead = *this, work]() mutable {
+      ScheduledSteps& steps = ahead.steps_;
+      bind_thread(steps.next_ctx_);
+      steps.computed_.wait_on(steps.next_ctx_);
       work(ahead);
-      trainer.prepared_.record(trainer.next_ctx_);
+      steps.prepared_.record(steps.next_ctx_);
     });
   }
   void join() {
     const auto scope = run().clock().enter(ctx_, stages::kJoin, Lane::kThis);
-    trainer_.worker_->join();
-    trainer_.prepared_.wait_on(ctx_);
+    steps_.worker_->join();
+    steps_.prepared_.wait_on(ctx_);
   }
 
  private:
-  RetrievalStep<T>& run() { return trainer_.step_; }
-  const Context& on(Lane lane) const { return lane == Lane::kThis ? ctx_ : trainer_.next_ctx_; }
+  Step& run() { return steps_.step_; }
+  const Context& on(Lane lane) const { return lane == Lane::kThis ? ctx_ : steps_.next_ctx_; }
 
-  RetrievalTrainer& trainer_;
+  ScheduledSteps& steps_;
   const Context& ctx_;
 };
 
-template <class T>
-RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, const RetrievalOptions& options,
-                                      std::int64_t num_items, std::span<const std::int64_t> counts)
-    : RetrievalTrainer(ctx, dist::make_self(), nullptr, options, num_items, counts) {}
-
-template <class T>
-RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, dist::Communicator& world,
-                                      const RetrievalOptions& options, std::int64_t num_items,
-                                      std::span<const std::int64_t> counts)
-    : RetrievalTrainer(ctx, nullptr, &world, options, num_items, counts) {}
-
-template <class T>
-RetrievalTrainer<T>::RetrievalTrainer(const Context& ctx, std::unique_ptr<dist::Communicator> alone,
-                                      dist::Communicator* world, const RetrievalOptions& options,
-                                      std::int64_t num_items, std::span<const std::int64_t> counts)
-    : alone_(std::move(alone)),
-      world_(world == nullptr ? *alone_ : *world),
-      schedule_(schedule_of(options.ranks)),
-      next_ctx_(next_context(ctx)),
-      step_(ctx, next_ctx_, world_, options, num_items, counts),
-      order_({schedule_, options.clip != 0, options.ranks.warmup}),
+template <class Step>
+ScheduledSteps<Step>::ScheduledSteps(const Context& ctx, const Context& next,
+                                     dist::Communicator& world, Step& step,
+                                     const RankOptions& ranks, bool clips)
+    : world_(world),
+      next_ctx_(next),
+      step_(step),
+      schedule_(schedule_of(ranks)),
+      order_({schedule_, clips, ranks.warmup}),
       computed_(ctx),
       prepared_(ctx) {
   for (std::size_t i = 0; i < row_memories(schedule_); ++i) {
-    memory_.push_back(std::make_unique<StepRowMemory<T>>(ctx, options, num_items));
+    memory_.push_back(step.make_memory(ctx));
   }
-  // A GPU's host draws a step while the rows of the one before are in use: it needs nothing of
+  // A GPU's host prepares a step while the rows of the one before are in use: it needs nothing of
   // them.
   const std::size_t steps =
       ctx.device() == Device::kCuda ? std::max<std::size_t>(memory_.size(), 2) : memory_.size();
   for (std::size_t i = 0; i < steps; ++i) {
-    // By the step's own copy of the options: a flight reads their features.
-    steps_.push_back(std::make_unique<Flight>(ctx, step_.options(), num_items, step_.rows()));
+    steps_.push_back(step.make_flight(ctx, next));
     steps_.back()->memory = memory_[i % memory_.size()].get();
-    if (steps_.back()->feature_rows) steps_.back()->feature_rows->reserve(next_ctx_);
   }
   if (schedule_ != StepSchedule::kSerial) worker_ = std::make_unique<BackgroundWorker>();
 }
 
-template <class T>
-RetrievalTrainer<T>::~RetrievalTrainer() = default;
+template <class Step>
+ScheduledSteps<Step>::~ScheduledSteps() = default;
 
 // An exception here must free the other ranks, and this rank's own worker, before the stack
 // unwinds.
-template <class T>
+template <class Step>
 template <class Work>
-void RetrievalTrainer<T>::guarded(Work&& work) {
+void ScheduledSteps<Step>::guarded(Work&& work) {
   try {
     work();
   } catch (const std::exception& error) {
@@ -149,37 +133,21 @@ void RetrievalTrainer<T>::guarded(Work&& work) {
   }
 }
 
-template <class T>
-typename RetrievalTrainer<T>::Flight& RetrievalTrainer<T>::begin_step(
-    std::span<const Batch> batches, bool stop) {
-  TGR_CHECK(!batches.empty() && std::ssize(batches) <= options().accumulate, "a step of ",
-            batches.size(), " batches; planned for 1 to ", options().accumulate);
+template <class Step>
+typename Step::Flight& ScheduledSteps<Step>::begin_step(const Input& input, bool stop) {
   TGR_CHECK(pending() < queue_length(), "a step was submitted while ", pending(),
             " are on their way; finish one first");
   Flight& step = *steps_[static_cast<std::size_t>(steps_done_ % queue_length())];
-  step.tokens = step.predicting = 0;
-  for (const Batch& batch : batches) {
-    TGR_CHECK(batch.num_tokens() <= options().memory.capacity, "a batch of ", batch.num_tokens(),
-              " tokens where ", options().memory.capacity,
-              " were planned for; raise train.tokens or lower train.batch");
-    step.tokens += batch.num_tokens();
-    step.predicting += step_.inputs().predicting(batch);
-  }
-  step.batches = batches;
-  if (schedule_ != StepSchedule::kSerial) {
-    step.kept.resize(std::max(step.kept.size(), batches.size()));
-    std::copy(batches.begin(), batches.end(), step.kept.begin());
-    step.batches = std::span<const Batch>(step.kept).first(batches.size());
-  }
+  step_.begin(step, input, /*keep=*/schedule_ != StepSchedule::kSerial);
   step.step = steps_done_;
   step.stop = stop;
   step.rows_late = step.done = false;
   return step;
 }
 
-template <class T>
-void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batches, bool stop) {
-  Flight& step = begin_step(batches, stop);
+template <class Step>
+void ScheduledSteps<Step>::submit(const Context& ctx, const Input& input, bool stop) {
+  Flight& step = begin_step(input, stop);
   Stages stages(*this, ctx);
   guarded([&] {
     if (order_.holds_step()) {
@@ -198,8 +166,8 @@ void RetrievalTrainer<T>::submit(const Context& ctx, std::span<const Batch> batc
   steps_done_ = step.step + 1;
 }
 
-template <class T>
-StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
+template <class Step>
+typename Step::Result ScheduledSteps<Step>::finish(const Context& ctx) {
   TGR_CHECK(!pending_.empty(), "no step was submitted; there is nothing to finish");
   Flight& step = *pending_.front();
   if (!step.done) {
@@ -208,7 +176,7 @@ StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
       order_.drain(stages);
     });
   }
-  const StepResult result = RetrievalStep<T>::result_of(step);
+  const Result result = Step::result_of(step);
   pending_.pop_front();
   if (pending_.empty()) {
     step_.rows().end_steps(ctx);
@@ -217,35 +185,17 @@ StepResult RetrievalTrainer<T>::finish(const Context& ctx) {
   return result;
 }
 
-template <class T>
-std::vector<NamedTensor> RetrievalTrainer<T>::model_tensors() {
-  return weight_tensors(model().parameters());
-}
-
-template <class T>
-std::vector<NamedTensor> RetrievalTrainer<T>::optimiser_tensors() {
-  std::vector<NamedTensor> tensors =
-      moment_tensors(model().parameters(), step_.first_moments(), step_.second_moments());
-  if (Tensor* scales = model().fp8_scales()) tensors.push_back(named("fp8_scales", *scales));
-  return tensors;
-}
-
-template <class T>
-PlannedBytes RetrievalTrainer<T>::planned_bytes(const Context& ctx) const {
-  PlannedBytes bytes = step_.bytes(ctx);
-  bytes += step_bytes();
-  return bytes;
-}
-
-template <class T>
-PlannedBytes RetrievalTrainer<T>::step_bytes() const {
+template <class Step>
+PlannedBytes ScheduledSteps<Step>::bytes() const {
   PlannedBytes bytes;
   for (const auto& memory : memory_) bytes += memory->bytes();
   for (const auto& step : steps_) bytes += step->bytes();
   return bytes;
 }
 
-template class RetrievalTrainer<float>;
-template class RetrievalTrainer<bf16>;
+template class ScheduledSteps<RetrievalStep<float>>;
+template class ScheduledSteps<RetrievalStep<bf16>>;
+template class ScheduledSteps<RankingTrainStep<float>>;
+template class ScheduledSteps<RankingTrainStep<bf16>>;
 
 }  // namespace turbogr::train

@@ -26,6 +26,7 @@ namespace stages {
 inline constexpr Stage kRead = {"read batch", StageKind::kInput};
 inline constexpr Stage kPositives = {"exchange positives", StageKind::kSparse, /*on_host=*/true};
 inline constexpr Stage kDraw = {"draw negatives", StageKind::kCompute, /*on_host=*/true};
+inline constexpr Stage kFindIds = {"find ids", StageKind::kCompute, /*on_host=*/true};
 inline constexpr Stage kIds = {"exchange ids", StageKind::kSparse, /*on_host=*/true};
 inline constexpr Stage kFetch = {"fetch rows", StageKind::kSparse};
 inline constexpr Stage kCompute = {"forward and backward", StageKind::kCompute};
@@ -40,11 +41,11 @@ inline constexpr Stage kEvaluate = {"evaluate", StageKind::kOutside};
 inline constexpr Stage kSave = {"save", StageKind::kOutside};
 }  // namespace stages
 
-inline constexpr std::array kStages = {stages::kRead,      stages::kPositives,   stages::kDraw,
-                                       stages::kIds,       stages::kFetch,       stages::kCompute,
-                                       stages::kDenseSums, stages::kDenseUpdate, stages::kReturn,
-                                       stages::kRowUpdate, stages::kJoin,        stages::kRefresh,
-                                       stages::kPlan,      stages::kEvaluate,    stages::kSave};
+inline constexpr std::array kStages = {
+    stages::kRead,        stages::kPositives, stages::kDraw,      stages::kFindIds,
+    stages::kIds,         stages::kFetch,     stages::kCompute,   stages::kDenseSums,
+    stages::kDenseUpdate, stages::kReturn,    stages::kRowUpdate, stages::kJoin,
+    stages::kRefresh,     stages::kPlan,      stages::kEvaluate,  stages::kSave};
 
 // Rows of a trace.
 inline constexpr int kComputeLane = 0;

@@ -9,14 +9,14 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
 #include "turbogr/embedding/host_rows.h"
-#include "turbogr/embedding/local_rows.h"
 #include "turbogr/embedding/planned_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/weight_bytes.h"
 #include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
+#include "turbogr/train/gradient_blocks.h"
+#include "turbogr/train/make_rows.h"
 
 namespace turbogr::train {
 namespace {
@@ -25,9 +25,26 @@ using data::Batch;
 using model::first_rows;
 using model::first_values;
 
-float* floats(Tensor& tensor) { return reinterpret_cast<float*>(tensor.data()); }
-
 }  // namespace
+
+template <class T>
+void RetrievalStep<T>::begin(Flight& step, Input batches, bool keep) {
+  TGR_CHECK(!batches.empty() && std::ssize(batches) <= options_.accumulate, "a step of ",
+            batches.size(), " batches; planned for 1 to ", options_.accumulate);
+  step.tokens = step.predicting = 0;
+  for (const Batch& batch : batches) {
+    TGR_CHECK(batch.num_tokens() <= options_.memory.capacity, "a batch of ", batch.num_tokens(),
+              " tokens where ", options_.memory.capacity,
+              " were planned for; raise train.tokens or lower train.batch");
+    step.tokens += batch.num_tokens();
+    step.predicting += inputs_.predicting(batch);
+  }
+  step.batches = batches;
+  if (!keep) return;
+  step.kept.resize(std::max(step.kept.size(), batches.size()));
+  std::copy(batches.begin(), batches.end(), step.kept.begin());
+  step.batches = std::span<const Batch>(step.kept).first(batches.size());
+}
 
 // Negatives of the step and the ids it touches, all batches' together, so that their gradients
 // meet.
@@ -288,14 +305,7 @@ void RetrievalStep<T>::finish(const Context& ctx, StepInFlight<T>& step) {
 template <class T>
 StepResult RetrievalStep<T>::result_of(StepInFlight<T>& step) {
   StepResult result = step.result;
-  StepNumbers::Known known;
-  try {
-    known = step.numbers.wait();
-  } catch (const Error& error) {
-    detail::throw_error("step ", result.step,
-                        " or one queued behind it failed on the GPU: ", error.what(),
-                        "; run with CUDA_LAUNCH_BLOCKING=1 to see which operator");
-  }
+  const StepNumbers::Known known = step.numbers.wait(result.step);
   result.loss = known.scale.loss;
   result.gradient_norm =
       step.rows_late ? std::sqrt(known.dense_squares + known.late_squares) : known.scale.norm;
@@ -351,7 +361,10 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
   hosts_ = {world.split(0, world.rank(), "ranks"), world.split(0, world.rank(), "ranks (ahead)")};
   devices_ = {reach("numbers", ctx), reach("numbers (ahead)", next)};
   dense_ranks_ = reach("dense gradients", ctx);
-  make_reducer(ctx);
+  GradientBlocks gradients = gradient_blocks(model_, options.model.layers);
+  blocks_by_layers_ = std::move(gradients.by_layers);
+  reducer_ = std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(gradients.blocks),
+                                            options.ranks.bucket_bytes);
 
   const std::int64_t own = options.negatives.shared ? 0 : options.negatives.count;
   const std::int64_t touched = touched_capacity(options, num_items);
@@ -361,6 +374,19 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
                 ops::squared_sum_workspace_bytes(ctx, dense_.slices),
                 ops::squared_sum_workspace_bytes(
                     ctx, (touched + most_feature_rows(options, num_items)) * width)}));
+}
+
+template <class T>
+std::unique_ptr<StepRowMemory<T>> RetrievalStep<T>::make_memory(const Context& ctx) const {
+  return std::make_unique<StepRowMemory<T>>(ctx, options_, num_items_);
+}
+
+template <class T>
+std::unique_ptr<StepInFlight<T>> RetrievalStep<T>::make_flight(const Context& ctx,
+                                                               const Context& next) const {
+  auto flight = std::make_unique<StepInFlight<T>>(ctx, options_, num_items_, *rows_);
+  if (flight->feature_rows) flight->feature_rows->reserve(next);
+  return flight;
 }
 
 template <class T>
@@ -374,49 +400,19 @@ std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(
     const std::int64_t most = touched_capacity(options_, num_items_);
     embedding::TableOptions copies = table;
     copies.rows = cached_rows(options_, num_items_);
-    PlannedBytes planned;
-    for (const embedding::TableOptions& each : tables) {
-      planned.add(memory, embedding::shard_bytes(each, options_.ranks.layout()));
-    }
+    PlannedBytes planned = table_bytes(tables, memory, options_.ranks);
     planned.add(ctx.device(), embedding::shard_bytes(copies, options_.ranks.layout()));
     return std::make_unique<embedding::PlannedRows<T>>(
         planned, moves ? embedding::exchange_bytes(table, most) : 0);
   }
-  if (options_.ranks.sharded()) {
-    return std::make_unique<embedding::ShardedRows<T>>(ctx, next, world_, tables, memory,
-                                                       options_.ranks.layout());
-  }
-  if (memory == Device::kPinned && !options_.negatives.half && tables.size() == 1) {
+  if (!options_.ranks.sharded() && memory == Device::kPinned && !options_.negatives.half &&
+      tables.size() == 1) {
     const std::vector<std::int64_t> cached =
         embedding::most_used_rows(counts, cached_rows(options_, num_items_));
     return std::make_unique<embedding::HostRows<T>>(ctx, table,
                                                     touched_capacity(options_, num_items_), cached);
   }
-  return std::make_unique<embedding::LocalRows<T>>(tables, memory);
-}
-
-// Gradients are final layer by layer, the last one first; what is left comes at the end.
-template <class T>
-void RetrievalStep<T>::make_reducer(const Context& ctx) {
-  auto& parameters = model_.parameters();
-  std::vector<GradientBlock> blocks;
-  std::vector<bool> taken(static_cast<std::size_t>(parameters.size()), false);
-  const auto add = [&](int index) {
-    Tensor& gradient = parameters.gradient(index);
-    blocks.push_back({floats(gradient), gradient.size()});
-    taken[static_cast<std::size_t>(index)] = true;
-  };
-  blocks_by_layers_.push_back(0);
-  for (std::int64_t layer = options_.model.layers; layer-- > 0;) {
-    const auto range = model_.layer_parameters(layer);
-    for (int index = range.first; index < range.last; ++index) add(index);
-    blocks_by_layers_.push_back(std::ssize(blocks));
-  }
-  for (int index = 0; index < parameters.size(); ++index) {
-    if (!taken[static_cast<std::size_t>(index)]) add(index);
-  }
-  reducer_ = std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(blocks),
-                                            options_.ranks.bucket_bytes);
+  return train::make_rows<T>(ctx, next, world_, tables, memory, options_.ranks);
 }
 
 template <class T>

@@ -44,6 +44,11 @@ using embedding::Part;
 template <class T>
 class RetrievalStep {
  public:
+  using Flight = StepInFlight<T>;
+  using RowMemory = StepRowMemory<T>;
+  using Input = std::span<const data::Batch>;
+  using Result = StepResult;
+
   // `next` is the context of Lane::kNext, for work on a step while the one before it computes.
   // counts [num_items]: how often each item is a training target, for samplers that go by it and
   // for the cache of a table in host memory. All outlive the step. Collective.
@@ -52,6 +57,11 @@ class RetrievalStep {
                 std::span<const std::int64_t> counts);
   void initialise(const Context& ctx);
   void refresh(const Context& ctx);  // after weights were loaded
+
+  std::unique_ptr<RowMemory> make_memory(const Context& ctx) const;
+  std::unique_ptr<Flight> make_flight(const Context& ctx, const Context& next) const;
+  // With `keep`, of copies of the batches.
+  void begin(Flight& step, Input batches, bool keep);
 
   // The stages of a step, in their order. `step` has its number, its batches and its memory.
   void prepare(const Context& ctx, Lane lane, StepInFlight<T>& step);
@@ -91,7 +101,6 @@ class RetrievalStep {
   AdamWSettings settings_of(const AdamWSettings& given, std::int64_t step) const;
   std::unique_ptr<embedding::RowSource<T>> make_rows(const Context& ctx, const Context& next,
                                                      std::span<const std::int64_t> counts) const;
-  void make_reducer(const Context& ctx);
 
   RetrievalOptions options_;
   std::int64_t num_items_;

@@ -35,33 +35,10 @@ PlannedBytes StepRowMemory<T>::bytes() const {
   return bytes;
 }
 
-StepNumbers::StepNumbers(const Context& ctx, std::int64_t parts, std::int64_t tables)
-    : tables_(tables),
-      late_(kRows + tables + parts),
-      values_(DType::kF64, {late_ + 2 * tables}, ctx.device()),
-      on_host_(DType::kF64, {late_ + 2 * tables},
-               ctx.device() == Device::kCuda ? Device::kPinned : Device::kCpu),
-      sent_(ctx) {}
-
-void StepNumbers::clear(const Context& ctx) { zero_bytes(ctx, values_.data(), values_.bytes()); }
-
-void StepNumbers::send(const Context& ctx) {
-  copy_bytes(ctx, on_host_.data(), values_.data(), values_.bytes());
-  sent_.record(ctx);
-}
-
-StepNumbers::Known StepNumbers::wait() {
-  sent_.wait();
-  const View<const double, 1> known = on_host_.view<double, 1>();
-  double late = 0;
-  for (std::int64_t i = late_; i < known.shape[0]; ++i) late += known(i);
-  return {*reinterpret_cast<const ops::StepScale*>(known.data), known(kDense), late};
-}
-
 template <class T>
 StepInFlight<T>::StepInFlight(const Context& ctx, const RetrievalOptions& options,
                               std::int64_t num_items, const embedding::RowSource<T>& source)
-    : numbers(ctx, options.accumulate, 1 + std::ssize(options.features.tables)) {
+    : Flight(ctx, options.accumulate, 1 + std::ssize(options.features.tables)) {
   std::vector<std::int64_t> most = {touched_capacity(options, num_items)};
   touched.emplace_back(num_items, most[0]);
   if (!options.features.empty()) {
@@ -133,21 +110,11 @@ Rows<float> StepInFlight<T>::gradient() const {
   return first_rows<float>(memory->gradient, num_rows() + num_feature_rows());
 }
 
-namespace {
-
-// Table t's part of rows that lie table by table.
-template <class T>
-Rows<T> table_part(const model::FeatureRows& features, std::size_t t, Rows<T> all) {
-  return {all.row(features.first_row(t)), features.ids(t).shape[0], all.cols, all.stride};
-}
-
-}  // namespace
-
 template <class T>
 std::span<const embedding::StepRows<T>> StepInFlight<T>::rows() {
   rows_[0] = item_rows();
   for (std::size_t t = 1; t < rows_.size(); ++t) {
-    rows_[t] = {table_part(*feature_rows, t - 1, features()), {}};
+    rows_[t] = {feature_rows->part_of(t - 1, features()), {}};
   }
   return rows_;
 }
@@ -156,7 +123,7 @@ template <class T>
 std::span<const Rows<const float>> StepInFlight<T>::gradients() {
   gradients_[0] = item_gradient();
   for (std::size_t t = 1; t < gradients_.size(); ++t) {
-    gradients_[t] = table_part(*feature_rows, t - 1, feature_gradient());
+    gradients_[t] = feature_rows->part_of(t - 1, feature_gradient());
   }
   return gradients_;
 }
