@@ -79,6 +79,17 @@ class Ranking : public ::testing::Test {
     return all;
   }
 
+  // A figure of the last line that has it.
+  static double last(const std::string& run, const char* key) {
+    double value = 0;
+    std::ifstream lines(root() + "/" + run + "/metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const json record = json::parse(line);
+      if (record.contains(key)) value = record.at(key).get<double>();
+    }
+    return value;
+  }
+
   static test::TemporaryFolder* folder_;
 };
 test::TemporaryFolder* Ranking::folder_ = nullptr;
@@ -187,6 +198,11 @@ TEST_F(Ranking, SchedulesOfSeveralRanksAreBitEqual) {
   for (const char* stage : {"find ids", "exchange ids", "fetch changed rows"}) {
     EXPECT_NE(trace.find(stage), std::string::npos) << stage;
   }
+  // Sequences shared out by cost, or as they come: other sums, the same training.
+  const Outcome dealt = train_ranks("dealt", "--train.steps=30 --dist.balance=false");
+  ASSERT_EQ(dealt.status, 0) << dealt.output;
+  EXPECT_FALSE(tensors("dealt") == tensors("serial"));
+  EXPECT_NEAR(last("dealt", "loss"), last("serial", "loss"), 1e-4);
   ASSERT_EQ(train_ranks("overlap", "--train.steps=13 --train.schedule=overlap").status, 0);
   const Outcome resumed =
       train_ranks("overlap", "--train.steps=30 --train.schedule=overlap --run.resume=true");
@@ -202,15 +218,6 @@ TEST_F(Ranking, ABatchInPartsAndAFallingRateTrain) {
   ASSERT_EQ(train("whole-batch", options).status, 0);
   const Outcome parts = train("batch-parts", options + "--train.accumulate=4");
   ASSERT_EQ(parts.status, 0) << parts.output;
-  const auto last = [](const std::string& run, const char* key) {
-    double value = 0;
-    std::ifstream lines(root() + "/" + run + "/metrics.jsonl");
-    for (std::string line; std::getline(lines, line);) {
-      const json record = json::parse(line);
-      if (record.contains(key)) value = record.at(key).get<double>();
-    }
-    return value;
-  };
   EXPECT_GT(last("whole-batch", "loss"), 0);
   EXPECT_NEAR(last("batch-parts", "loss"), last("whole-batch", "loss"), 1e-5);
   EXPECT_NEAR(last("batch-parts", "auc"), last("whole-batch", "auc"), 1e-3);

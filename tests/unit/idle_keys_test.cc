@@ -124,6 +124,23 @@ TEST(IdleKeys, WhatRankingAloneReadsIsRefusedInRetrieval) {
   EXPECT_EQ(check_idle_keys(with({{"task", "ranking"}, task}), {}), "");
 }
 
+TEST(IdleKeys, WhatRetrievalAloneReadsIsRefusedInRanking) {
+  for (const Override& each : std::vector<Override>{{"negatives.count", "7"},
+                                                    {"negatives.set", "batch"},
+                                                    {"model.bias", "none"},
+                                                    {"model.temperature", "0.1"},
+                                                    {"data.history", "windows"},
+                                                    {"eval.seen", "keep"}}) {
+    EXPECT_EQ(check_idle_keys(with({each}), {}), "") << each.key;
+    const std::string message = message_of([&] {
+      check_idle_keys(with({{"task", "ranking"}, each}), {});
+    });
+    EXPECT_NE(message.find(" is for task = \"retrieval\"; use that, or leave " + each.key + " out"),
+              std::string::npos)
+        << each.key << ": " << message;
+  }
+}
+
 TEST(IdleKeys, AConstantRateHasNoEnd) {
   EXPECT_NE(check_idle_keys(with({{"optim.final_lr", "0.1"}}), {}).find("optim.final_lr = 0.1"),
             std::string::npos);

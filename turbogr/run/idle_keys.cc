@@ -28,9 +28,22 @@ constexpr std::string_view kOfRanking[] = {
 };
 constexpr std::string_view kRankingTask = "task = \"ranking\"";
 
+// Keys of the retrieval task alone, beside negatives.*.
+constexpr std::string_view kOfRetrieval[] = {
+    "data.history",      "model.bias",      "model.alpha",         "model.silu",    "model.affine",
+    "model.concat",      "model.window",    "model.prefix",        "model.targets", "model.actions",
+    "model.temperature", "model.time_unit", "optim.decay_vectors", "eval.at",       "eval.seen",
+};
+constexpr std::string_view kRetrievalTask = "task = \"retrieval\"";
+
 bool of_ranking(std::string_view key) {
   return key.starts_with("samples.") ||
          std::find(std::begin(kOfRanking), std::end(kOfRanking), key) != std::end(kOfRanking);
+}
+
+bool of_retrieval(std::string_view key) {
+  return key.starts_with("negatives.") ||
+         std::find(std::begin(kOfRetrieval), std::end(kOfRetrieval), key) != std::end(kOfRetrieval);
 }
 
 std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
@@ -64,6 +77,9 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
   };
   for (const ConfigKey& key : config_keys()) {
     if (of_ranking(key.name)) readers.push_back({key.name, config.ranks(), true, kRankingTask});
+    if (of_retrieval(key.name)) {
+      readers.push_back({key.name, !config.ranks(), true, kRetrievalTask});
+    }
   }
   return readers;
 }

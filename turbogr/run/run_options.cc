@@ -32,29 +32,6 @@ data::CollateOptions collate_options(const Config& config, const data::Store& st
   return collate;
 }
 
-// Shares a step's windows out by what they cost the model. Planned by every rank alike, in the
-// loader's background.
-auto reallocation(const model::ModelOptions& model, int world) {
-  const auto cost_of = [&](std::int64_t length) {
-    return model::step_flops(model, {&length, 1}).causal;
-  };
-  // a n + b n^2 through the first two lengths.
-  const double one = cost_of(1);
-  const double two = cost_of(2);
-  const double per_pair = std::max(0.0, (two - 2 * one) / 2);
-  const balance::CostModel cost = {.per_token = one - per_pair, .per_pair = per_pair};
-  return [cost, world, balancer = std::shared_ptr<balance::Balancer>()](
-             std::span<const std::int64_t> lengths, std::int64_t max_tokens,
-             std::span<std::int32_t> rank_of) mutable {
-    if (!balancer) {
-      balancer = std::make_shared<balance::Balancer>(
-          balance::BalancerOptions{.cost = cost, .ranks = world, .max_tokens = max_tokens});
-    }
-    balancer->plan(lengths, rank_of);
-    std::copy(balancer->rank_of().begin(), balancer->rank_of().end(), rank_of.begin());
-  };
-}
-
 }  // namespace
 
 Device device_of(const Config& config) {
@@ -147,12 +124,33 @@ train::RetrievalOptions retrieval_options(const Config& config, std::int64_t sig
   return options;
 }
 
+void share_by_cost(const Config& config, const model::ModelOptions& model,
+                   data::PlanOptions& plan) {
+  if (plan.world == 1 || !config.dist.balance) return;
+  const auto cost_of = [&](std::int64_t length) {
+    return model::step_flops(model, {&length, 1}).causal;
+  };
+  // a n + b n^2 through the first two lengths.
+  const double one = cost_of(1);
+  const double two = cost_of(2);
+  const double per_pair = std::max(0.0, (two - 2 * one) / 2);
+  const balance::CostModel cost = {.per_token = one - per_pair, .per_pair = per_pair};
+  plan.reallocate = [cost, world = plan.world, balancer = std::shared_ptr<balance::Balancer>()](
+                        std::span<const std::int64_t> lengths, std::int64_t max_tokens,
+                        std::span<std::int32_t> rank_of) mutable {
+    if (!balancer) {
+      balancer = std::make_shared<balance::Balancer>(
+          balance::BalancerOptions{.cost = cost, .ranks = world, .max_tokens = max_tokens});
+    }
+    balancer->plan(lengths, rank_of);
+    std::copy(balancer->rank_of().begin(), balancer->rank_of().end(), rank_of.begin());
+  };
+}
+
 data::PlanOptions plan_options(const Config& config, std::int64_t signals, int world) {
   data::PlanOptions options;
   options.world = world;
-  if (world > 1 && config.dist.balance) {
-    options.reallocate = reallocation(model_options(config, signals), world);
-  }
+  share_by_cost(config, model_options(config, signals), options);
   // A step is computed in `accumulate` parts, each a batch of the loader.
   const std::int64_t parts = config.train.accumulate;
   if (config.train.tokens > 0) {

@@ -27,6 +27,10 @@ train::RetrievalOptions retrieval_options(const Config& config, std::int64_t num
 // How often each item is a target in an epoch; empty where no sampler, cache or feature asks.
 std::vector<std::int64_t> training_counts(const Config& config, const data::Store& store);
 
+// With dist.balance: a step's windows go to ranks by what they cost the model. Planned by every
+// rank alike, in the loader's background.
+void share_by_cost(const Config& config, const model::ModelOptions& model, data::PlanOptions& plan);
+
 // Which of how many ranks a loader serves.
 struct Share {
   int rank = 0;

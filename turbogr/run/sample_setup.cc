@@ -1,5 +1,7 @@
 #include "turbogr/run/sample_setup.h"
 
+#include "turbogr/run/run_options.h"
+
 namespace turbogr::run {
 
 data::SampleOptions sample_options(const Config& config, data::Split split) {
@@ -39,6 +41,8 @@ data::SampleLoaderOptions sample_loader_options(const Config& config, const Rank
     plan.budget = data::BatchBudget::samples(config.train.batch);
     plan.whole_step = true;
   }
+  share_by_cost(config, model::layer_options(ranking_options(config, setup, /*most_targets=*/1)),
+                plan);
   options.queue.rank = share.rank;
   options.queue.threads = static_cast<int>(config.data.workers);
   options.queue.queue = static_cast<int>(config.data.prefetch);
@@ -52,6 +56,7 @@ data::SampleLoaderOptions sample_eval_options(const Config& config, const Rankin
   options.samples = sample_options(config, split);
   options.samples.max_users = config.eval.max_users;
   options.queue.plan.whole_step = false;
+  options.queue.plan.reallocate = nullptr;
   options.queue.plan.budget = data::BatchBudget::samples(samples);
   return options;
 }
