@@ -81,6 +81,23 @@ TEST_P(RankingModelOf, InferenceGivesTheSameLogits) {
             RankingModel<float>(ctx, options, batch.memory()).activation_bytes());
 }
 
+// Logits and every gradient: the fast kernels beside the specification.
+TEST_P(RankingModelOf, SingleStaysNearDouble) {
+  RankingOptions options = test::small_ranking(GetParam());
+  options.input_dropout = options.dropout = 0;
+  RankingBatch<double> wide(kCase, options);
+  RankingBatch<float> narrow(kCase, options);
+  const Context ctx({.threads = 2});
+  const std::vector<Tensor> wanted = one_step<double>(ctx, wide.memory(), wide, options);
+  const std::vector<Tensor> got = one_step<float>(ctx, narrow.memory(), narrow, options);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_LE(test::max_error(got[i], wanted[i]),
+              1e-4 * std::max(1.0, test::max_magnitude(wanted[i])))
+        << i;
+  }
+}
+
 TEST_P(RankingModelOf, Bf16StaysNearSingle) {
   RankingOptions options = test::small_ranking(GetParam());
   options.input_dropout = options.dropout = 0;
