@@ -139,6 +139,13 @@ TEST(CudaRankingStep, TrainsAsTheHostDoes) {
   expect_the_hosts<bf16>(wide_training(), 1e-2, 2e-2);
 }
 
+TEST(CudaRankingStep, OfFuxiWithoutAPositionMapTrainsAsTheHostDoes) {
+  TGR_SKIP_WITHOUT_GPU();
+  train::RankingTrainOptions options = test::small_ranking_training(model::ModelKind::kFuxi);
+  options.model.maps = model::BiasKind::kTime;
+  expect_the_hosts<float>(options, 1e-5, 2e-5);
+}
+
 TEST(CudaRankingStep, PartsOfABatchAddUpToIt) {
   TGR_SKIP_WITHOUT_GPU();
   train::RankingTrainOptions options = wide_training();

@@ -56,6 +56,14 @@ TEST_P(AttentionGradient, MatchesCentralDifferencesUnderEveryMask) {
                          .window = 1,
                          .prefix = {2, 1},
                          .targets = {2, 1}});
+  expect_true_gradients({.fuxi = GetParam(),
+                         .lengths = {7, 2},
+                         .dq = 2,
+                         .dv = 3,
+                         .prefix = {2, 0},
+                         .targets = {3, 2},
+                         .together = true,
+                         .max_length = 5});  // places, fewer than tokens
 }
 
 TEST_P(AttentionGradient, MatchesCentralDifferencesWithoutTables) {

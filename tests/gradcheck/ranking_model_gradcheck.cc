@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/gradcheck.h"
 #include "tests/support/ranking_case.h"
@@ -15,6 +17,7 @@ struct Case {
   RankingOptions options;
   double norm_length = 0;
   bool recompute = false;
+  bool one_target = false;  // a sequence, and known to be
 };
 
 class RankingGradient : public ::testing::TestWithParam<Case> {};
@@ -22,9 +25,11 @@ class RankingGradient : public ::testing::TestWithParam<Case> {};
 TEST_P(RankingGradient, MatchesCentralDifferences) {
   const RankingOptions& options = GetParam().options;
   const Context ctx({.threads = 1});
-  const test::EventCase c = {.prefix = options.prefix, .history = {4, 0, 1}, .targets = {2, 1, 0}};
+  test::EventCase c = {.prefix = options.prefix, .history = {4, 0, 1}, .targets = {3, 1, 0}};
+  if (GetParam().one_target) c = {.prefix = c.prefix, .history = {4, 0}, .targets = {1, 1}};
   test::RankingBatch<double> batch(c, options);
   batch.step.norm_length = GetParam().norm_length;
+  batch.step.most_targets = GetParam().one_target ? 1 : 0;
   RankingMemory memory = batch.memory();
   memory.layers.recompute = GetParam().recompute;
   RankingModel<double> model(ctx, options, memory);
@@ -53,17 +58,33 @@ TEST_P(RankingGradient, MatchesCentralDifferences) {
 }
 
 std::vector<Case> cases() {
-  const RankingOptions small = test::small_ranking();
-  RankingOptions full = small, only_ids = small, no_prefix = small;
-  full.full_prefix = true;
-  only_ids.item_features = 1;
-  no_prefix.prefix = 0;
-  return {{"causal_prefix", small},
-          {"full_prefix", full},
-          {"only_ids", only_ids},
-          {"no_prefix", no_prefix},
-          {"length_of_the_step", small, 3.5},
-          {"recompute", small, 0, true}};
+  std::vector<Case> all;
+  for (const ModelKind kind : {ModelKind::kHstu, ModelKind::kFuxi}) {
+    const std::string name = kind == ModelKind::kHstu ? "hstu_" : "fuxi_";
+    const RankingOptions small = test::small_ranking(kind);
+    RankingOptions full = small, only_ids = small, no_prefix = small, one_layer = small;
+    full.prefix = 3;
+    full.full_prefix = true;
+    only_ids.item_features = 1;
+    no_prefix.prefix = 0;
+    one_layer.layers = 1;
+    for (const Case& each :
+         {Case{"causal_prefix", small}, Case{"full_prefix", full}, Case{"only_ids", only_ids},
+          Case{"no_prefix", no_prefix}, Case{"one_layer", one_layer},
+          Case{"length_of_the_step", small, 3.5}, Case{"recompute", small, 0, true},
+          Case{"one_target", small, 0, false, true}}) {
+      all.push_back(each);
+      all.back().name = name + each.name;
+    }
+  }
+  RankingOptions maps = test::small_ranking(ModelKind::kFuxi);
+  for (const auto& [name, kind] :
+       {std::pair{"no", BiasKind::kNone}, std::pair{"position", BiasKind::kPosition},
+        std::pair{"time", BiasKind::kTime}}) {
+    maps.maps = kind;
+    all.push_back({std::string("fuxi_with_") + name + "_map", maps});
+  }
+  return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, RankingGradient, ::testing::ValuesIn(cases()),

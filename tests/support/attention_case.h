@@ -36,6 +36,7 @@ struct AttentionCase {
   std::int64_t window = 0;
   std::vector<std::int64_t> prefix = {};
   std::vector<std::int64_t> targets = {};
+  bool together = false;  // targets, for the position table
   std::uint64_t seed = 1;
   std::int64_t max_length = 0;  // 0: the longest of the batch
 };
@@ -71,7 +72,7 @@ struct AttentionInputs {
     p.heads = shape.heads;
     p.alpha = shape.alpha;
     p.norm_length = shape.norm_length;
-    p.mask = {shape.window, counts(shape.prefix), counts(shape.targets)};
+    p.mask = {shape.window, counts(shape.prefix), counts(shape.targets), shape.together};
     return p;
   }
 };

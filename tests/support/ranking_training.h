@@ -63,23 +63,27 @@ inline std::vector<embedding::TableOptions> tables_of(const train::RankingTrainO
 
 inline constexpr std::int64_t kItems = 30, kUsers = 12, kSequences = 9;
 
-inline train::RankingTrainOptions small_ranking_training() {
+inline train::RankingTrainOptions small_ranking_training(
+    model::ModelKind kind = model::ModelKind::kHstu) {
   train::RankingTrainOptions options = {
       .model = {.embedding = 6,
                 .prefix = 2,
                 .item_features = 2,
                 .actions = 2,
                 .tasks = 2,
+                .kind = kind,
                 .layers = 2,
                 .width = 8,
                 .heads = 2,
                 .dq = 4,
                 .dv = 4,
+                .feed_forward = 6,
                 .hidden = 10,
                 .head_hidden = 12,
                 .positions = 20,
                 .time_buckets = 10,
                 .max_length = 20,
+                .max_history = 9,
                 .norm_length = 16},
       .memory = {.layers = {.capacity = 200, .sequences = 12}, .targets = 40},
       // The users' favourite items share the items' table.

@@ -23,6 +23,7 @@
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/model.h"
+#include "turbogr/model/ranking_inputs.h"
 #include "turbogr/ops/dense/linear.h"
 #include "turbogr/ops/dense/silu.h"
 #include "turbogr/ops/rows/embedding.h"
@@ -378,6 +379,17 @@ TEST_F(Allocation, IsNotMadeByReadingTheFeaturesOfARankingModel) {
                   ctx, pooled, model::first_rows<float>(gradients, features.num_rows()));
             }),
             0);
+}
+
+TEST_F(Allocation, IsNotMadeBySendingARankingBatchToItsModel) {
+  const Context ctx({.threads = 3});
+  for (const auto kind : {model::ModelKind::kHstu, model::ModelKind::kFuxi}) {
+    const train::RankingTrainOptions options = test::small_ranking_training(kind);
+    model::RankingInputs inputs(ctx, options.model, options.memory, model::size_of(options.memory));
+    test::OwnedRankingBatch batch = test::ranking_share(0, 0, 1);
+    const model::RankingBatch view = batch.view();
+    EXPECT_EQ(warm_allocations([&] { inputs.send(ctx, view); }), 0);
+  }
 }
 
 TEST_F(Allocation, IsNotMadeByReadingTheFeaturesOfARetrievalStep) {

@@ -103,6 +103,53 @@ TYPED_TEST(AttentionOf, FollowsEveryMaskOptionAloneAndTogether) {
   }
 }
 
+// Among them targets that begin before, in and behind a tile of 64, and nothing but targets.
+TYPED_TEST(AttentionOf, TargetsMayStandAtOnePlace) {
+  this->check({.lengths = {150, 64, 5, 0, 1, 80, 200, 3},
+               .heads = 2,
+               .targets = {10, 61, 0, 0, 1, 66, 136, 3},
+               .together = true},
+              simd_levels());
+  this->check({.lengths = {150, 9},
+               .heads = 1,
+               .window = 20,
+               .prefix = {70, 2},
+               .targets = {40, 4},
+               .together = true,
+               .max_length = 111});  // places, fewer than tokens
+}
+
+// Then a target attends to the same whether others are before it or not.
+TEST(Attention, TargetsAtOnePlaceDoNotCountEachOther) {
+  for (const bool fuxi : {false, true}) {
+    AttentionCase many = {
+        .fuxi = fuxi, .lengths = {8}, .dq = 3, .dv = 2, .time = false, .targets = {3}};
+    many.together = true;
+    AttentionInputs<double> in = attention_inputs<double>(many);
+    const AttentionResults together = run_attention_op(in);
+    // The last target alone: the rows of the first two are taken out.
+    AttentionInputs<double> one = attention_inputs<double>(many);
+    one.shape.lengths = {6};
+    one.shape.targets = {1};
+    one.offsets = {0, 6};
+    one.projection = Tensor(DType::kF64, {6, in.width()});
+    one.dout = Tensor(DType::kF64, {6, in.out_width()});
+    for (std::int64_t r = 0; r < 6; ++r) {
+      for (std::int64_t c = 0; c < in.width(); ++c) {
+        one.projection.view<double, 2>()(r, c) = in.projection.view<double, 2>()(r < 5 ? r : 7, c);
+      }
+    }
+    const AttentionResults alone = run_attention_op(one);
+    for (std::int64_t c = 0; c < in.out_width(); ++c) {
+      EXPECT_EQ(element(alone.out, 5 * in.out_width() + c),
+                element(together.out, 7 * in.out_width() + c));
+    }
+    in.shape.together = false;
+    const AttentionResults apart = run_attention_op(in);
+    EXPECT_NE(element(apart.out, 7 * in.out_width()), element(together.out, 7 * in.out_width()));
+  }
+}
+
 TYPED_TEST(AttentionOf, ScalesTheScore) {
   for (const double alpha : {0.125, -2.0, 0.0}) {
     this->check({.lengths = {70}, .heads = 2, .alpha = alpha, .norm_length = 0.5});

@@ -80,6 +80,12 @@ TEST(RankingFlops, CausalCountsWhatTheMaskAllows) {
                      products + 2048 * pairs);
     EXPECT_DOUBLE_EQ(ranking_step_flops(o, 12, {history, targets}).causal,
                      3 * (products + 2048 * pairs));
+    o.kind = ModelKind::kFuxi;
+    o.feed_forward = 100;
+    // U is three times as wide, there are three maps over the values, and the feed-forward.
+    const double fuxi = 2.0 * 12 * 512 * (5 * 512 + 512 + 3 * 512 + 3 * 100);
+    EXPECT_DOUBLE_EQ(ranking_forward_flops(o, 12, {history, targets}).causal,
+                     fuxi + 2 * (512 + 3 * 512) * pairs);
   }
 }
 

@@ -127,7 +127,6 @@ TEST(IdleKeys, WhatRankingAloneReadsIsRefusedInRetrieval) {
 TEST(IdleKeys, WhatRetrievalAloneReadsIsRefusedInRanking) {
   for (const Override& each : std::vector<Override>{{"negatives.count", "7"},
                                                     {"negatives.set", "batch"},
-                                                    {"model.bias", "none"},
                                                     {"model.temperature", "0.1"},
                                                     {"data.history", "windows"},
                                                     {"eval.seen", "keep"}}) {
@@ -139,6 +138,9 @@ TEST(IdleKeys, WhatRetrievalAloneReadsIsRefusedInRanking) {
               std::string::npos)
         << each.key << ": " << message;
   }
+  const Override ranks = {"task", "ranking"}, bias = {"model.bias", "none"};
+  EXPECT_NE(message_of([&] { check_idle_keys(with({ranks, bias}), {}); }), "");
+  EXPECT_EQ(check_idle_keys(with({ranks, bias, {"model.kind", "fuxi"}}), {}), "");
 }
 
 TEST(IdleKeys, AConstantRateHasNoEnd) {

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/messages.h"
 #include "tests/support/ranking_case.h"
@@ -44,8 +47,11 @@ std::vector<Tensor> one_step(const Context& ctx, const RankingMemory& memory,
   return all;
 }
 
-TEST(RankingModel, ThreadsAndRecomputeChangeNoBit) {
-  const RankingOptions options = test::small_ranking();
+class RankingModelOf : public ::testing::TestWithParam<ModelKind> {};
+INSTANTIATE_TEST_SUITE_P(Kind, RankingModelOf, test::model_kinds(), test::kind_name);
+
+TEST_P(RankingModelOf, ThreadsAndRecomputeChangeNoBit) {
+  const RankingOptions options = test::small_ranking(GetParam());
   RankingBatch<float> batch(kCase, options);
   const Context one({.threads = 1});
   const std::vector<Tensor> wanted = one_step<float>(one, batch.memory(), batch, options);
@@ -59,8 +65,8 @@ TEST(RankingModel, ThreadsAndRecomputeChangeNoBit) {
   }
 }
 
-TEST(RankingModel, InferenceGivesTheSameLogits) {
-  const RankingOptions options = test::small_ranking();
+TEST_P(RankingModelOf, InferenceGivesTheSameLogits) {
+  const RankingOptions options = test::small_ranking(GetParam());
   RankingBatch<float> batch(kCase, options);
   batch.step.training = false;
   const Context ctx({.threads = 2});
@@ -75,8 +81,25 @@ TEST(RankingModel, InferenceGivesTheSameLogits) {
             RankingModel<float>(ctx, options, batch.memory()).activation_bytes());
 }
 
-TEST(RankingModel, Bf16StaysNearSingle) {
-  RankingOptions options = test::small_ranking();
+// Logits and every gradient: the fast kernels beside the specification.
+TEST_P(RankingModelOf, SingleStaysNearDouble) {
+  RankingOptions options = test::small_ranking(GetParam());
+  options.input_dropout = options.dropout = 0;
+  RankingBatch<double> wide(kCase, options);
+  RankingBatch<float> narrow(kCase, options);
+  const Context ctx({.threads = 2});
+  const std::vector<Tensor> wanted = one_step<double>(ctx, wide.memory(), wide, options);
+  const std::vector<Tensor> got = one_step<float>(ctx, narrow.memory(), narrow, options);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_LE(test::max_error(got[i], wanted[i]),
+              1e-4 * std::max(1.0, test::max_magnitude(wanted[i])))
+        << i;
+  }
+}
+
+TEST_P(RankingModelOf, Bf16StaysNearSingle) {
+  RankingOptions options = test::small_ranking(GetParam());
   options.input_dropout = options.dropout = 0;
   RankingBatch<float> wide(kCase, options);
   RankingBatch<bf16> narrow(kCase, options);
@@ -88,8 +111,8 @@ TEST(RankingModel, Bf16StaysNearSingle) {
 }
 
 // A sequence alone and among others, and a target with and without others beside it.
-TEST(RankingModel, NeitherOtherSequencesNorOtherTargetsAreSeen) {
-  const RankingOptions options = test::small_ranking();
+TEST_P(RankingModelOf, NeitherOtherSequencesNorOtherTargetsAreSeen) {
+  const RankingOptions options = test::small_ranking(GetParam());
   RankingBatch<double> batch(kCase, options);
   batch.step.training = false;
   const Context ctx({.threads = 1});
@@ -110,8 +133,77 @@ TEST(RankingModel, NeitherOtherSequencesNorOtherTargetsAreSeen) {
   EXPECT_NE(test::element(after, options.tasks), test::element(before, options.tasks));
 }
 
-TEST(RankingModel, ATargetsOwnActionsChangeNothing) {
-  const RankingOptions options = test::small_ranking();
+// A batch is its sequences and targets one by one: each target's logits are those of the sequence
+// with that target alone, for prefixes and histories of any length, whatever stands before it.
+TEST_P(RankingModelOf, ABatchIsItsTargetsOneByOne) {
+  for (const std::int64_t prefix : {0, 3}) {
+    for (const bool full : {false, true}) {
+      RankingOptions options = test::small_ranking(GetParam());
+      options.prefix = prefix;
+      options.full_prefix = full;
+      const EventCase c = {.prefix = prefix, .history = {5, 0, 9, 1}, .targets = {2, 1, 3, 4}};
+      RankingBatch<double> batch(c, options);
+      batch.step.training = false;
+      // A request's targets are shown at one time, which is all that they share.
+      std::size_t event = 0;
+      for (std::size_t b = 0; b < c.history.size(); ++b) {
+        const auto first = event + static_cast<std::size_t>(c.history[b]);
+        event = first + static_cast<std::size_t>(c.targets[b]);
+        std::fill(batch.events.times.begin() + static_cast<std::ptrdiff_t>(first),
+                  batch.events.times.begin() + static_cast<std::ptrdiff_t>(event), 2100);
+      }
+      batch.fill_times();
+      const Context ctx({.threads = 2});
+      RankingModel<double> model(ctx, options, batch.memory());
+      model.initialise(ctx, 5);
+      const Tensor together = copied<double>(model.forward(ctx, batch.step, batch.rows()));
+      std::int64_t target = 0, begin = 0;
+      for (std::size_t b = 0; b < c.history.size(); begin += c.history[b] + c.targets[b], ++b) {
+        for (std::int64_t t = 0; t < c.targets[b]; ++t, ++target) {
+          RankingBatch<double> alone({.prefix = prefix, .history = {c.history[b]}, .targets = {1}},
+                                     options);
+          alone.step.training = false;
+          alone.step.most_targets = t % 2;  // known to be one, or not
+          const auto copy = [&](Tensor& to, std::int64_t row, const Tensor& from,
+                                std::int64_t from_row) {
+            for (std::int64_t k = 0; k < to.shape()[1]; ++k) {
+              to.view<double, 2>()(row, k) = from.view<double, 2>()(from_row, k);
+            }
+          };
+          if (prefix > 0) copy(alone.prefix, 0, batch.prefix, static_cast<std::int64_t>(b));
+          for (std::int64_t i = 0; i <= c.history[b]; ++i) {
+            const std::int64_t from = begin + (i < c.history[b] ? i : c.history[b] + t);
+            copy(alone.items, i, batch.items, from);
+            alone.events.times[static_cast<std::size_t>(i)] =
+                batch.events.times[static_cast<std::size_t>(from)];
+            alone.events.masks[static_cast<std::size_t>(i)] =
+                batch.events.masks[static_cast<std::size_t>(from)];
+          }
+          alone.fill_times();
+          const Rows<const double> logits = model.forward(ctx, alone.step, alone.rows());
+          for (std::int64_t k = 0; k < options.tasks; ++k) {
+            EXPECT_NEAR(logits(0, k), test::element(together, target * options.tasks + k), 1e-13)
+                << "sequence " << b << ", target " << t;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RankingModel, TokensHaveTheTimesOfTheirEventsAndAskAtThoseOfTheNext) {
+  test::EventBatch batch({.prefix = 2, .history = {3, 0, 1, 0}, .targets = {2, 1, 0, 0}});
+  batch.times = {10, 20, 30, 45, 40, 7, 9};
+  std::vector<std::int64_t> keys(15), queries(15);
+  fill_token_times(batch.view(), {keys.data(), {15}}, {queries.data(), {15}});
+  EXPECT_EQ(keys, (std::vector<std::int64_t>{10, 10, 10, 20, 30, 45, 40,  //
+                                             7, 7, 7, 9, 9, 9, 0, 0}));
+  EXPECT_EQ(queries, (std::vector<std::int64_t>{10, 10, 20, 30, 45, 45, 40,  //
+                                                7, 7, 7, 9, 9, 9, 0, 0}));
+}
+
+TEST_P(RankingModelOf, ATargetsOwnActionsChangeNothing) {
+  const RankingOptions options = test::small_ranking(GetParam());
   RankingBatch<float> batch(kCase, options);
   const Context ctx({.threads = 1});
   const std::vector<Tensor> wanted = one_step<float>(ctx, batch.memory(), batch, options);
@@ -122,8 +214,8 @@ TEST(RankingModel, ATargetsOwnActionsChangeNothing) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(test::same_bits(got[i], wanted[i]));
 }
 
-TEST(RankingModel, ABatchWithoutSequencesOrTargetsIsFine) {
-  const RankingOptions options = test::small_ranking();
+TEST_P(RankingModelOf, ABatchWithoutSequencesOrTargetsIsFine) {
+  const RankingOptions options = test::small_ranking(GetParam());
   const Context ctx({.threads = 1});
   for (const EventCase& c :
        {EventCase{.prefix = 2}, EventCase{.prefix = 2, .history = {3}, .targets = {0}}}) {

@@ -119,7 +119,7 @@ TEST(RankingConfig, WhatTheTaskCannotDoIsRefused) {
   const struct {
     const char *text, *message;
   } cases[] = {
-      {"[model]\nkind = \"fuxi\"\n", "layers of HSTU"},
+      {"[model]\nkind = \"fuxi\"\ntime_unit = \"milliseconds\"\n", "counts time in seconds"},
       {"[train]\naccumulate = 17\n", "at most 16 parts"},
       {"[samples]\norder = \"time\"\n", "data.shuffle = false"},
       {"[samples]\nwindow = 60\n", "samples.order = \"time\""},
@@ -368,6 +368,38 @@ TEST_F(RankingSetupTest, AShapeWithoutAStoreNamesItsRows) {
               ranking_shape(parsed("[features.u]\nfrom = \"user\"\n[tables.u]\nrows = 9\n"));
             }).find("no feature reads the item itself"),
             std::string::npos);
+}
+
+TEST_F(RankingSetupTest, FuxiHasItsWidthAndMapsAndTakesOneTargetOnAGpu) {
+  const auto options = [&](const std::string& text, std::int64_t most_targets) {
+    const std::string fuxi = "[data]\nmax_length = 20\n[model]\nkind = \"fuxi\"\n" + text;
+    return ranking_train_options(
+               parsed(fuxi), setup(fuxi),
+               {.samples = 1, .tokens = 99, .targets = most_targets, .most_targets = most_targets})
+        .model;
+  };
+  const model::RankingOptions made = options("width = 10\nffn = 2.5\nbias = \"position\"\n", 8);
+  EXPECT_EQ(made.kind, model::ModelKind::kFuxi);
+  EXPECT_EQ(made.feed_forward, 25);
+  EXPECT_EQ(made.maps, model::BiasKind::kPosition);
+  // Whatever the number of targets: what is trained does not depend on it.
+  EXPECT_EQ(model::layer_options(made).position_length(), made.prefix + 20 + 1);
+  const std::string cuda = "[train]\ndevice = \"cuda\"\n";
+  EXPECT_NE(message_of([&] { options(cuda, 8); }).find("no GPU kernels yet for samples of several"),
+            std::string::npos);
+  EXPECT_EQ(message_of([&] { options(cuda, 1); }), "");
+  EXPECT_EQ(message_of([&] { options("bias = \"time\"\n" + cuda, 8); }), "");
+  data::PrepareOptions timeless;
+  timeless.inputs = {(folder_.path() / "log.csv").string()};
+  timeless.out = (folder_.path() / "timeless").string();
+  timeless.columns.time = "none";
+  timeless.columns.signals = {"click"};
+  data::prepare(timeless);
+  store_ = std::make_unique<data::Store>(folder_.path() / "timeless");
+  EXPECT_NE(refusal("[model]\nkind = \"fuxi\"\n").find("has no times (order only)"),
+            std::string::npos);
+  EXPECT_EQ(refusal("[model]\nkind = \"fuxi\"\nbias = \"position\"\n"), "");
+  EXPECT_EQ(refusal(""), "");
 }
 
 TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {

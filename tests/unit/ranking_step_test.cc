@@ -13,6 +13,7 @@
 #include "tests/support/data.h"
 #include "tests/support/golden_ranking_step.h"
 #include "tests/support/messages.h"
+#include "tests/support/ranking_case.h"
 #include "tests/support/ranking_training.h"
 #include "tests/support/tolerance.h"
 #include "tests/support/whole_table.h"
@@ -126,16 +127,19 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b, doubl
   EXPECT_LT(most, tolerance) << what;
 }
 
+class RankingStepOf : public ::testing::TestWithParam<model::ModelKind> {};
+INSTANTIATE_TEST_SUITE_P(Kind, RankingStepOf, test::model_kinds(), test::kind_name);
+
 // Up to the order of sums, which ranks change.
-TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
-  const Outcome alone = train_alone<float>(small_ranking_training());
+TEST_P(RankingStepOf, AnyNumberOfRanksIsOneRankUpToRounding) {
+  const Outcome alone = train_alone<float>(small_ranking_training(GetParam()));
   EXPECT_EQ(alone.results[0].rate, 0);
   EXPECT_EQ(alone.results[1].rate, 0.01);
   EXPECT_EQ(alone.results[2].rate, 0.02);
   for (const auto& [ranks, group] :
        {std::pair{1, 1}, std::pair{2, 2}, std::pair{4, 4}, std::pair{4, 2}, std::pair{12, 12}}) {
     const std::string what = std::to_string(ranks) + " ranks in groups of " + std::to_string(group);
-    const Outcome many = train_on_ranks(small_ranking_training(), ranks, group);
+    const Outcome many = train_on_ranks(small_ranking_training(GetParam()), ranks, group);
     ASSERT_EQ(many.results.size(), alone.results.size());
     if (ranks == 1) {  // nothing is summed in another order
       EXPECT_TRUE(many.dense == alone.dense && many.tables == alone.tables);
@@ -158,8 +162,8 @@ TEST(RankingStep, AnyNumberOfRanksIsOneRankUpToRounding) {
 }
 
 // A batch larger than the model's memory goes through it part by part.
-TEST(RankingStep, PartsOfABatchAddUpToIt) {
-  train::RankingTrainOptions options = small_ranking_training();
+TEST_P(RankingStepOf, PartsOfABatchAddUpToIt) {
+  train::RankingTrainOptions options = small_ranking_training(GetParam());
   const Outcome whole = train_alone<float>(options);
   options.batch = model::size_of(options.memory);
   options.memory.layers.sequences = 2;
@@ -214,8 +218,8 @@ void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& wha
 constexpr int kManySteps = 20;
 
 // More steps than are ever in flight, of few rows, so that neighbours share most of them.
-TEST(RankingStep, SchedulesThatPromiseItGiveTheBitsOfSerial) {
-  train::RankingTrainOptions options = small_ranking_training();
+TEST_P(RankingStepOf, SchedulesThatPromiseItGiveTheBitsOfSerial) {
+  train::RankingTrainOptions options = small_ranking_training(GetParam());
   for (const auto& [ranks, group] :
        {std::pair{1, 1}, std::pair{2, 2}, std::pair{4, 2}, std::pair{3, 3}}) {
     options.ranks.schedule = StepSchedule::kSerial;
@@ -268,9 +272,9 @@ TEST(RankingStep, RatesMayFall) {
   EXPECT_EQ(outcome.results[4].rate, base / 2);
 }
 
-TEST(RankingStep, OneThreadOrSeveralAreTheSameBits) {
-  const Outcome one = train_alone<float>(small_ranking_training());
-  const Outcome several = train_alone<float>(small_ranking_training(), 3);
+TEST_P(RankingStepOf, OneThreadOrSeveralAreTheSameBits) {
+  const Outcome one = train_alone<float>(small_ranking_training(GetParam()));
+  const Outcome several = train_alone<float>(small_ranking_training(GetParam()), 3);
   EXPECT_TRUE(one.dense == several.dense);
   EXPECT_TRUE(one.tables == several.tables);
   EXPECT_TRUE(one.accumulators == several.accumulators);
@@ -295,8 +299,8 @@ TEST(RankingStep, TaskWeightsAreFactorsOnTheirLosses) {
 }
 
 template <class T>
-void expect_learns() {
-  train::RankingTrainOptions options = small_ranking_training();
+void expect_learns(model::ModelKind kind) {
+  train::RankingTrainOptions options = small_ranking_training(kind);
   options.dense.epsilon = options.table.epsilon = 1e-8;
   options.model.input_dropout = options.model.dropout = 0;
   const Outcome outcome = train_alone<T>(options, 2, 20, 2);
@@ -305,12 +309,12 @@ void expect_learns() {
   };
   EXPECT_LT(mean(18), 0.3 * mean(0));
 }
-TEST(RankingStep, Learns) { expect_learns<float>(); }
-TEST(RankingStep, LearnsInBf16) { expect_learns<bf16>(); }
+TEST_P(RankingStepOf, Learns) { expect_learns<float>(GetParam()); }
+TEST_P(RankingStepOf, LearnsInBf16) { expect_learns<bf16>(GetParam()); }
 
 // Labels, actions of targets, and other targets of the same sequence.
-TEST(RankingStep, LabelsAndOtherTargetsAreNeverSeen) {
-  const train::RankingTrainOptions options = small_ranking_training();
+TEST_P(RankingStepOf, LabelsAndOtherTargetsAreNeverSeen) {
+  const train::RankingTrainOptions options = small_ranking_training(GetParam());
   const Context ctx({.threads = 1});
   const auto logits_of = [&](auto change, double* loss = nullptr) {
     const auto alone = dist::make_self();

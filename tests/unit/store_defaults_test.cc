@@ -63,6 +63,13 @@ TEST(StoreDefaults, LargerStoresGetLargerModelsAndFewerEpochs) {
 TEST(StoreDefaults, AStoreWithoutTimesGetsABiasThatNeedsNone) {
   EXPECT_EQ(chosen_for({.users = 10, .items = 10, .events = 100, .times = false}).model.bias,
             "position");
+  for (const bool times : {true, false}) {
+    run::Config ranking;
+    ranking.task = "ranking";
+    ranking.model.kind = "fuxi";
+    run::choose_for_store(ranking, {}, {.users = 10, .items = 9, .events = 100, .times = times});
+    EXPECT_EQ(ranking.model.bias, times ? "both" : "position");
+  }
 }
 
 TEST(StoreDefaults, TheEmptiestStoreHasDefaultsToo) {

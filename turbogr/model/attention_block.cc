@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "turbogr/model/buffers.h"
-#include "turbogr/ops/attention/fuxi_attention.h"
 #include "turbogr/ops/attention/time_bucket.h"
 #include "turbogr/ops/dense/silu.h"
 #include "turbogr/ops/rows/embedding.h"
@@ -126,7 +125,7 @@ AttentionBlock<T>::AttentionBlock(const ModelOptions& o, int layer, ParameterSet
   // FuXi's maps exist whatever the bias option: an unused one stays out of the model.
   if (o.position_bias()) {
     position_ = parameters.add({.name = layer_name(layer, "position"),
-                                .shape = {2 * o.max_length - 1},
+                                .shape = {2 * o.position_length() - 1},
                                 .init = Init::kNormal,
                                 .scale = 0.02});
   }
@@ -180,8 +179,10 @@ ops::AttentionBias<T> AttentionBlock<T>::bias(const ParameterSet<T>& parameters,
 
 template <class T>
 ops::AttentionMask AttentionBlock<T>::mask(const StepInput& step) const {
-  return {
-      .window = options_.window, .num_prefix = step.num_prefix, .num_targets = step.num_targets};
+  return {.window = options_.window,
+          .num_prefix = step.num_prefix,
+          .num_targets = step.num_targets,
+          .targets_together = step.targets_together};
 }
 
 template <class T>
@@ -195,6 +196,16 @@ ops::HstuAttentionOptions AttentionBlock<T>::hstu_options(const StepInput& step,
           .kept = step.kept.empty() ? View<std::byte, 1>{saved.kept.data(), {saved.kept.size()}}
                                     : step.kept,
           .kept_ready = step.kept_ready,
+          .deterministic = step.deterministic};
+}
+
+template <class T>
+ops::FuxiAttentionOptions AttentionBlock<T>::fuxi_options(const StepInput& step) const {
+  return {.heads = options_.heads,
+          .alpha = options_.alpha,
+          .norm_length = norm_length(step),
+          .mask = mask(step),
+          .plan = step.plan,
           .deterministic = step.deterministic};
 }
 
@@ -238,47 +249,87 @@ void AttentionBlock<T>::list_rounded(std::vector<T*>& rounded) {
 }
 
 template <class T>
-void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
-                                const StepInput& step, Rows<const T> x, AttentionSaved<T>& saved,
-                                Rows<T> y) const {
-  using A = Accum<T>;
-  const std::int64_t n = x.rows;
-  const Rows<T> normed = first_rows<T>(saved.normed, n);
+void AttentionBlock<T>::attend(const Context& ctx, const ParameterSet<T>& parameters,
+                               const StepInput& step, AttentionSaved<T>& saved) const {
+  const std::int64_t n = step.num_tokens;
   const Rows<T> linear = first_rows<T>(saved.linear, n);
   const Rows<T> attended = first_rows<T>(saved.attended, n);
-  const Rows<T> mixed = first_rows<T>(saved.mixed, n);
-
-  ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), normed,
-               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
-               projection_.fp8_input(step, n));
-
   // The gate's SiLU is made where it is used.
-  projection_.multiply(ctx, step, normed, {.bias = vector_value(parameters, projection_bias_)},
-                       linear);
+  projection_.multiply(ctx, step, first_rows<T>(std::as_const(saved.normed), n),
+                       {.bias = vector_value(parameters, projection_bias_)}, linear);
   Parts<T> parts = parts_of(options_, linear);
   if (options_.silu_on_all) {
     const Rows<T> activated = first_rows<T>(saved.activated, n);
     ops::silu<T>(ctx, linear.columns(options_.gate_width(), activated.cols), activated);
     parts = with_activated(options_, parts, activated);
   }
-
   if (options_.kind == ModelKind::kHstu) {
     ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
                            hstu_options(step, saved), attended);
   } else {
     ops::fuxi_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
-                           {.heads = options_.heads,
-                            .alpha = options_.alpha,
-                            .norm_length = norm_length(step),
-                            .mask = mask(step),
-                            .plan = step.plan,
-                            .deterministic = step.deterministic},
-                           attended);
+                           fuxi_options(step), attended);
   }
+}
 
+template <class T>
+void AttentionBlock<T>::attend_backward(const Context& ctx, ParameterSet<T>& parameters,
+                                        const StepInput& step, AttentionSaved<T>& saved,
+                                        Rows<const T> dattended,
+                                        AttentionScratch<T>& scratch) const {
+  const std::int64_t n = step.num_tokens;
+  const Rows<const T> linear = first_rows<T>(std::as_const(saved.linear), n);
+  const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
+  const Parts<const T> projected = parts_of(options_, linear);
+  const Parts<T> dparts = parts_of(options_, dprojected);
+  Parts<const T> parts = projected;
+  if (options_.silu_on_all) {
+    parts = with_activated(options_, parts, first_rows<T>(std::as_const(saved.activated), n));
+  }
+  const ops::AttentionBiasGradient<T> dbias = {vector_gradient(parameters, position_),
+                                               vector_gradient(parameters, time_)};
+  if (options_.kind == ModelKind::kHstu) {
+    // With SiLU's derivative, which the attention kernels bring in on the way.
+    ops::BeforeSilu<T> before;
+    if (options_.silu_on_all) before = {projected.q, projected.k, projected.v};
+    ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
+                                    bias(parameters, step), hstu_options(step, saved), dattended,
+                                    dparts.q, dparts.k, dparts.v, dbias, before);
+  } else {
+    ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
+                                    bias(parameters, step), fuxi_options(step), dattended, dparts.q,
+                                    dparts.k, dparts.v, dbias);
+    if (options_.silu_on_all) {
+      const std::int64_t gate = options_.gate_width();
+      const std::int64_t rest = options_.projection_width() - gate;
+      ops::silu_backward<T>(ctx, linear.columns(gate, rest), dprojected.columns(gate, rest),
+                            dprojected.columns(gate, rest));
+    }
+  }
+  projection_.multiply_backward(ctx, step, first_rows<T>(std::as_const(saved.normed), n),
+                                dprojected,
+                                {.dx = first_rows<T>(scratch.dnormed, n),
+                                 .dw = projection_.gradient(parameters),
+                                 .db = vector_gradient(parameters, projection_bias_)});
+}
+
+template <class T>
+void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& parameters,
+                                const StepInput& step, Rows<const T> x, AttentionSaved<T>& saved,
+                                Rows<T> y) const {
+  using A = Accum<T>;
+  const std::int64_t n = x.rows;
+  const Rows<T> mixed = first_rows<T>(saved.mixed, n);
+
+  ops::norm<T>(ctx, x, norm_options(parameters, input_norm_), first_rows<T>(saved.normed, n),
+               {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
+               projection_.fp8_input(step, n));
+  attend(ctx, parameters, step, saved);
+  const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
   ops::gated_norm<T>(
-      ctx, attended, parts.u, mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
-      mixed, {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
+      ctx, first_rows<T>(std::as_const(saved.attended), n), parts.u,
+      mix_options(parameters, step.dropout(options_.dropout, layer_, 0)), mixed,
+      {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
       output_.fp8_input(step, n));
 
   output_.multiply(ctx, step, mixed,
@@ -287,70 +338,31 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
 
 template <class T>
 void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
-                                 const StepInput& step, Rows<const T> x, AttentionSaved<T>& memory,
+                                 const StepInput& step, Rows<const T> x, AttentionSaved<T>& saved,
                                  Rows<const T> dy, AttentionScratch<T>& scratch, Rows<T> dx) const {
   using A = Accum<T>;
-  const AttentionSaved<T>& saved = memory;
   const std::int64_t n = x.rows;
-  const Rows<const T> linear = first_rows<T>(saved.linear, n);
   const Rows<T> dmixed = first_rows<T>(scratch.dmixed, n);
   const Rows<T> dattended = first_rows<T>(scratch.dattended, n);
-  const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
-  const Rows<T> dnormed = first_rows<T>(scratch.dnormed, n);
 
   // The output bias gets its gradient where dy is read once more, at the end.
-  output_.multiply_backward(ctx, step, first_rows<T>(saved.mixed, n), dy,
+  output_.multiply_backward(ctx, step, first_rows<T>(std::as_const(saved.mixed), n), dy,
                             {.dx = dmixed, .dw = output_.gradient(parameters)});
 
-  Parts<const T> parts = parts_of(options_, linear);
-  if (options_.silu_on_all) {
-    parts = with_activated(options_, parts, first_rows<T>(saved.activated, n));
-  }
-  const Parts<T> dparts = parts_of(options_, dprojected);
+  const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
+  const Parts<T> dparts = parts_of(options_, first_rows<T>(scratch.dprojected, n));
   ops::gated_norm_backward<T>(
-      ctx, first_rows<T>(saved.attended, n), parts.u, dmixed,
+      ctx, first_rows<T>(std::as_const(saved.attended), n), parts.u, dmixed,
       mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
       {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
       {.dx = dattended,
        .dgate = dparts.u,
        .dweight = vector_gradient(parameters, attended_norm_.weight),
        .dbias = vector_gradient(parameters, attended_norm_.bias)});
-
-  const ops::AttentionBiasGradient<T> dbias = {vector_gradient(parameters, position_),
-                                               vector_gradient(parameters, time_)};
-  if (options_.kind == ModelKind::kHstu) {
-    // With SiLU's derivative, which the attention kernels bring in on the way.
-    ops::BeforeSilu<T> before;
-    const Parts<const T> projected = parts_of(options_, linear);
-    if (options_.silu_on_all) before = {projected.q, projected.k, projected.v};
-    ops::hstu_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
-                                    bias(parameters, step), hstu_options(step, memory), dattended,
-                                    dparts.q, dparts.k, dparts.v, dbias, before);
-  } else {
-    ops::fuxi_attention_backward<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v,
-                                    bias(parameters, step),
-                                    {.heads = options_.heads,
-                                     .alpha = options_.alpha,
-                                     .norm_length = norm_length(step),
-                                     .mask = mask(step),
-                                     .plan = step.plan,
-                                     .deterministic = step.deterministic},
-                                    dattended, dparts.q, dparts.k, dparts.v, dbias);
-  }
-
-  if (options_.silu_on_all && options_.kind != ModelKind::kHstu) {
-    const std::int64_t gate = options_.gate_width();
-    const std::int64_t rest = options_.projection_width() - gate;
-    ops::silu_backward<T>(ctx, linear.columns(gate, rest), dprojected.columns(gate, rest),
-                          dprojected.columns(gate, rest));
-  }
-  projection_.multiply_backward(ctx, step, first_rows<T>(saved.normed, n), dprojected,
-                                {.dx = dnormed,
-                                 .dw = projection_.gradient(parameters),
-                                 .db = vector_gradient(parameters, projection_bias_)});
-
+  attend_backward(ctx, parameters, step, saved, dattended, scratch);
   ops::norm_backward<T>(
-      ctx, x, dnormed, norm_options(parameters, input_norm_),
+      ctx, x, first_rows<T>(std::as_const(scratch.dnormed), n),
+      norm_options(parameters, input_norm_),
       {first_values<A>(saved.input_mean, n), first_values<A>(saved.input_rstd, n)},
       {.dx = dx,
        .dweight = vector_gradient(parameters, input_norm_.weight),
@@ -415,17 +427,12 @@ void AttentionBlock<T>::attend_all(const Context& ctx, const ParameterSet<T>& pa
                                    const StepInput& step, AttentionSaved<T>& saved,
                                    TargetSaved<T>& targets) const {
   const std::int64_t n = step.num_tokens, m = step.targets.shape[0];
-  const Rows<T> linear = first_rows<T>(saved.linear, n);
-  const Rows<T> attended = first_rows<T>(saved.attended, n);
-  ops::linear<T>(ctx, first_rows<T>(std::as_const(saved.normed), n), projection_.packed(),
-                 {.bias = vector_value(parameters, projection_bias_)}, linear);
-  const Parts<T> parts = parts_of(options_, linear);
-  ops::hstu_attention<T>(ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
-                         hstu_options(step, saved), attended);
+  attend(ctx, parameters, step, saved);
+  const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
   const GateAndQuery<T> own(options_, first_rows<T>(targets.projected, m));
   ops::gather_rows<T, T, std::int64_t>(ctx, parts.u, step.targets, own.u);
-  ops::gather_rows<T, T, std::int64_t>(ctx, attended, step.targets,
-                                       first_rows<T>(targets.attended, m));
+  ops::gather_rows<T, T, std::int64_t>(ctx, first_rows<T>(std::as_const(saved.attended), n),
+                                       step.targets, first_rows<T>(targets.attended, m));
 }
 
 template <class T>
@@ -445,11 +452,9 @@ void AttentionBlock<T>::forward_targets(const Context& ctx, const ParameterSet<T
   const GateAndQuery<T> own(options_, first_rows<T>(targets.projected, m));
   const Rows<T> mixed = first_rows<T>(saved.mixed, m);
   const Rows<T> input = first_rows<T>(targets.input, m);
-  StepInput of_targets = step;
-  of_targets.row_keys = step.target_keys;
   ops::gated_norm<T>(
       ctx, first_rows<T>(targets.attended, m), own.u,
-      mix_options(parameters, of_targets.dropout(options_.dropout, layer_, 0)), mixed,
+      mix_options(parameters, step.with_target_rows().dropout(options_.dropout, layer_, 0)), mixed,
       {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)});
   ops::gather_rows<T, T, std::int64_t>(ctx, x, step.targets, input);
   ops::linear<T>(ctx, mixed, output_.packed(),
@@ -491,22 +496,12 @@ void AttentionBlock<T>::attend_all_backward(const Context& ctx, ParameterSet<T>&
                                             TargetSaved<T>& targets,
                                             AttentionScratch<T>& scratch) const {
   const std::int64_t n = step.num_tokens, m = step.targets.shape[0];
-  const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
-  const Rows<T> dprojected = first_rows<T>(scratch.dprojected, n);
-  const Parts<T> dparts = parts_of(options_, dprojected);
+  const Parts<T> dparts = parts_of(options_, first_rows<T>(scratch.dprojected, n));
   const GateAndQuery<T> down(options_, first_rows<T>(targets.dprojected, m));
   const Rows<T> dattended = first_rows<T>(saved.attended, n);  // forward's are not wanted again
   ops::spread_rows<T>(ctx, down.u, step.targets, dparts.u);
   ops::spread_rows<T>(ctx, first_rows<T>(scratch.dattended, m), step.targets, dattended);
-  ops::hstu_attention_backward<T>(
-      ctx, {parts.q, step.offsets}, parts.k, parts.v, bias(parameters, step),
-      hstu_options(step, saved), dattended, dparts.q, dparts.k, dparts.v,
-      {vector_gradient(parameters, position_), vector_gradient(parameters, time_)});
-  ops::linear_backward<T>(ctx, first_rows<T>(std::as_const(saved.normed), n), projection_.packed(),
-                          dprojected, {},
-                          {.dx = first_rows<T>(scratch.dnormed, n),
-                           .dw = projection_.gradient(parameters),
-                           .db = vector_gradient(parameters, projection_bias_)});
+  attend_backward(ctx, parameters, step, saved, dattended, scratch);
 }
 
 template <class T>
@@ -525,11 +520,9 @@ void AttentionBlock<T>::backward_targets(const Context& ctx, ParameterSet<T>& pa
                           {.dx = dmixed,
                            .dw = output_.gradient(parameters),
                            .db = vector_gradient(parameters, output_bias_)});
-  StepInput of_targets = step;
-  of_targets.row_keys = step.target_keys;
   ops::gated_norm_backward<T>(
       ctx, first_rows<T>(std::as_const(targets.attended), m), own.u, dmixed,
-      mix_options(parameters, of_targets.dropout(options_.dropout, layer_, 0)),
+      mix_options(parameters, step.with_target_rows().dropout(options_.dropout, layer_, 0)),
       {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)},
       {.dx = first_rows<T>(scratch.dattended, m),
        .dgate = down.u,

@@ -19,6 +19,7 @@
 #include "turbogr/model/parameters.h"
 #include "turbogr/model/step_input.h"
 #include "turbogr/model/weight_matrix.h"
+#include "turbogr/ops/attention/fuxi_attention.h"
 #include "turbogr/ops/attention/hstu_attention.h"
 #include "turbogr/ops/attention/target_attention.h"
 #include "turbogr/ops/dense/gated_norm.h"
@@ -91,9 +92,9 @@ class AttentionBlock {
                 Rows<const T> x, AttentionSaved<T>& saved, Rows<const T> dy,
                 AttentionScratch<T>& scratch, Rows<T> dx) const;
 
-  // HSTU, of step.targets alone: y, dy [M, D]. Keys and values are those of all tokens; gates,
-  // queries (unless targets are many: step.few_targets) and all that comes after them are made for
-  // targets. What of `saved` is theirs has M rows.
+  // Of step.targets alone: y, dy [M, D]. What comes after attention is made for targets; so are
+  // gates and queries in HSTU where targets are few (step.few_targets), and elsewhere attention is
+  // that of all tokens. What of `saved` is theirs has M rows.
   void forward_targets(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
                        Rows<const T> x, AttentionSaved<T>& saved, TargetSaved<T>& targets,
                        Rows<T> y) const;
@@ -114,7 +115,15 @@ class AttentionBlock {
   ops::AttentionBias<T> bias(const ParameterSet<T>& parameters, const StepInput& step) const;
   ops::AttentionMask mask(const StepInput& step) const;
   ops::HstuAttentionOptions hstu_options(const StepInput& step, AttentionSaved<T>& saved) const;
+  ops::FuxiAttentionOptions fuxi_options(const StepInput& step) const;
   ops::TargetAttentionOptions target_options(const StepInput& step) const;
+  // From saved.normed to saved.attended; and from gradients of attended and, in scratch.dprojected,
+  // of gates to those of norm(x) (scratch.dnormed).
+  void attend(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
+              AttentionSaved<T>& saved) const;
+  void attend_backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
+                       AttentionSaved<T>& saved, Rows<const T> dattended,
+                       AttentionScratch<T>& scratch) const;
   void attend_targets(const Context& ctx, const StepInput& step, AttentionSaved<T>& saved,
                       TargetSaved<T>& targets) const;
   void attend_all(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,

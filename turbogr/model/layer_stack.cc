@@ -58,11 +58,9 @@ LayerStack<T>::LayerStack(const Context& ctx, const ModelOptions& options,
   if (memory.inference || memory.targets == 0) {
     inputs_.emplace_back(dtype_of<T>(), std::vector{memory.capacity, width}, device);
   }
-  TGR_CHECK(!fuxi || memory.targets == 0, "a FuXi model whose last layer is of ", memory.targets,
-            " targets alone; that is HSTU's");
   if (memory.targets > 0) {
     target_saved_ = std::make_unique<TargetSaved<T>>(options_, memory.targets, device);
-    layers_.back().attention.split_projection();
+    if (!fuxi) layers_.back().attention.split_projection();
   }
   if (fuxi) {
     feed_forward_scratch_ =
@@ -133,7 +131,7 @@ ops::AttentionShape LayerStack<T>::attention_shape(const Context& ctx) const {
           .masks = options_.window > 0 || memory_.masks,
           .planned = true,
           .deterministic = memory_.deterministic,
-          .position_length = options_.position_bias() ? options_.max_length : 0};
+          .position_length = options_.position_bias() ? options_.position_length() : 0};
 }
 
 template <class T>
@@ -175,8 +173,15 @@ void LayerStack<T>::forward_layer(const Context& ctx, const ParameterSet<T>& par
   Saved& saved = saved_[layer % saved_.size()];
   const Rows<const T> x = first_rows<T>(std::as_const(input_of(layer)), n);
   if (of_targets(step, layer)) {
-    layers_[layer].attention.forward_targets(ctx, parameters, step, x, saved.attention,
-                                             *target_saved_, target_rows_);
+    const Layer& last = layers_[layer];
+    const Rows<T> middle =
+        last.feed_forward ? first_rows<T>(saved.middle, step.targets.shape[0]) : target_rows_;
+    last.attention.forward_targets(ctx, parameters, step, x, saved.attention, *target_saved_,
+                                   middle);
+    if (last.feed_forward) {
+      last.feed_forward->forward(ctx, parameters, step.with_target_rows(), middle,
+                                 *saved.feed_forward, target_rows_);
+    }
     return;
   }
   const Rows<T> y = first_rows<T>(input_of(layer + 1), n);
@@ -226,6 +231,14 @@ Rows<T> LayerStack<T>::backward(const Context& ctx, ParameterSet<T>& parameters,
     Saved& saved = saved_[layer % saved_.size()];
     const Rows<const T> x = first_rows<T>(std::as_const(input_of(layer)), n);
     if (of_targets(step, layer)) {
+      if (layers_[layer].feed_forward) {
+        const std::int64_t m = step.targets.shape[0];
+        const Rows<T> dmiddle = first_rows<T>(gradient_, m);
+        layers_[layer].feed_forward->backward(ctx, parameters, step.with_target_rows(),
+                                              first_rows<T>(saved.middle, m), *saved.feed_forward,
+                                              incoming, *feed_forward_scratch_, dmiddle);
+        incoming = dmiddle;
+      }
       layers_[layer].attention.backward_targets(ctx, parameters, step, x, saved.attention,
                                                 *target_saved_, incoming, attention_scratch_, dx);
       std::swap(dx, dy);

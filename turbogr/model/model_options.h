@@ -24,6 +24,7 @@ struct ModelOptions {
   std::int64_t dv = 64;
   std::int64_t feed_forward = 64;  // F, FuXi only
   std::int64_t max_length = 200;   // S
+  std::int64_t positions = 0;      // that the position table serves; 0: max_length
   double norm_length = 211;        // what attention is divided by
   double alpha = 1;                // scale of q . k
   double dropout = 0;
@@ -39,6 +40,7 @@ struct ModelOptions {
   std::int64_t window = 0;         // 0: all of the history
 
   bool position_bias() const { return bias == BiasKind::kPosition || bias == BiasKind::kBoth; }
+  std::int64_t position_length() const { return positions > 0 ? positions : max_length; }
   bool time_bias() const { return bias == BiasKind::kTime || bias == BiasKind::kBoth; }
   std::int64_t query_width() const { return heads * dq; }
   std::int64_t value_width() const { return heads * dv; }

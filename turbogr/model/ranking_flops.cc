@@ -6,11 +6,15 @@ namespace {
 // Forward counts 1; backward of products 2, of attention as the convention says.
 RankingFlops flops_of(const RankingOptions& o, std::int64_t nominal_length,
                       const EventCounts& sequences, bool backward) {
+  const ModelOptions layer = layer_options(o);
   const auto width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
-  const auto value = static_cast<double>(o.heads * o.dv),
-             query = static_cast<double>(o.heads * o.dq);
-  const double per_token = 2 * width * (2 * value + 2 * query) + 2 * 3 * value * width;
-  const double per_pair = 2 * (query + value);
+  const bool fuxi = o.kind == ModelKind::kFuxi;
+  const double feed_forward = fuxi ? 3 * static_cast<double>(o.feed_forward) : 0;
+  const double per_token =
+      2 * width *
+      (static_cast<double>(layer.projection_width() + layer.mixed_width()) + feed_forward);
+  // One map, or in FuXi three, over the values.
+  const double per_pair = 2 * static_cast<double>(layer.query_width() + layer.gate_width());
   const double products = backward ? 3 : 1, attention = backward ? 3.5 : 1;
   // Of s events: every pair once.
   const auto counted = [&](double s) {

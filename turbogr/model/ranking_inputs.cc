@@ -7,17 +7,20 @@
 namespace turbogr::model {
 namespace {
 
-// A CPU reads the batch where it is, but for the offsets of parts.
+bool wants_token_times(const RankingOptions& model) { return layer_options(model).time_bias(); }
+
+// A CPU reads the batch where it is, but for the offsets of parts and the times of tokens.
 std::size_t feed_bytes(const Context& ctx, const RankingOptions& model,
                        const RankingBatchSize& size) {
   constexpr auto kParts = static_cast<std::size_t>(RankingInputs::kMostParts);
   const auto sequences = static_cast<std::size_t>(size.sequences);
   const auto tokens = static_cast<std::size_t>(size.tokens);
   const auto numbers = static_cast<std::size_t>(size.targets * model.tasks);
-  const std::size_t offsets =
+  std::size_t made =
       Feed::room<std::int64_t>(sequences + kParts) + kParts * Feed::room<std::int64_t>(1);
-  if (ctx.device() == Device::kCpu) return offsets;
-  return offsets + Feed::room<std::int64_t>(sequences) + 2 * Feed::room<std::int64_t>(tokens) +
+  if (wants_token_times(model)) made += 2 * Feed::room<std::int64_t>(tokens);
+  if (ctx.device() == Device::kCpu) return made;
+  return made + Feed::room<std::int64_t>(sequences) + 2 * Feed::room<std::int64_t>(tokens) +
          Feed::room<std::uint32_t>(tokens) + 2 * Feed::room<float>(numbers);
 }
 
@@ -37,6 +40,7 @@ View<const float, 1> values_of(Rows<const float> rows) {
 RankingInputs::RankingInputs(const Context& ctx, const RankingOptions& model,
                              const RankingMemory& memory, const RankingBatchSize& size)
     : max_length_(model.max_length),
+      token_times_(wants_token_times(model)),
       memory_(memory),
       size_(size),
       feed_(ctx, feed_bytes(ctx, model, size)) {
@@ -71,6 +75,14 @@ std::span<const RankingPart> RankingInputs::send(const Context& ctx, const Ranki
   const View<const std::uint64_t, 1> row_keys = feed_.put(ctx, batch.row_keys);
   const View<const float, 1> labels = feed_.put(ctx, values_of(batch.labels));
   const View<const float, 1> weights = feed_.put(ctx, values_of(batch.weights));
+  View<const std::int64_t, 1> key_times, query_times;
+  if (token_times_) {
+    const View<std::int64_t, 1> keys = feed_.take<std::int64_t>(s.num_tokens());
+    const View<std::int64_t, 1> queries = feed_.take<std::int64_t>(s.num_tokens());
+    fill_token_times(s, keys, queries);
+    key_times = feed_.send(ctx, keys);
+    query_times = feed_.send(ctx, queries);
+  }
   const std::int64_t tasks = batch.labels.cols;
   std::int64_t target = 0;
   for (std::int64_t first = 0; first < s.batch();) {
@@ -98,6 +110,8 @@ std::span<const RankingPart> RankingInputs::send(const Context& ctx, const Ranki
                            .times = some_of(times, event, events)};
     part.step.actions = some_of(actions, event, events);
     part.step.row_keys = some_of(row_keys, token, tokens);
+    part.step.key_times = some_of(key_times, token, tokens);
+    part.step.query_times = some_of(query_times, token, tokens);
     const std::int64_t m = part.step.num_targets;
     part.labels = {labels.data + target * tasks, m, tasks, tasks};
     part.weights = {weights.data + target * tasks, m, tasks, tasks};

@@ -69,6 +69,7 @@ class RankingInputs {
   std::int64_t end_of_part(const ops::EventSequences& sequences, std::int64_t first) const;
 
   std::int64_t max_length_;
+  bool token_times_;  // wanted by the model
   RankingMemory memory_;
   RankingBatchSize size_;
   Feed feed_;

@@ -50,6 +50,25 @@ double batch_norm_length(const ops::EventSequences& sequences) {
   return static_cast<double>(std::max<std::int64_t>(history + targets + sequences.num_prefix, 1));
 }
 
+void fill_token_times(const ops::EventSequences& sequences, View<std::int64_t, 1> keys,
+                      View<std::int64_t, 1> queries) {
+  for (std::int64_t b = 0; b < sequences.batch(); ++b) {
+    const ops::EventSequence at = ops::event_sequence(sequences, b);
+    const auto time = [&](std::int64_t event) {
+      return at.events() == 0 ? 0 : sequences.times(at.event + event);
+    };
+    for (std::int64_t k = 0; k < sequences.num_prefix; ++k) {
+      keys(at.token + k) = queries(at.token + k) = time(0);
+    }
+    for (std::int64_t i = 0; i < at.events(); ++i) {
+      const std::int64_t token = at.token + sequences.num_prefix + i;
+      const bool last_known = i >= at.history || i + 1 == at.events();
+      keys(token) = time(i);
+      queries(token) = time(last_known ? i : i + 1);
+    }
+  }
+}
+
 void check_lengths(const ops::EventSequences& sequences, std::int64_t max_length) {
   for (std::int64_t b = 0; b < sequences.batch(); ++b) {
     const std::int64_t length = sequences.offsets(b + 1) - sequences.offsets(b);
@@ -239,12 +258,19 @@ StepInput RankingModel<T>::layer_step(const RankingStep& step) const {
   // A target alone in its sequence is its last token, which sees all of it anyway.
   const bool causal = !options_.full_prefix && step.most_targets == 1;
   if (!causal) input.num_targets = step.sequences.num_targets;
+  const ModelOptions layers = layer_options(options_);
+  input.targets_together = !causal && layers.position_bias();
+  if (layers.time_bias()) {
+    input.key_times = step.key_times;
+    input.query_times = step.query_times;
+  }
   input.targets = first_values<std::int64_t>(target_tokens_, step.num_targets);
   input.target_keys = {reinterpret_cast<const std::uint64_t*>(target_keys_.data()),
                        {step.num_targets}};
   input.target_starts = first_values<std::int64_t>(target_starts_, step.sequences.batch() + 1);
-  input.few_targets =
-      step.most_targets > 0 && step.most_targets <= few_targets(parameters_.device());
+  // FuXi's attention is that of all tokens: its three maps have no kernels for targets alone.
+  input.few_targets = options_.kind == ModelKind::kHstu && step.most_targets > 0 &&
+                      step.most_targets <= few_targets(parameters_.device());
   input.training = step.training;
   input.norm_length = step.norm_length;
   input.seed = step.seed;

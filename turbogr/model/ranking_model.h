@@ -51,8 +51,10 @@ struct RankingStep {
   std::int64_t most_targets = 0;          // of one sequence; 0: not known
   View<const std::uint32_t, 1> actions;   // [N - B c], of events; a target's is never read
   View<const std::uint64_t, 1> row_keys;  // [N], see StepInput
-  double norm_length = 0;                 // of this step's attention; 0: the model's own
-  bool training = false;                  // dropout only then
+  // [N], where layers have a time map: see fill_token_times.
+  View<const std::int64_t, 1> key_times, query_times;
+  double norm_length = 0;  // of this step's attention; 0: the model's own
+  bool training = false;   // dropout only then
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
 };
@@ -60,6 +62,12 @@ struct RankingStep {
 // What attention is divided by where the batch decides: its longest history and its most targets
 // and the prefix.
 double batch_norm_length(const ops::EventSequences& sequences);
+
+// When each token is asked (keys) and asks (queries), for a time map; all of it the host's, [N].
+// As in retrieval, an event asks at the time of the one after it, and a prefix token is at the time
+// of the sequence's first event. A target asks at its own time, when it was shown.
+void fill_token_times(const ops::EventSequences& sequences, View<std::int64_t, 1> keys,
+                      View<std::int64_t, 1> queries);
 
 // Throws when one of the sequences, which are the host's, is longer than a model takes.
 void check_lengths(const ops::EventSequences& sequences, std::int64_t max_length);

@@ -8,7 +8,7 @@ namespace turbogr::model {
 
 ModelOptions layer_options(const RankingOptions& o) {
   ModelOptions layers;
-  layers.kind = ModelKind::kHstu;
+  layers.kind = o.kind;
   layers.layers = o.layers;
   layers.width = o.width;
   layers.heads = o.heads;
@@ -16,8 +16,14 @@ ModelOptions layer_options(const RankingOptions& o) {
   layers.dv = o.dv;
   layers.max_length = o.max_length;
   layers.norm_length = o.norm_length;
-  layers.alpha = 1 / std::sqrt(static_cast<double>(o.dq));
   layers.dropout = o.dropout;
+  if (o.kind == ModelKind::kFuxi) {
+    layers.feed_forward = o.feed_forward;
+    layers.bias = o.maps;
+    layers.positions = o.prefix + o.max_history + 1;  // all targets stand at one place
+    return layers;
+  }
+  layers.alpha = 1 / std::sqrt(static_cast<double>(o.dq));
   layers.bias = BiasKind::kNone;
   layers.silu_on_all = false;
   layers.affine_norms = true;
@@ -36,6 +42,7 @@ void check_ranking_options(const RankingOptions& o) {
   TGR_CHECK(o.item_features >= 1, o.item_features,
             " item features; a ranking model needs at least the id");
   TGR_CHECK(o.actions >= 1 && o.actions <= 32, o.actions, " action bits; there can be 1 to 32");
+  TGR_CHECK(o.max_history >= 0, "histories of up to ", o.max_history, " events; give at least 0");
   TGR_CHECK(o.tasks >= 1, o.tasks, " tasks; give at least 1");
   TGR_CHECK(o.hidden >= 1 && o.head_hidden >= 1, "MLPs of hidden widths ", o.hidden, " and ",
             o.head_hidden, "; both must be at least 1");

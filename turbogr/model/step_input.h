@@ -20,6 +20,7 @@ struct StepInput {
   View<const std::uint64_t, 1> row_keys;  // [N], tells tokens apart for dropout; empty: their index
   View<const std::int64_t, 1> num_prefix;   // [B] or empty
   View<const std::int64_t, 1> num_targets;  // [B] or empty
+  bool targets_together = false;            // see AttentionMask
   // Where the last layer's result is wanted of targets alone: their tokens [M], what tells those
   // apart for dropout [M], and where each sequence's begin [B + 1]. Empty: of all tokens.
   View<const std::int64_t, 1> targets;
@@ -37,6 +38,13 @@ struct StepInput {
   bool deterministic = false;
 
   std::int64_t batch() const { return offsets.shape[0] - 1; }
+
+  // As those see it that have a row for each target and none for other tokens.
+  StepInput with_target_rows() const {
+    StepInput of_targets = *this;
+    of_targets.row_keys = target_keys;
+    return of_targets;
+  }
 
   // Dropout `which` of layer `layer` (-1: the input) in this step. 2^24 steps of 2^14 layers fit.
   ops::DropoutOptions dropout(double rate, std::int64_t layer, int which) const {

@@ -161,7 +161,7 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, ffn, positive(), "FuXi: feed-forward width as a multiple of the model's"),
       TGR_KEY(model, dropout, below_one(), "share of elements dropped in training"),
       TGR_KEY(model, bias, one_of({"none", "position", "time", "both"}),
-              "relative bias inside the attention"),
+              "relative bias inside the attention, FuXi: its maps; ranking: of FuXi alone"),
       TGR_KEY(model, time_unit, one_of({"seconds", "milliseconds"}),
               "unit of the gaps that the time bias sorts into buckets"),
       TGR_KEY(model, norm_length, at_least(0),

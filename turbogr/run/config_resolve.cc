@@ -11,10 +11,9 @@ namespace turbogr::run {
 namespace {
 
 void check_ranking(const Config& config) {
-  TGR_CHECK(config.model.kind == "hstu",
-            "task = \"ranking\" has the layers of HSTU, and model.kind "
-            "is \"",
-            config.model.kind, "\"; use \"hstu\"");
+  TGR_CHECK(config.model.kind != "fuxi" || config.model.time_unit == "seconds",
+            "task = \"ranking\" counts time in seconds, and model.time_unit is \"",
+            config.model.time_unit, "\"; leave it out");
   TGR_CHECK(config.train.accumulate <= 16,
             "task = \"ranking\" computes a batch in at most 16 parts, and train.accumulate is ",
             config.train.accumulate, "; lower it, or train.batch");

@@ -30,9 +30,9 @@ constexpr std::string_view kRankingTask = "task = \"ranking\"";
 
 // Keys of the retrieval task alone, beside negatives.*.
 constexpr std::string_view kOfRetrieval[] = {
-    "data.history",      "model.bias",      "model.alpha",         "model.silu",    "model.affine",
-    "model.concat",      "model.window",    "model.prefix",        "model.targets", "model.actions",
-    "model.temperature", "model.time_unit", "optim.decay_vectors", "eval.at",       "eval.seen",
+    "data.history",    "model.alpha",         "model.silu",    "model.affine",  "model.concat",
+    "model.window",    "model.prefix",        "model.targets", "model.actions", "model.temperature",
+    "model.time_unit", "optim.decay_vectors", "eval.at",       "eval.seen",
 };
 constexpr std::string_view kRetrievalTask = "task = \"retrieval\"";
 
@@ -72,6 +72,8 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
        false, "the retrieval task with embedding.memory = \"host\" on one rank"},
       {"model.output", !config.features.empty() && !config.ranks(), false,
        "the retrieval task with features of items"},
+      {"model.bias", !config.ranks() || config.model.kind == "fuxi", true,
+       "task = \"retrieval\" or model.kind = \"fuxi\""},
       {"optim.final_lr", config.optim.schedule != "constant", false,
        "optim.schedule = \"cosine\" or \"linear\""},
   };

@@ -120,6 +120,10 @@ void name_features(Config& config, const data::Store& store) {
 }
 
 RankingSetup ranking_setup(const Config& config, const data::Store& store) {
+  const ModelConfig& m = config.model;
+  TGR_CHECK(m.kind != "fuxi" || (m.bias != "time" && m.bias != "both") || store.has_times(),
+            "model.bias is \"", m.bias, "\" but the store '", store.folder().string(),
+            "' has no times (order only); use model.bias = \"position\" or \"none\"");
   RankingSetup setup;
   FeatureTables tables(config, config.model.embedding, "model.embedding");
   for (const FeatureConfig& feature : config.features) {
@@ -190,16 +194,20 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
           .actions = std::max<std::int64_t>(1, std::ssize(setup.layout.action_bits)),
           .action_scale = m.action_scale,
           .tasks = std::ssize(setup.layout.tasks),
+          .kind = model::model_kind_from_name(m.kind),
           .layers = m.layers,
           .width = m.width,
           .heads = static_cast<int>(m.heads),
           .dq = m.dq,
           .dv = m.dv,
+          .feed_forward = feed_forward_width(m),
+          .maps = model::bias_kind_from_name(m.bias),
           .hidden = m.hidden,
           .head_hidden = m.head_hidden,
           .positions = m.positions,
           .time_buckets = m.time_buckets,
           .max_length = prefix + config.data.max_length + most_targets,
+          .max_history = config.data.max_length,
           .norm_length = static_cast<double>(m.norm_length),
           .full_prefix = m.prefix_mask == "full",
           .input_dropout = m.input_dropout,
@@ -232,6 +240,12 @@ train::RankingTrainOptions ranking_train_options(const Config& config, const Ran
                                                  std::int64_t total_steps) {
   train::RankingTrainOptions options;
   options.model = ranking_options(config, setup, bounds.most_targets);
+  TGR_CHECK(config.train.device != "cuda" || bounds.most_targets <= 1 ||
+                !model::layer_options(options.model).position_bias(),
+            "FuXi's position map has no GPU kernels yet for samples of several targets, and there "
+            "are samples of ",
+            bounds.most_targets,
+            "; use train.device = \"cpu\", samples of one target or model.bias = \"time\"");
   options.memory = {.layers = {.capacity = bounds.tokens,
                                .sequences = bounds.samples,
                                .recompute = config.train.recompute,

@@ -50,6 +50,13 @@ std::int64_t num_signals(const data::Store& store) {
   return static_cast<std::int64_t>(store.manifest().signals.size());
 }
 
+std::int64_t feed_forward_width(const ModelConfig& model) {
+  const double width = model.ffn * static_cast<double>(model.width);
+  TGR_CHECK(width <= kWidestFeedForward, "model.ffn = ", model.ffn,
+            " makes a feed-forward of width ", width, "; ", kWidestFeedForward, " is the most");
+  return std::max<std::int64_t>(1, std::llround(width));
+}
+
 model::ModelOptions model_options(const Config& config, std::int64_t signals) {
   const ModelConfig& m = config.model;
   model::ModelOptions options;
@@ -59,11 +66,7 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
   options.heads = static_cast<int>(m.heads);
   options.dq = m.dq;
   options.dv = m.dv;
-  const double feed_forward = m.ffn * static_cast<double>(m.width);
-  TGR_CHECK(feed_forward <= kWidestFeedForward, "model.ffn = ", m.ffn,
-            " makes a feed-forward of width ", feed_forward, "; ", kWidestFeedForward,
-            " is the most");
-  options.feed_forward = std::max<std::int64_t>(1, std::llround(feed_forward));
+  options.feed_forward = feed_forward_width(m);
   options.max_length = config.data.max_length;
   options.norm_length = static_cast<double>(m.norm_length);
   options.alpha = m.alpha;

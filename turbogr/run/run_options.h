@@ -18,6 +18,7 @@ Device device_of(const Config& config);
 Device device_for_rank(const Config& config, const dist::Communicator& world);
 
 std::int64_t num_signals(const data::Store& store);  // kinds of action
+std::int64_t feed_forward_width(const ModelConfig& model);
 model::ModelOptions model_options(const Config& config, std::int64_t num_signals);
 
 // `total_steps` is where a decaying learning rate ends; `capacity` the tokens of the largest batch.

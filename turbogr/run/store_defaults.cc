@@ -198,6 +198,12 @@ const Rule kRankingRules[] = {
        choice.config.model.heads = heads;
        return true;
      }},
+    {"model.bias", "FuXi's maps: both; position for a store without times",
+     [](Choice& choice) {
+       if (choice.config.model.kind != "fuxi") return false;
+       choice.config.model.bias = choice.size.times ? "both" : "position";
+       return true;
+     }},
     {"train.epochs", "10, of which train.patience ends most; 0 where train.steps is named",
      [](Choice& choice) {
        choice.config.train.epochs = choice.config.train.steps > 0 ? 0 : choice.open_end() ? 10 : 1;

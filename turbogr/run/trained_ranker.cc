@@ -147,7 +147,9 @@ TrainedRanker::TrainedRanker(const checkpoint::Checkpoint& checkpoint, const dat
   TGR_CHECK(config_.ranks(), "checkpoint '", checkpoint.folder(),
             "' is of the retrieval task, which finds items rather than judging them; use `turbogr "
             "recommend`");
-  if (!kWithCuda || device_memory().total == 0) {
+  // FuXi has no GPU kernels for several targets, as a request has.
+  const bool on_cpu = config_.model.kind == "fuxi" && use == Use::kScore;
+  if (!kWithCuda || device_memory().total == 0 || on_cpu) {
     config_.train.device = "cpu";
     config_.embedding.memory = "device";
   }

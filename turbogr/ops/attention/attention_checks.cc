@@ -1,5 +1,6 @@
 #include "turbogr/ops/attention/attention_checks.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace turbogr::ops {
@@ -39,6 +40,10 @@ void check_attention_mask(const char* op, Device device, const AttentionMask& ma
                 "; it must not be negative");
     }
   };
+  TGR_CHECK(
+      device == Device::kCpu || !mask.targets_together, op,
+      ": targets at one place on a GPU, whose kernels count each one's own; use a CPU, or one "
+      "target a sequence without targets_together");
   check_counts("num_prefix", mask.num_prefix);
   check_counts("num_targets", mask.num_targets);
   if (device != Device::kCpu) return;
@@ -53,16 +58,18 @@ void check_attention_mask(const char* op, Device device, const AttentionMask& ma
   }
 }
 
-void check_position_size(const char* op, Device device, std::int64_t size, Offsets offsets) {
+void check_position_size(const char* op, Device device, std::int64_t size,
+                         const AttentionMask& mask, Offsets offsets) {
   TGR_CHECK(size % 2 == 1, op, ": the position table has ", size,
             " weights; sequences of up to S tokens need 2 * S - 1, an odd number");
   if (device != Device::kCpu) return;
   const std::int64_t max_length = (size + 1) / 2;
   for (std::int64_t b = 0; b + 1 < offsets.shape[0]; ++b) {
-    const std::int64_t length = offsets(b + 1) - offsets(b);
-    TGR_CHECK(length <= max_length, op, ": sequence ", b, " has ", length,
-              " tokens and the position table serves ", max_length,
-              "; cut the sequence or give a table of ", 2 * length - 1, " weights");
+    const SequenceMask sequence = sequence_mask(mask, offsets, b);
+    const std::int64_t places = std::min(sequence.length, sequence.last_place + 1);
+    TGR_CHECK(places <= max_length, op, ": sequence ", b, " has ", places,
+              mask.targets_together ? " places" : " tokens", " and the position table serves ",
+              max_length, "; cut the sequence or give a table of ", 2 * places - 1, " weights");
   }
 }
 

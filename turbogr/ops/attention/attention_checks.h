@@ -13,7 +13,8 @@ void check_head_width(const char* op, const char* name, std::int64_t width, int 
 void check_attention_offsets(const char* op, Device device, Offsets offsets, std::int64_t tokens);
 void check_attention_mask(const char* op, Device device, const AttentionMask& mask,
                           Offsets offsets);
-void check_position_size(const char* op, Device device, std::int64_t size, Offsets offsets);
+void check_position_size(const char* op, Device device, std::int64_t size,
+                         const AttentionMask& mask, Offsets offsets);
 
 template <class T>
 void check_attention_inputs(const char* op, Device device, Jagged<const T> q, Rows<const T> k,
@@ -29,7 +30,7 @@ void check_attention_inputs(const char* op, Device device, Jagged<const T> q, Ro
   check_rows(op, "v", v, tokens, v.cols);
   check_attention_mask(op, device, mask, q.offsets);
   if (bias.position.shape[0] != 0) {
-    check_position_size(op, device, bias.position.shape[0], q.offsets);
+    check_position_size(op, device, bias.position.shape[0], mask, q.offsets);
     check_vector(op, "the position table", bias.position, bias.position.shape[0]);
   }
   if (bias.time.shape[0] != 0) {

@@ -22,10 +22,14 @@ struct AttentionMask {
   std::int64_t window = 0;
   View<const std::int64_t, 1> num_prefix;   // [B], or empty: none
   View<const std::int64_t, 1> num_targets;  // [B], or empty: none
+  // For the position table all targets of a sequence stand where the first one does, so that what
+  // one of them attends to does not depend on how many are before it. On a CPU so far.
+  bool targets_together = false;
 };
 
 // Trained tables, shared by all heads. An empty table is not used.
-//   position [2S - 1]: key j of query i has weight position[S - 1 + j - i]; no sequence exceeds S
+//   position [2S - 1]: key j of query i has weight position[S - 1 + j - i]; no sequence exceeds S.
+//                      With targets_together the places of targets are that of the first one
 //   time     [129]:    weight time[time_bucket(query_times[i], key_times[j])]; times in any order
 template <class T>
 struct AttentionBias {
@@ -75,6 +79,11 @@ struct SequenceMask {
   std::int64_t prefix = 0;
   std::int64_t history_end = 0;  // where targets begin
   std::int64_t window = 0;
+  std::int64_t last_place = 0;  // of a token, for the position table
+
+  TGR_HD std::int64_t place(std::int64_t token) const {
+    return token < last_place ? token : last_place;
+  }
 
   TGR_HD bool sees(std::int64_t query, std::int64_t key) const {
     if (key < prefix) return true;
@@ -97,10 +106,12 @@ struct SequenceMask {
 TGR_HD inline SequenceMask sequence_mask(const AttentionMask& mask, Offsets offsets,
                                          std::int64_t b) {
   const std::int64_t length = offsets(b + 1) - offsets(b);
+  const std::int64_t history_end = length - (mask.num_targets.empty() ? 0 : mask.num_targets(b));
   return {.length = length,
           .prefix = mask.num_prefix.empty() ? 0 : mask.num_prefix(b),
-          .history_end = length - (mask.num_targets.empty() ? 0 : mask.num_targets(b)),
-          .window = mask.window};
+          .history_end = history_end,
+          .window = mask.window,
+          .last_place = mask.targets_together ? history_end : length};
 }
 
 }  // namespace turbogr::ops

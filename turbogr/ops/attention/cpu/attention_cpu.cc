@@ -205,6 +205,7 @@ AttentionItem sequence_item(const AttentionProblem<T>& p, std::int64_t b) {
   item.prefix = mask.prefix;
   item.history_end = mask.history_end;
   item.window = std::min(mask.window, mask.length);  // sums with it must not overflow
+  item.last_place = mask.last_place;
   return item;
 }
 

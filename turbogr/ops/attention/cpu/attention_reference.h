@@ -29,12 +29,14 @@ void for_each_pair(const AttentionProblem<T>& p, Body&& body) {
     for (std::int64_t i = 0; i < mask.length; ++i) {
       for (std::int64_t j = 0; j < mask.length; ++j) {
         if (!mask.sees(i, j)) continue;
-        body(AttentionPair{.query = begin + i,
-                           .key = begin + j,
-                           .position = p.bias.position.empty() ? -1 : max_length - 1 + j - i,
-                           .time = p.bias.time.empty() ? -1
-                                                       : time_bucket(p.bias.query_times(begin + i),
-                                                                     p.bias.key_times(begin + j))});
+        body(AttentionPair{
+            .query = begin + i,
+            .key = begin + j,
+            .position =
+                p.bias.position.empty() ? -1 : max_length - 1 + mask.place(j) - mask.place(i),
+            .time = p.bias.time.empty()
+                        ? -1
+                        : time_bucket(p.bias.query_times(begin + i), p.bias.key_times(begin + j))});
       }
     }
   }

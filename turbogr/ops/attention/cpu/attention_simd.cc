@@ -105,7 +105,7 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
     const float* bias = nullptr;
     if (args.separate_maps) {
       if (args.position != nullptr) {
-        position_map(args, tile, s.bias);
+        position_map(args, item, tile, s.bias);
         mask_values(tile, s.bias, kTile);
         map_pairs<T>(tile, s.bias, s.map_words);
       }
@@ -116,7 +116,7 @@ void forward_item(const AttentionArgs& args, const AttentionItem& item, const At
       }
     } else {
       if (args.position != nullptr) {
-        position_map(args, tile, s.bias);
+        position_map(args, item, tile, s.bias);
         bias = s.bias;
       }
       if (args.time != nullptr) {
@@ -265,7 +265,7 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
       const float* bias = nullptr;
       if (args.separate_maps) {
         if (args.position != nullptr) {
-          position_map(args, tile, s.bias);
+          position_map(args, item, tile, s.bias);
           mask_values(tile, s.bias, kTile);
           map_rows<T>(tile, s.bias, s.map_words);
         }
@@ -276,7 +276,7 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
         }
       } else {
         if (args.position != nullptr) {
-          position_map(args, tile, s.bias);
+          position_map(args, item, tile, s.bias);
           bias = s.bias;
         }
         if (args.time != nullptr) {
@@ -287,9 +287,6 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
 
       for (std::int64_t h = 0; h < item.heads; ++h) {
         const HeadScratch part = scratch_of(h);
-        float* dposition = part.dposition == nullptr ? nullptr
-                                                     : part.dposition + item.length - 1 +
-                                                           tile.first_query - tile.first_key;
         const auto add_dvalue = [&](std::int64_t map, const LeftSide& left) {
           multiply_tile<T, Triangle::kDepthFromRow, true>(
               tile, {tile.keys, vectors_of(dv), depth, left.words, left.row, left.depth,
@@ -301,15 +298,18 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
                      dout_columns(part, map, block), kTile, s.dweight, kStride});
         };
         const auto add_bias_gradients = [&](float* position, const float* time) {
-          if (position != nullptr) add_diagonals(tile, s.dweight, position);
           if (time != nullptr) add_time_runs(tile, s.dweight, runs, part.time_bins);
+          if (position == nullptr) return;
+          take_last_place(item, tile, s.dweight, position);
+          add_diagonals(tile, s.dweight,
+                        position + item.length - 1 + tile.first_query - tile.first_key);
         };
         if (args.separate_maps && args.position != nullptr) {
           add_dvalue(0, by_key<T>(s.bias, kTile, s.map_words));
-          if (dposition != nullptr) {
+          if (part.dposition != nullptr) {
             make_dweight(0);
             mask_values(tile, s.dweight, kStride);
-            add_bias_gradients(dposition, nullptr);
+            add_bias_gradients(part.dposition, nullptr);
           }
         }
         if (args.separate_maps && args.time != nullptr) {
@@ -339,7 +339,7 @@ void backward_item(const AttentionArgs& args, const AttentionItem& item,
             tile, {tile.queries, vectors_of(dq), words_of<T>(tile.keys), dscore_pairs.words,
                    dscore_pairs.row, dscore_pairs.depth, part.key_lines, q_line,
                    part.dq + block * kTile * q_line, q_line});
-        if (bias_gradients) add_bias_gradients(dposition, part.dtime);
+        if (bias_gradients) add_bias_gradients(part.dposition, part.dtime);
       }
     }
     for (std::int64_t h = 0; h < item.heads; ++h) {

@@ -53,7 +53,8 @@ struct AttentionArgs {
 struct AttentionItem {
   std::int64_t begin;  // first token of the sequence
   std::int64_t length, prefix, history_end, window;
-  std::int64_t block;  // forward: queries block * 64 and on
+  std::int64_t last_place;  // for the position table queries from here on stand here
+  std::int64_t block;       // forward: queries block * 64 and on
   std::int64_t first_head, heads;
   float* dposition;  // [heads][2 * length], 2 * length - 1 of them by query - key + length - 1, or
                      // null; overwritten

@@ -9,8 +9,21 @@ namespace {
 
 // ---- weights ----------------------------------------------------------------------------------
 
+// Queries of the tile from the sequence's last place on, and how many keys are before it, where
+// both are there. A key behind it is seen by nobody but itself, at distance 0, and needs no care.
+struct LastPlace {
+  std::int64_t first_query, keys;
+};
+inline LastPlace last_place(const AttentionItem& item, const Tile& tile) {
+  const std::int64_t first = item.last_place - tile.first_query;
+  const std::int64_t keys = item.last_place - tile.first_key;
+  if (first >= tile.queries) return {tile.queries, 0};
+  return {first > 0 ? first : 0, keys < tile.keys ? keys : tile.keys};
+}
+
 // map(key, query) = position[S - 1 + key - query]; in a row the table runs backwards.
-inline void position_map(const AttentionArgs& args, const Tile& tile, float* map) {
+inline void position_map(const AttentionArgs& args, const AttentionItem& item, const Tile& tile,
+                         float* map) {
   float window[2 * kTile];
   // window[u] is the weight of query - key = distance + u - (64 - 1).
   const std::int64_t distance = tile.first_query - tile.first_key;
@@ -22,6 +35,13 @@ inline void position_map(const AttentionArgs& args, const Tile& tile, float* map
   for (std::int64_t r = 0; r < tile.keys; ++r) {
     for (std::int64_t v = 0; v < tile.query_vectors; ++v) {
       store(map + r * kTile + v * kLanes, load(window + kTile - 1 - r + v * kLanes));
+    }
+  }
+  const LastPlace last = last_place(item, tile);
+  for (std::int64_t r = 0; r < last.keys; ++r) {
+    const std::int64_t index = args.max_length - 1 + tile.first_key + r - item.last_place;
+    for (std::int64_t q = last.first_query; q < tile.queries; ++q) {
+      map[r * kTile + q] = args.position[index];
     }
   }
 }
@@ -215,6 +235,21 @@ inline void time_map(const AttentionArgs& args, const AttentionItem& item, const
 }
 
 // ---- gradients --------------------------------------------------------------------------------
+
+// Takes the gradients of queries at the last place out of a tile and adds them to a sequence's
+// dposition, by distance + length - 1.
+inline void take_last_place(const AttentionItem& item, const Tile& tile, float* values,
+                            float* dposition) {
+  const LastPlace last = last_place(item, tile);
+  for (std::int64_t r = 0; r < last.keys; ++r) {
+    float sum = 0;
+    for (std::int64_t q = last.first_query; q < tile.queries; ++q) {
+      sum += values[r * kStride + q];
+      values[r * kStride + q] = 0;
+    }
+    dposition[item.length - 1 + item.last_place - (tile.first_key + r)] += sum;
+  }
+}
 
 // dposition[query - key] += tile(key, query), diagonal by diagonal: lane l of the vector at t sums
 // diagonal t + l, whose elements are one further to the right in each row. Rows have zeros on both
