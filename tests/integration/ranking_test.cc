@@ -226,6 +226,22 @@ TEST_F(Ranking, SchedulesOfSeveralRanksAreBitEqual) {
   EXPECT_FALSE(tensors("late") == tensors("serial"));
 }
 
+TEST_F(Ranking, ADryRunPlansForAnyNumberOfRanks) {
+  const auto planned = [](int world) {
+    const Outcome plan = train("dry", fmt::format("--run.dry_run=true --dist.world={}", world));
+    EXPECT_EQ(plan.status, 0) << plan.output;
+    if (world > 1) {
+      EXPECT_NE(plan.output.find(fmt::format("ranks    {} in 1 groups", world)), std::string::npos)
+          << plan.output;
+      EXPECT_NE(plan.output.find("balanced by cost"), std::string::npos) << plan.output;
+    }
+    const std::size_t at = plan.output.find("memory   ");
+    return at == std::string::npos ? 0.0 : std::stod(plan.output.substr(at + 9));
+  };
+  EXPECT_GT(planned(1), 0);
+  EXPECT_LT(planned(8), planned(2));
+}
+
 TEST_F(Ranking, ABatchInPartsAndAFallingRateTrain) {
   const std::string options = "--train.epochs=2 --model.dropout=0 --model.input_dropout=0 ";
   ASSERT_EQ(train("whole-batch", options).status, 0);

@@ -44,8 +44,6 @@ class RankingTask : public Task {
         ranks_(rank_options(config_, parts.nodes)),
         loader_(store_, sample_loader_options(config_, setup_, parts.share)),
         view_(std::ssize(setup_.layout.tasks)) {
-    TGR_CHECK(config_.dist.world == 0,
-              "dist.world plans for other ranks, which the ranking task cannot yet; leave it out");
     check_metric();
     data::PlanOptions plan = sample_loader_options(config_, setup_, parts.share).queue.plan;
     steps_ = count_steps(loader_.samples().windows, plan, 1, config_.train.epochs);
@@ -53,6 +51,9 @@ class RankingTask : public Task {
     batch.include(loader_);
     batch_size_ = {batch.samples, batch.tokens, batch.targets};
     bounds_ = batch.part(config_.train.accumulate);
+    // Sequences shared out by cost may leave most of a batch's short ones to one rank.
+    const std::int64_t ranks = plan.whole_step ? parts.share.world : 1;
+    eval_samples_ = (bounds_.samples + ranks - 1) / ranks;
     samples_[static_cast<std::size_t>(data::Split::kTrain)] = loader_.samples().size();
     for (const data::Split split : held_out(config_)) {
       data::SampleLoaderOptions options = evaluation_of(split);
@@ -210,7 +211,7 @@ class RankingTask : public Task {
   }
 
   data::SampleLoaderOptions evaluation_of(data::Split split) const {
-    return sample_eval_options(config_, setup_, split, bounds_.samples, parts_.share);
+    return sample_eval_options(config_, setup_, split, eval_samples_, parts_.share);
   }
 
   void make_trainer() {
@@ -309,6 +310,7 @@ class RankingTask : public Task {
   dist::LinkChoice link_;  // between GPUs
   data::SampleLoader loader_;
   model::RankingBatchSize batch_size_;  // of a training step
+  std::int64_t eval_samples_ = 0;       // of a rank at a time
   RankingBounds bounds_;                // of what is computed at a time, in training and evaluation
   std::array<std::int64_t, 3> samples_ = {};  // of each split
   std::unique_ptr<train::RankingTrainer<T>> trainer_;

@@ -29,7 +29,7 @@ void print_ranks(const TaskParts& parts, const dist::LinkChoice& link) {
   print_result("ranks    {} in {} groups of {}, replicas {}, rows {}; schedule {}, {}\n",
                parts.share.world, options.topology.num_groups(), options.topology.group_size,
                config.dist.replicas, config.dist.placement, schedule_of(config, parts.share.world),
-               config.dist.balance && !config.ranks() ? "balanced by cost" : "not balanced");
+               config.dist.balance ? "balanced by cost" : "not balanced");
   const std::string remark = dist::uneven_machines(
       dist::play_nodes(parts.nodes, static_cast<int>(config.dist.ranks_per_node)),
       static_cast<int>(config.dist.group));
