@@ -13,6 +13,8 @@ shift 3
 
 IFS=, read -ra names <<<"$hosts"
 slots="$(printf "%s:$ranks," "${names[@]}")"
+# Open MPI asks a silent machine whether it is still there after five minutes by itself, here after ten seconds.
+keepalive=(--mca oob_tcp_keepalive_time 10 --mca oob_tcp_keepalive_intvl 5 --mca oob_tcp_keepalive_probes 3)
 # TGR_MPIRUN=echo shows what would be run.
-exec "${TGR_MPIRUN:-mpirun}" --host "${slots%,}" -n "$((ranks * ${#names[@]}))" --bind-to none -x NCCL_DEBUG \
+exec "${TGR_MPIRUN:-mpirun}" --host "${slots%,}" -n "$((ranks * ${#names[@]}))" --bind-to none "${keepalive[@]}" -x NCCL_DEBUG \
   turbogr train "$config" --run.resume=true "$@"

@@ -53,8 +53,9 @@ TEST(Deploy, HostsStartARankForEverySlot) {
       run_command("TGR_MPIRUN=echo bash " + kDeploy + "hosts.sh a,b,c 4 run.toml --train.steps=9");
   EXPECT_EQ(shown.status, 0);
   EXPECT_TRUE(has(shown,
-                  "--host a:4,b:4,c:4 -n 12 --bind-to none -x NCCL_DEBUG turbogr train run.toml "
-                  "--run.resume=true --train.steps=9"))
+                  "--host a:4,b:4,c:4 -n 12 --bind-to none --mca oob_tcp_keepalive_time 10 "
+                  "--mca oob_tcp_keepalive_intvl 5 --mca oob_tcp_keepalive_probes 3 -x NCCL_DEBUG "
+                  "turbogr train run.toml --run.resume=true --train.steps=9"))
       << shown.output;
 }
 
