@@ -4,6 +4,7 @@
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,23 @@ void check_disturbances(const plan::Disturbances& d, int ranks) {
               "; wanted: a share from 0 to 1");
 }
 
+// How many rows there are for a relay to merge, of the second step, which has neighbours.
+void print_merged(const std::vector<plan::StepRoutes>& routes, const plan::SimulationSetup& setup) {
+  const auto sum_of = [](const std::vector<std::int32_t>& counts) {
+    return static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  };
+  const auto ranks = static_cast<double>(setup.nodes.size());
+  const double machines = ranks / setup.machine_ranks;
+  const auto print = [&](const char* which, const plan::RouteCounts& counts) {
+    const double asked = sum_of(counts.asked), merged = sum_of(counts.merged);
+    print_result("{:<11}{} distinct a rank, {} a machine: {:.2f} times fewer than its ranks have\n",
+                 which, grouped_text(std::llround(asked / ranks)),
+                 grouped_text(std::llround(merged / machines)), asked / merged);
+  };
+  print("rows", routes[1].all);
+  print("  again", routes[1].next_reads);
+}
+
 void run_simulation(const run::Config& config, const PlanCommand& command) {
   check_disturbances(command.disturbances, command.cluster.ranks());
   plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
@@ -119,7 +137,8 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
       plan::route_steps(ctx,
                         {.topology = setup.topology,
                          .placement = embedding::placement_from_name(config.dist.placement),
-                         .rows = histories->num_items()},
+                         .rows = histories->num_items(),
+                         .machine_ranks = setup.machine_ranks},
                         drawn.steps);
   const double route_seconds = seconds_from(began);
   const plan::Simulation result = plan::simulate(setup, drawn.steps, routes);
@@ -133,6 +152,7 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
                command.cluster.ranks_of_node(), setup.gpu.name, setup.network.name,
                setup.topology.group_size);
   print_result("data       {}\n", histories->text());
+  if (setup.machine_ranks > 0) print_merged(routes, setup);
   print_simulation(result, setup);
   print_result(
       "simulated  {} steps; drawn in {:.2f} s (sharing out {:.1f} ms a step, {:.1f} ns an id), "
@@ -187,6 +207,9 @@ Command* add_plan(Command& app) {
   command->add_option("--steps", options->steps, "Steps to time, after the first")
       ->check(is_positive())
       ->capture_default_str();
+  command->add_flag("--two-hops", cluster.two_hops,
+                    "What if rows went inside machines first, merged, then between them; training "
+                    "sends them straight to their owners");
   command->add_option("--trace", options->trace, "Write stages of --trace-ranks for Perfetto");
   command->add_option("--trace-ranks", options->trace_ranks, "Ranks to trace")->delimiter(',');
   command->add_option("--slow-rank", options->disturbances.slow_rank, "A rank that is slow");
@@ -235,6 +258,8 @@ Command* add_plan(Command& app) {
     check_usage(
         !plan.simulate || !(plan.explain || plan.price > 0 || plan.mtbf > 0 || !plan.html.empty()),
         "--explain, --price, --mtbf and --html are of the search; leave out --simulate");
+    check_usage(plan.simulate || !plan.cluster.two_hops,
+                "--two-hops is no setting that training has; add --simulate");
     if (ranks->given()) {
       check_usage(
           plan.cluster.sharing == 1,

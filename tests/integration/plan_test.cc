@@ -124,6 +124,15 @@ TEST(Plan, SimulatesTheSameTwiceAndTraces) {
   EXPECT_NE(read_file(trace).find("forward and backward"), std::string::npos);
 }
 
+TEST(Plan, SaysWhatTwoHopsWouldMerge) {
+  const std::string cluster = "--nodes 4 --gpus 4 --simulate --dist.group=16 ";
+  const test::Outcome two = test::run_program(plan(cluster + "--two-hops"));
+  ASSERT_EQ(two.status, 0) << two.output;
+  EXPECT_TRUE(test::has(two, "times fewer than its ranks have")) << two.output;
+  const test::Outcome one = test::run_program(plan(cluster));
+  EXPECT_FALSE(test::has(one, "times fewer than its ranks have")) << one.output;
+}
+
 TEST(Plan, SaysWhatIsWrong) {
   const auto says = [](const std::string& command, const std::string& part) {
     const test::Outcome run = test::run_program(command);
@@ -139,6 +148,8 @@ TEST(Plan, SaysWhatIsWrong) {
   says(plan("--nodes 1000000000 --gpus 8"), "plans go up to 65536 devices");
   says(plan("--nodes 1 --trace t.json"), "add --simulate");
   says(plan("--nodes 1 --jitter 0.1"), "add --simulate");
+  says(plan("--nodes 2 --two-hops"), "add --simulate");
+  says(plan("--nodes 3 --gpus 4 --simulate --two-hops --dist.group=6"), "a multiple of 4");
   says(plan("--nodes 1 --simulate --price 3"), "leave out --simulate");
   const std::string one = "--nodes 1 --gpus 2 --simulate ";
   says(plan(one + "--jitter inf"), "a share from 0 to 1");

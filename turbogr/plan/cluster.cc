@@ -10,6 +10,16 @@ namespace {
 constexpr std::int64_t kTimeBuckets = 129;
 constexpr std::int64_t kMostRanks = 1 << 16;
 
+// A group inside a machine needs no second hop.
+int machine_ranks_of(const dist::Topology& topology, const ClusterOptions& cluster) {
+  const int machine = cluster.ranks_of_node();
+  if (machine % topology.group_size == 0) return 0;
+  TGR_CHECK(topology.group_size % machine == 0, "exchanges in two hops in groups of ",
+            topology.group_size, " ranks on machines of ", machine,
+            "; set dist.group to whole machines, a multiple of ", machine);
+  return machine;
+}
+
 }  // namespace
 
 std::int64_t dense_parameters(const model::ModelOptions& m) {
@@ -44,6 +54,7 @@ SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluste
   setup.work.recompute = config.train.recompute;
   const train::RankOptions ranks = run::rank_options(config, setup.nodes);
   setup.topology = ranks.topology;
+  if (cluster.two_hops) setup.machine_ranks = machine_ranks_of(ranks.topology, cluster);
   setup.schedule = ranks.schedule;
   setup.replicas = ranks.replicas;
   setup.row_wire = ranks.row_wire;

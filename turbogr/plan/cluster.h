@@ -14,7 +14,8 @@ struct ClusterOptions {
   int gpus = 8;   // of each
   std::string gpu = "h200";
   std::string network = "ib400x8";
-  int sharing = 1;  // ranks a device has; several are staged through their hosts
+  int sharing = 1;        // ranks a device has; several are staged through their hosts
+  bool two_hops = false;  // rows and ids between machines go by way of a neighbour (simulator.h)
 
   int ranks_of_node() const { return gpus * sharing; }
   int ranks() const { return nodes * ranks_of_node(); }

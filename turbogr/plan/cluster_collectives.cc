@@ -17,10 +17,33 @@ ClusterCollectives::ClusterCollectives(const SimulationSetup& setup)
   for (std::size_t place = 0; place < replicas_.size(); ++place) {
     for (const auto& group : groups_) replicas_[place].push_back(group[place]);
   }
+  places_.assign(setup.topology.place_of.begin(), setup.topology.place_of.end());
+  machine_ranks_ = static_cast<std::size_t>(setup.machine_ranks);
+  if (machine_ranks_ == 0) return;
+  machines_of_.resize(setup.nodes.size());
+  for (const std::vector<int>& group : groups_) {
+    for (std::size_t first = 0; first < group.size(); first += machine_ranks_) {
+      machines_.emplace_back(group.begin() + static_cast<std::ptrdiff_t>(first),
+                             group.begin() + static_cast<std::ptrdiff_t>(first + machine_ranks_));
+      for (const int rank : machines_.back()) {
+        machines_of_[static_cast<std::size_t>(rank)] = machines_.size() - 1;
+      }
+    }
+    for (std::size_t place = 0; place < machine_ranks_; ++place) {
+      std::vector<int>& rail = rails_.emplace_back();
+      for (std::size_t at = place; at < group.size(); at += machine_ranks_) {
+        rail.push_back(group[at]);
+      }
+    }
+  }
 }
 
 std::int64_t ClusterCollectives::Ids::asked(int rank, std::size_t place) const {
   return ids.asked_by(rank)[place] - (but == nullptr ? 0 : but->asked_by(rank)[place]);
+}
+
+std::int64_t ClusterCollectives::Ids::merged(std::size_t machine, std::size_t place) const {
+  return ids.merged_by(machine)[place] - (but == nullptr ? 0 : but->merged_by(machine)[place]);
 }
 
 std::int64_t ClusterCollectives::Ids::owned(int rank) const {
@@ -49,17 +72,18 @@ void ClusterCollectives::together(const train::Stage& stage, Lane lane,
   clock_.passed(stage, lane, begin, waiting);
 }
 
-void ClusterCollectives::group_exchange(const train::Stage& stage, Lane lane, const Ids& ids,
-                                        double bytes, Way way, Memory memory) {
-  const auto bytes_of = [&](int rank, std::size_t place) {
-    return static_cast<std::int64_t>(static_cast<double>(ids.asked(rank, place)) * bytes);
-  };
-  together(stage, lane, groups_, [&](const std::vector<int>& members, std::span<double> times) {
+void ClusterCollectives::exchange(const train::Stage& stage, Lane lane,
+                                  const std::vector<std::vector<int>>& teams,
+                                  const Counts& to_owner, double bytes, Way way, Memory memory) {
+  together(stage, lane, teams, [&](const std::vector<int>& members, std::span<double> times) {
+    const auto bytes_of = [&](std::size_t from, std::size_t to) {
+      return static_cast<std::int64_t>(static_cast<double>(to_owner(members, from, to)) * bytes);
+    };
     std::vector<std::int64_t> send(members.size()), receive(members.size());
     const auto round_of = [&](std::size_t i) {
       for (std::size_t peer = 0; peer < members.size(); ++peer) {
-        send[peer] = bytes_of(members[i], peer);
-        receive[peer] = bytes_of(members[peer], i);
+        send[peer] = bytes_of(i, peer);
+        receive[peer] = bytes_of(peer, i);
       }
       if (way == Way::kFromOwners) std::swap(send, receive);
       return dist::all_to_all_round(send, receive);
@@ -68,10 +92,56 @@ void ClusterCollectives::group_exchange(const train::Stage& stage, Lane lane, co
   });
 }
 
+void ClusterCollectives::group_exchange(const train::Stage& stage, Lane lane, const Ids& ids,
+                                        double bytes, Way way, Memory memory) {
+  const auto asked = [&](const std::vector<int>& members, std::size_t from, std::size_t to) {
+    return ids.asked(members[from], to);
+  };
+  exchange(stage, lane, groups_, asked, bytes, way, memory);
+}
+
+void ClusterCollectives::hop_inside(const train::Stage& stage, Lane lane, const Ids& ids,
+                                    double bytes, Way way, Memory memory) {
+  const auto asked = [&](const std::vector<int>& members, std::size_t from, std::size_t to) {
+    std::int64_t sum = 0;
+    for (std::size_t place = to; place < groups_[0].size(); place += machine_ranks_) {
+      sum += ids.asked(members[from], place);
+    }
+    return sum;
+  };
+  exchange(stage, lane, machines_, asked, bytes, way, memory);
+}
+
+void ClusterCollectives::hop_between(const train::Stage& stage, Lane lane, const Ids& ids,
+                                     double bytes, Way way, Memory memory) {
+  const auto merged = [&](const std::vector<int>& members, std::size_t from, std::size_t to) {
+    return ids.merged(machine_of(members[from]), place_of(members[to]));
+  };
+  exchange(stage, lane, rails_, merged, bytes, way, memory);
+}
+
+ClusterCollectives::Relayed ClusterCollectives::relayed(const Ids& ids, int rank) const {
+  Relayed counts;
+  const std::size_t size = groups_[0].size(), own = place_of(rank);
+  for (std::size_t place = own % machine_ranks_; place < size; place += machine_ranks_) {
+    for (const int member : machines_[machine_of(rank)]) counts.taken += ids.asked(member, place);
+    counts.merged += ids.merged(machine_of(rank), place);
+  }
+  const std::size_t machines = size / machine_ranks_;
+  const std::size_t first = machine_of(rank) / machines * machines;  // of its group
+  for (std::size_t machine = first; machine < first + machines; ++machine) {
+    counts.requested += ids.merged(machine, own);
+  }
+  return counts;
+}
+
 void ClusterCollectives::exchange_counts(const train::Stage& stage, Lane lane) {
-  together(stage, lane, groups_, [&](const std::vector<int>& members, std::span<double> times) {
+  const Body body = [&](const std::vector<int>& members, std::span<double> times) {
     network_.all_to_all_even(members, 8, times, Memory::kHost);
-  });
+  };
+  if (!two_hops()) return together(stage, lane, groups_, body);
+  together(stage, lane, machines_, body);
+  together(stage, lane, rails_, body);
 }
 
 void ClusterCollectives::gather_counts(const train::Stage& stage, Lane lane) {

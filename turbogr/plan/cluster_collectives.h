@@ -35,6 +35,7 @@ class ClusterCollectives {
     const RouteCounts& ids;
     const RouteCounts* but = nullptr;
     std::int64_t asked(int rank, std::size_t place) const;
+    std::int64_t merged(std::size_t machine, std::size_t place) const;
     std::int64_t owned(int rank) const;
   };
 
@@ -42,6 +43,19 @@ class ClusterCollectives {
   enum class Way : std::uint8_t { kToOwners, kFromOwners };
   void group_exchange(const train::Stage& stage, Lane lane, const Ids& ids, double bytes, Way way,
                       Memory memory);
+  // The same in two hops: between ranks and the relays of their machine, and between relays and
+  // owners, which have the same place in their machines.
+  bool two_hops() const { return machine_ranks_ > 0; }
+  void hop_inside(const train::Stage& stage, Lane lane, const Ids& ids, double bytes, Way way,
+                  Memory memory);
+  void hop_between(const train::Stage& stage, Lane lane, const Ids& ids, double bytes, Way way,
+                   Memory memory);
+  // What a rank has in hand in two hops: ids of its machine's ranks, as their relay; the distinct
+  // ones of them; and those that relays ask of it, as an owner.
+  struct Relayed {
+    std::int64_t taken = 0, merged = 0, requested = 0;
+  };
+  Relayed relayed(const Ids& ids, int rank) const;
   // One number to and from every rank of a group, between hosts.
   void exchange_counts(const train::Stage& stage, Lane lane);
   // Between replicas: how many rows each has, between hosts; and every one's, `bytes` each, to all.
@@ -58,6 +72,12 @@ class ClusterCollectives {
   using Body = std::function<void(const std::vector<int>& members, std::span<double> times)>;
   void together(const train::Stage& stage, Lane lane, const std::vector<std::vector<int>>& teams,
                 const Body& body);
+  // An exchange inside every one of `teams`; to_owner(i, j): what member i has for member j.
+  using Counts = std::function<std::int64_t(const std::vector<int>&, std::size_t, std::size_t)>;
+  void exchange(const train::Stage& stage, Lane lane, const std::vector<std::vector<int>>& teams,
+                const Counts& to_owner, double bytes, Way way, Memory memory);
+  std::size_t place_of(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
+  std::size_t machine_of(int rank) const { return machines_of_[static_cast<std::size_t>(rank)]; }
   void gather(const std::vector<int>& members, const std::vector<std::int64_t>& sizes,
               std::span<double> times, Memory memory);
 
@@ -66,6 +86,9 @@ class ClusterCollectives {
   bool exact_replicas_;
   std::vector<std::vector<int>> groups_;    // by place
   std::vector<std::vector<int>> replicas_;  // of each place, by group
+  std::size_t machine_ranks_ = 0;
+  std::vector<std::vector<int>> machines_, rails_;  // two hops: each group's, by place
+  std::vector<std::size_t> places_, machines_of_;   // of each rank
   std::vector<int> everybody_;
 };
 

@@ -18,6 +18,8 @@ namespace {
 using embedding::Lane;
 using embedding::Part;
 using Way = ClusterCollectives::Way;
+using Ids = ClusterCollectives::Ids;
+using Relayed = ClusterCollectives::Relayed;
 namespace stages = train::stages;
 
 constexpr double kNano = 1e-9;
@@ -185,14 +187,17 @@ class SimulatedCluster {
     const RouteCounts& all = routes(call).all;
     collectives_.small_sum(stages::kIds, call.lane, 3, Memory::kHost);
     collectives_.exchange_counts(stages::kIds, call.lane);
-    collectives_.group_exchange(stages::kIds, call.lane, {all}, 8, Way::kToOwners, Memory::kHost);
+    exchange(stages::kIds, call.lane, {all}, 8, Way::kToOwners, Memory::kHost,
+             [&](const Relayed& relay) {  // merged
+               return hidden ? 0.0 : host_seconds(static_cast<double>(relay.taken));
+             });
     if (exact_replicas()) {
       collectives_.gather_counts(stages::kIds, call.lane);
       collectives_.gather_rows(stages::kIds, call.lane, {all}, 4, Memory::kHost);
     }
     // Requests and replicas' rows are sorted out by the host.
     local(stages::kIds, call.lane, [&](int rank) {
-      const auto ids = static_cast<double>(std::ssize(batch.ids_of(rank)));
+      const auto ids = static_cast<double>(requested({all}, rank));
       return hidden ? 0.0 : host_seconds(ids + rows_of_replicas(all, rank));
     });
   }
@@ -201,19 +206,48 @@ class SimulatedCluster {
     return static_cast<double>(setup_.work.model.width) * static_cast<double>(size_of(wire));
   }
 
+  // Between ranks and owners, in one hop or in two: relay_seconds(relayed) is what relays take
+  // between the hops.
+  template <class Seconds>
+  void exchange(const train::Stage& stage, Lane lane, const Ids& ids, double bytes, Way way,
+                Memory memory, Seconds&& relay_seconds) {
+    if (!collectives_.two_hops()) {
+      return collectives_.group_exchange(stage, lane, ids, bytes, way, memory);
+    }
+    const auto hop = [&](bool inside) {
+      inside ? collectives_.hop_inside(stage, lane, ids, bytes, way, memory)
+             : collectives_.hop_between(stage, lane, ids, bytes, way, memory);
+    };
+    hop(way == Way::kToOwners);
+    local(stage, lane, [&](int rank) { return relay_seconds(collectives_.relayed(ids, rank)); });
+    hop(way != Way::kToOwners);
+  }
+
+  // Requests that an owner has: in one hop about as many as it makes itself.
+  std::int64_t requested(const Ids& ids, int rank) const {
+    return collectives_.two_hops() ? collectives_.relayed(ids, rank).requested
+                                   : asked_in_all(ids, rank);
+  }
+
   void move_rows(const train::Stage& stage, const StageCall& call, const RouteCounts& counts) {
     if (ranks() == 1) return;
-    collectives_.group_exchange(stage, call.lane, {counts}, wire_bytes(setup_.row_wire),
-                                Way::kFromOwners, memory());
+    const auto wire = static_cast<double>(size_of(setup_.row_wire));
+    const Ids ids = {counts};
+    exchange(stage, call.lane, ids, wire_bytes(setup_.row_wire), Way::kFromOwners, memory(),
+             [&](const Relayed& relay) {  // a copy for each that asked
+               return cost_.row_seconds(relay.taken, 2 * wire);
+             });
     local(stage, call.lane, [&](int rank) {  // packed by owners, unpacked by who asked
-      return 2 * cost_.row_seconds(asked_in_all(counts, rank),
-                                   kPackBytes + static_cast<double>(size_of(setup_.row_wire)));
+      return cost_.row_seconds(requested(ids, rank) + asked_in_all(ids, rank), kPackBytes + wire);
     });
   }
 
   static std::int64_t asked_in_all(const RouteCounts& counts, int rank) {
     const std::span<const std::int32_t> asked = counts.asked_by(rank);
     return std::accumulate(asked.begin(), asked.end(), std::int64_t{0});
+  }
+  static std::int64_t asked_in_all(const Ids& ids, int rank) {
+    return asked_in_all(ids.ids, rank) - (ids.but == nullptr ? 0 : asked_in_all(*ids.but, rank));
   }
 
   void return_rows(const StageCall& call) {
@@ -222,20 +256,20 @@ class SimulatedCluster {
     const RouteCounts& counts = call.part == Part::kNextReads ? route.next_reads : route.all;
     const RouteCounts* but = call.part == Part::kRest ? &route.next_reads : nullptr;
     const double bytes = wire_bytes(setup_.gradient_wire);
-    collectives_.group_exchange(stages::kReturn, call.lane, {counts, but}, bytes, Way::kToOwners,
-                                memory());
+    const double value = kPackBytes + static_cast<double>(size_of(setup_.gradient_wire));
+    const Ids ids = {counts, but};
+    exchange(stages::kReturn, call.lane, ids, bytes, Way::kToOwners, memory(),
+             [&](const Relayed& relay) {  // summed
+               return cost_.row_seconds(relay.taken + relay.merged, value);
+             });
     if (exact_replicas()) {
-      collectives_.gather_rows(stages::kReturn, call.lane, {counts, but}, bytes, memory());
+      collectives_.gather_rows(stages::kReturn, call.lane, ids, bytes, memory());
     }
     local(stages::kReturn, call.lane, [&](int rank) {  // packed, and summed by the owner
-      std::int64_t asked = asked_in_all(counts, rank);
       double rows = rows_of_replicas(counts, rank);
-      if (but != nullptr) {
-        asked -= asked_in_all(*but, rank);
-        rows -= rows_of_replicas(*but, rank);
-      }
-      const double value = kPackBytes + static_cast<double>(size_of(setup_.gradient_wire));
-      return cost_.row_seconds(2 * asked + static_cast<std::int64_t>(rows), value);
+      if (but != nullptr) rows -= rows_of_replicas(*but, rank);
+      return cost_.row_seconds(
+          asked_in_all(ids, rank) + requested(ids, rank) + static_cast<std::int64_t>(rows), value);
     });
     if (call.rows_late) collectives_.small_sum(stages::kReturn, call.lane, 1, memory());
   }
@@ -289,12 +323,15 @@ class SimulatedCluster {
     const RouteCounts& hurried = routes_[static_cast<std::size_t>(call.step) - 1].next_reads;
     for (const RouteCounts* counts : {&changed, &hurried}) {
       collectives_.exchange_counts(stages::kPlan, call.lane);
-      collectives_.group_exchange(stages::kPlan, call.lane, {*counts}, 4, Way::kFromOwners,
-                                  Memory::kHost);
+      exchange(stages::kPlan, call.lane, {*counts}, 4, Way::kFromOwners, Memory::kHost,
+               [](const Relayed&) { return 0.0; });
     }
-    const RouteCounts& all = routes(call).all;
-    local(stages::kPlan, call.lane,
-          [&](int rank) { return host_seconds(static_cast<double>(2 * asked_in_all(all, rank))); });
+    const Ids all = {routes(call).all};
+    local(stages::kPlan, call.lane, [&](int rank) {  // looked for among requests, by relays, too
+      const std::int64_t relayed =
+          collectives_.two_hops() ? collectives_.relayed(all, rank).taken : 0;
+      return host_seconds(static_cast<double>(2 * (requested(all, rank) + relayed)));
+    });
   }
 
   void end_step() {
@@ -383,6 +420,10 @@ Simulation simulate(const SimulationSetup& setup, std::span<const StepBatch> ste
             " steps with ", routes.size(), " routes; wanted three or more, one route each");
   TGR_CHECK(setup.replicas == embedding::ReplicaMode::kExact,
             "a simulation of dist.replicas = \"average\": only \"exact\" can be planned so far");
+  TGR_CHECK(routes[0].all.merged.empty() == (setup.machine_ranks == 0), "a simulation with ",
+            setup.machine_ranks,
+            " ranks a machine in two hops and routes counted for another; give "
+            "LayoutOptions the setup's machine_ranks");
   for (const StepBatch& step : steps) {
     TGR_CHECK(step.ranks() == static_cast<int>(setup.nodes.size()), "a step of ", step.ranks(),
               " ranks in a cluster of ", setup.nodes.size());

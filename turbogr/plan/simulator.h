@@ -36,6 +36,10 @@ struct SimulationSetup {
   StepWork work;
   std::vector<int> nodes;  // [ranks], their machines
   dist::Topology topology;
+  // Rows and ids go in two hops, as LayoutOptions has it: to the neighbour that has the owner's
+  // place in this machine, merged there, and from there to the owner. 0: in one. Nothing in
+  // embedding/ does so; this says what it would gain.
+  int machine_ranks = 0;
   train::StepSchedule schedule = train::StepSchedule::kSerial;
   embedding::ReplicaMode replicas = embedding::ReplicaMode::kExact;
   DType row_wire = DType::kF32;

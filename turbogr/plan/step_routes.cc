@@ -54,7 +54,9 @@ class Router {
         layout_(layout),
         sharding_(layout.rows, layout.topology.group_size, layout.placement),
         members_(members_of(layout.topology)),
-        unions_(static_cast<std::size_t>(ctx.threads()), RowSet(layout.rows)) {}
+        unions_(static_cast<std::size_t>(ctx.threads()), RowSet(layout.rows)) {
+    if (layout.machine_ranks > 0) machines_ = unions_;
+  }
 
   StepRoutes route(const StepBatch& step, const RowSet& own, const RowSet* before,
                    const RowSet* after) {
@@ -64,10 +66,18 @@ class Router {
     if (before != nullptr) kinds.push_back({&routes.changed, before});
     for (const CountedIds& kind : kinds) {
       make_room(*kind.counts, step.ranks(), layout_.topology.group_size);
+      if (layout_.machine_ranks > 0) {
+        kind.counts->merged.assign(
+            kind.counts->asked.size() / static_cast<std::size_t>(layout_.machine_ranks), 0);
+      }
     }
     parallel_for(ctx_.pool(), std::ssize(members_), [&](std::int64_t group, int worker) {
       count_group(step, members_[static_cast<std::size_t>(group)], kinds,
                   unions_[static_cast<std::size_t>(worker)]);
+      if (layout_.machine_ranks > 0) {
+        count_machines(step, static_cast<std::size_t>(group), kinds,
+                       machines_[static_cast<std::size_t>(worker)]);
+      }
     });
     own.for_each([&](std::uint32_t id) {
       const auto place = static_cast<std::size_t>(sharding_.shard_of(id));
@@ -95,11 +105,33 @@ class Router {
     for (const int rank : members) together.take_out(step.ids_of(rank));
   }
 
+  // `together` is empty before and after.
+  void count_machines(const StepBatch& step, std::size_t group,
+                      const std::vector<CountedIds>& kinds, RowSet& together) {
+    const std::vector<int>& members = members_[group];
+    const auto size = members.size(), ranks = static_cast<std::size_t>(layout_.machine_ranks);
+    for (std::size_t first = 0; first < size; first += ranks) {
+      const std::size_t machine = (group * size + first) / ranks;
+      for (std::size_t i = first; i < first + ranks; ++i) {
+        for (const std::uint32_t id : step.ids_of(members[i])) {
+          if (!together.add(id)) continue;
+          const auto place = static_cast<std::size_t>(sharding_.shard_of(id));
+          for (const CountedIds& kind : kinds) {
+            kind.counts->merged[machine * size + place] += kind.has(id) ? 1 : 0;
+          }
+        }
+      }
+      for (std::size_t i = first; i < first + ranks; ++i) {
+        together.take_out(step.ids_of(members[i]));
+      }
+    }
+  }
+
   const Context& ctx_;
   const LayoutOptions& layout_;
   embedding::Sharding sharding_;
   std::vector<std::vector<int>> members_;  // of each group, by place
-  std::vector<RowSet> unions_;             // one a thread
+  std::vector<RowSet> unions_, machines_;  // one a thread
 };
 
 }  // namespace

@@ -20,10 +20,16 @@ struct RouteCounts {
   std::vector<std::int32_t> asked;    // [ranks, G], ids of a rank by the place of their owner
   std::vector<std::int64_t> owned;    // [ranks], distinct rows asked of a rank by its group
   std::vector<std::int64_t> touched;  // [G], of each place over all groups
+  std::vector<std::int32_t> merged;   // two hops: [machines, G], distinct ids of a machine's ranks
 
   std::span<const std::int32_t> asked_by(int rank) const {
     const auto size = static_cast<std::size_t>(group_size);
     return std::span(asked).subspan(static_cast<std::size_t>(rank) * size, size);
+  }
+  // Machines are counted group by group.
+  std::span<const std::int32_t> merged_by(std::size_t machine) const {
+    const auto size = static_cast<std::size_t>(group_size);
+    return std::span(merged).subspan(machine * size, size);
   }
 };
 
@@ -37,6 +43,9 @@ struct LayoutOptions {
   dist::Topology topology;
   embedding::Placement placement = embedding::Placement::kRoundRobin;
   std::int64_t rows = 0;  // of the table
+  // Two hops: so many places of a group, one after the other, are a machine's, and its ranks' ids
+  // are merged. 0: one hop.
+  int machine_ranks = 0;
 };
 
 // The ranks of every group, by place.
