@@ -31,6 +31,7 @@
 #include "turbogr/ops/rows/top_k.h"
 #include "turbogr/ops/rows/update.h"
 #include "turbogr/train/negative_sampler.h"
+#include "turbogr/train/ranking_trainer.h"
 #include "turbogr/train/token_order.h"
 
 // Sanitizers bring an allocator of their own that must not be replaced.
@@ -389,6 +390,25 @@ TEST_F(Allocation, IsNotMadeBySendingARankingBatchToItsModel) {
     test::OwnedRankingBatch batch = test::ranking_share(0, 0, 1);
     const model::RankingBatch view = batch.view();
     EXPECT_EQ(warm_allocations([&] { inputs.send(ctx, view); }), 0);
+  }
+}
+
+TEST_F(Allocation, IsNotMadeByAWarmRankingStep) {
+  const Context ctx({.threads = 2});
+  const auto alone = dist::make_self();
+  for (const auto schedule : {train::StepSchedule::kSerial, train::StepSchedule::kOverlap}) {
+    train::RankingTrainOptions options = test::small_ranking_training();
+    options.ranks.schedule = schedule;
+    train::RankingTrainer<float> trainer(ctx, *alone, options);
+    trainer.initialise(ctx);
+    test::OwnedRankingBatch batch = test::ranking_share(0, 0, 1);
+    const model::RankingBatch view = batch.view();
+    EXPECT_EQ(warm_allocations([&] {
+                trainer.submit(ctx, view);
+                if (trainer.pending() == trainer.queue_length()) trainer.finish(ctx);
+              }),
+              0)
+        << static_cast<int>(schedule);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/support/messages.h"
 
 namespace turbogr {
@@ -20,6 +22,18 @@ TEST(BackgroundWorker, WorksBesideAndHandsErrorsBack) {
   worker.start([&] { done = 2; });
   worker.join();
   EXPECT_EQ(done, 2);
+}
+
+// Also of work that throws.
+TEST(BackgroundWorker, LetsGoOfWhatItsWorkHeld) {
+  BackgroundWorker worker;
+  const auto held = std::make_shared<int>(3);
+  worker.start([held] { EXPECT_EQ(*held, 3); });
+  worker.join();
+  EXPECT_EQ(held.use_count(), 1);
+  worker.start([held] { throw Error("no rows"); });
+  EXPECT_EQ(message_of([&] { worker.join(); }), "no rows");
+  EXPECT_EQ(held.use_count(), 1);
 }
 
 }  // namespace

@@ -11,25 +11,29 @@ BackgroundWorker::BackgroundWorker() : thread_([this] { run(); }) {}
 BackgroundWorker::~BackgroundWorker() {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !work_; });
+    changed_.wait(lock, [this] { return work_ == nullptr; });
     stopping_ = true;
   }
   changed_.notify_all();
   thread_.join();
 }
 
-void BackgroundWorker::start(std::function<void()> work) {
+void BackgroundWorker::begin() {
+  const std::lock_guard lock(mutex_);
+  TGR_ASSERT(work_ == nullptr);
+}
+
+void BackgroundWorker::wake(Call work) {
   {
     const std::lock_guard lock(mutex_);
-    TGR_ASSERT(!work_ && work);
-    work_ = std::move(work);
+    work_ = work;
   }
   changed_.notify_all();
 }
 
 void BackgroundWorker::join() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !work_; });
+  changed_.wait(lock, [this] { return work_ == nullptr; });
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) {
     std::rethrow_exception(error);
   }
@@ -38,12 +42,12 @@ void BackgroundWorker::join() {
 void BackgroundWorker::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || work_; });
+    changed_.wait(lock, [this] { return stopping_ || work_ != nullptr; });
     if (stopping_) return;
     lock.unlock();
     std::exception_ptr error;
     try {
-      work_();
+      work_(place_);
     } catch (...) {
       error = std::current_exception();
     }
