@@ -22,9 +22,10 @@ test-deps: ## and those that the tests need (tools/packages-test.txt)
 dev-deps: ## and those of people who work on turbogr (tools/packages-dev.txt)
 	@tools/install_packages tools/packages.txt tools/packages-test.txt tools/packages-dev.txt
 
-# $(call configure,PRESET): quiet unless it fails. Those who work on turbogr (TGR_WERROR) compile source by source, but
-# for the sanitizers, whose builds are three times as slow: they take batches, as users do.
-configure = cmake --preset $(1) -DTGR_UNITY=$(if $(TGR_WERROR),$(if $(filter %san,$(1)),ON,OFF),ON) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+# $(call configure,PRESET): quiet unless it fails. Those who work on turbogr (TGR_WERROR) compile source by source, unless
+# TGR_UNITY says otherwise, but for the sanitizers, whose builds are three times as slow: they take batches, as users do.
+batches = $(or $(TGR_UNITY),$(if $(TGR_WERROR),OFF,ON))
+configure = cmake --preset $(1) -DTGR_UNITY=$(if $(filter %san,$(1)),ON,$(batches)) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }; rm -f build-configure.log
 
 configure: deps
 	@$(call configure,cpu)
@@ -97,8 +98,8 @@ format-check: dev-deps
 layers: ## fail on an include that points upwards
 	@tools/check_layers
 
-lint: dev-deps build ## clang-tidy over every source
-	@tools/lint build
+lint: dev-deps ## clang-tidy over every source
+	@tools/lint
 
 install: configure ## install program, C library, manual and completion under PREFIX (default /usr/local)
 	@cmake --build --preset cpu -j $(JOBS) --target distribution
@@ -123,4 +124,4 @@ bare: dev-deps ## prove `make demo` and the packages on a bare Debian 12 root (n
 	@tools/bare_machine package
 
 clean: ## remove every build folder
-	@rm -rf build build-asan build-tsan build-cuda build-fuzz build-wheel-*
+	@rm -rf build build-asan build-tsan build-cuda build-fuzz build-lint build-wheel-*
