@@ -161,9 +161,7 @@ TEST(Schedules, MovingRowsByTheDeviceChangesNoBit) {
                train_on_ranks<float>(adagrad, {4, 2}, by_device), "averaged replicas");
 }
 
-TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
-  train::RetrievalOptions options = options_of();
-  options.temperature = 1e-300;  // logits overflow
+void expect_bad_steps_change_nothing(const train::RetrievalOptions& options, bool finite_loss) {
   const Context ctx({.threads = 1});
   train::RetrievalTrainer<float> untrained(ctx, options, kShape.items);
   untrained.initialise(ctx);
@@ -173,9 +171,25 @@ TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
         train::StepSchedule::kExactPrefetch, train::StepSchedule::kSemiAsync}) {
     const Outcome bad = train_on_ranks<float>(options, {2, 2}, {.schedule = schedule});
     EXPECT_FALSE(bad.results[0].finite);
+    EXPECT_EQ(std::isfinite(bad.results[0].loss), finite_loss);
     EXPECT_EQ(bad.results[0].rate, 0);
     EXPECT_TRUE(bad.weights == fresh) << static_cast<int>(schedule);
   }
+}
+
+TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
+  train::RetrievalOptions options = options_of();
+  options.temperature = 1e-300;  // logits overflow
+  expect_bad_steps_change_nothing(options, false);
+}
+
+// Items shorter than the least length they are divided by: their logits are ordinary, and so are
+// the gradients of dense weights. Gradients of the items are 1 / (1e-6 * temperature) as large.
+TEST(Schedules, ABadGradientOfARowAloneChangesNothingEither) {
+  train::RetrievalOptions options = options_of();
+  options.table_scale = 1e-38;
+  options.temperature = 1e-32;
+  expect_bad_steps_change_nothing(options, true);
 }
 
 TEST(Schedules, AWishToStopReachesEverybody) {
