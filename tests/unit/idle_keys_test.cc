@@ -55,6 +55,22 @@ TEST(IdleKeys, WhatAnotherKeySwitchesOffIsRefused) {
   EXPECT_EQ(check_idle_keys(with({{"dist.group", "1"}}), {}), "");
 }
 
+TEST(IdleKeys, ACacheThatNobodyFillsIsNamed) {
+  const std::vector<Override> cache = {
+      {"train.device", "cuda"}, {"embedding.memory", "host"}, {"embedding.cache", "0.2"}};
+  const auto said = [&](const Override& beside, const RunLayout& layout = {}) {
+    std::vector<Override> set = cache;
+    set.push_back(beside);
+    return check_idle_keys(with(set), layout);
+  };
+  EXPECT_EQ(said({"run.seed", "2"}), "");
+  for (const std::string& idle :
+       {said({"run.seed", "2"}, {.world = 2, .sharded = true}), said({"negatives.dtype", "f16"}),
+        said({"features.genres.from", "item.genres"})}) {
+    EXPECT_NE(idle.find("embedding.cache = 0.2"), std::string::npos) << idle;
+  }
+}
+
 TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
   const std::vector<Override> set = {
       {"dist.ranks_per_node", "2"}, {"dist.placement", "hash"}, {"dist.replicas", "average"},

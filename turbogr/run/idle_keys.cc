@@ -68,8 +68,12 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"dist.rows", layout.sharded, false, kPipeline},
       {"dist.gradients", layout.sharded, false, kPipeline},
       {"dist.bucket", layout.sharded, false, kPipeline},
-      {"embedding.cache", config.embedding.memory == "host" && !layout.sharded && !config.ranks(),
-       false, "the retrieval task with embedding.memory = \"host\" on one rank"},
+      {"embedding.cache",
+       config.embedding.memory == "host" && !layout.sharded && !config.ranks() &&
+           config.negatives.dtype == "full" && config.features.empty(),
+       false,
+       "the retrieval task with embedding.memory = \"host\" on one rank, negatives of "
+       "negatives.dtype = \"full\" and no features"},
       {"model.output", !config.features.empty() && !config.ranks(), false,
        "the retrieval task with features of items"},
       {"model.bias", !config.ranks() || config.model.kind == "fuxi", true,

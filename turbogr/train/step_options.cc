@@ -32,8 +32,8 @@ embedding::TableOptions table_options(const RetrievalOptions& options, std::int6
 }
 
 std::int64_t cached_rows(const RetrievalOptions& options, std::int64_t num_items) {
-  const bool cached =
-      options.table_in_host_memory && !options.ranks.sharded() && !options.negatives.half;
+  const bool cached = options.table_in_host_memory && !options.ranks.sharded() &&
+                      !options.negatives.half && options.features.tables.empty();
   return cached ? static_cast<std::int64_t>(options.table_cache * static_cast<double>(num_items))
                 : 0;
 }
