@@ -35,15 +35,16 @@ std::vector<fs::path> documents() {
   return found;
 }
 
-// Lines of fenced sh blocks, comments cut off, continued lines joined.
-std::vector<std::string> commands_of(const std::string& text) {
+// Lines of fenced blocks, of sh alone or of any that name no other language, comments cut off,
+// continued lines joined.
+std::vector<std::string> commands_of(const std::string& text, bool shell_only = true) {
   std::vector<std::string> commands;
   std::istringstream lines(text);
   bool shell = false;
   bool continued = false;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("```")) {
-      shell = !shell && line == "```sh";
+      shell = !shell && (line == "```sh" || (!shell_only && line == "```"));
       continue;
     }
     if (!shell) continue;
@@ -70,14 +71,21 @@ TEST(Docs, NameOnlyCommandsAndOptionsThatExist) {
         EXPECT_NE(makefile.find(fmt::format("\n{}:", word[1].str())), std::string::npos);
         ++seen;
       }
-      if (!command.starts_with("build/turbogr")) continue;
+    }
+    for (const std::string& command : commands_of(text_of(path), false)) {
+      SCOPED_TRACE(path.string() + ": " + command);
+      std::smatch call;
+      const std::regex calls_program("^(?:[^;|]*[ ;])?(?:[a-z-]*/)?turbogr( [a-z][^;|]*)");
+      if (!std::regex_search(command, call, calls_program)) continue;
       ++seen;
       // Help comes before complaints about options, so those are looked up in its text.
-      const auto help =
-          test::run_program(command.substr(std::string("build/turbogr").size()) + " --help");
+      const std::string arguments =
+          std::regex_replace(call[1].str(), std::regex("[\\[\\]]|\\.\\.\\.|  .*"), "");
+      const auto help = test::run_program(arguments + " --help");
       EXPECT_EQ(help.status, 0) << help.output;
       const std::regex option("\\s(--[a-z][a-z-]*)(?=[\\s=]|$)");
-      for (std::sregex_iterator at(command.begin(), command.end(), option), end; at != end; ++at) {
+      for (std::sregex_iterator at(arguments.begin(), arguments.end(), option), end; at != end;
+           ++at) {
         EXPECT_NE(help.output.find((*at)[1].str()), std::string::npos) << (*at)[1].str();
       }
     }
@@ -118,6 +126,8 @@ class DocsCommands : public ::testing::Test {
                                  "mpirun --oversubscribe --allow-run-as-root");
     command = std::regex_replace(command, std::regex("--trials 20"), "--trials 2");
     command = std::regex_replace(command, std::regex("--users [12]000"), "--users 40");
+    command = std::regex_replace(command, std::regex("--nodes 16 --gpus 8"), "--nodes 1 --gpus 2");
+    command = std::regex_replace(command, std::regex("--ranks 128"), "--ranks 4");
     if (std::regex_search(command, std::regex("turbogr (train|tune) "))) {
       command += " --train.peak_tflops=1 --train.epochs=2";
     }
@@ -149,6 +159,8 @@ TEST_F(DocsCommands, OfTheDataPageRun) { run_all("docs/data_format.md"); }
 TEST_F(DocsCommands, OfTheTuningPageRun) { run_all("docs/tuning.md"); }
 TEST_F(DocsCommands, OfTheSyntheticPageRun) { run_all("docs/synthetic_data.md"); }
 TEST_F(DocsCommands, OfTheRankingPageRun) { run_all("docs/ranking.md"); }
+TEST_F(DocsCommands, OfTheFeaturesPageRun) { run_all("docs/features.md"); }
+TEST_F(DocsCommands, OfThePlanningPageRun) { run_all("docs/planning.md"); }
 TEST_F(DocsCommands, OfTheDistributedPageRun) { run_all("docs/distributed.md"); }
 
 TEST(Docs, LinkOnlyToWhatIsThere) {

@@ -60,10 +60,20 @@ TEST_F(Installed, BashCompletesCommandsAndOptions) {
   EXPECT_EQ(complete("turbogr data prepare --over", 3), "--overwrite\n");
 }
 
+TEST_F(Installed, ZshCompletionNamesCommandsAndOptions) {
+  const std::string script =
+      run_command("cat " + (prefix() / "share/zsh/site-functions/_turbogr").string()).output;
+  EXPECT_TRUE(script.starts_with("#compdef turbogr\n")) << script;
+  EXPECT_NE(script.find("'export') choices='--help --checkpoint --store --out"), std::string::npos);
+  EXPECT_NE(script.find("'data') choices='prepare merge"), std::string::npos) << script;
+}
+
 TEST_F(Installed, ManualNamesEveryCommand) {
   const std::string page =
       run_command("cat " + (prefix() / "share/man/man1/turbogr.1").string()).output;
-  for (const char* command : {"data prepare", "train", "eval", "recommend", "demo", "doctor"}) {
+  for (const char* command :
+       {"data prepare", "data merge", "data synth", "train", "tune", "eval", "recommend", "rank",
+        "export", "plan", "report", "config", "bench", "demo", "doctor"}) {
     EXPECT_NE(page.find(".SS \"turbogr " + std::string(command) + "\""), std::string::npos)
         << command;
   }

@@ -21,6 +21,15 @@ TEST(Program, SaysItsVersionAndCommit) {
             "turbogr " + std::string(version()) + " (" + std::string(commit()) + ")\n");
 }
 
+TEST(Program, DoctorWarnsOfWhatIsEmulated) {
+  const auto finished = test::run_command("TGR_SIMD=avx2 " + test::program() + " doctor");
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_NE(finished.output.find("bf16       emulated in f32"), std::string::npos);
+  EXPECT_NE(finished.output.find("warning    this processor has no bf16 products"),
+            std::string::npos)
+      << finished.output;
+}
+
 TEST(Program, DoctorShowsMachineAndBuild) {
   const auto finished = run_program("doctor");
   EXPECT_EQ(finished.status, 0);
