@@ -128,6 +128,7 @@ class DocsCommands : public ::testing::Test {
     command = std::regex_replace(command, std::regex("--users [12]000"), "--users 40");
     command = std::regex_replace(command, std::regex("--nodes 16 --gpus 8"), "--nodes 1 --gpus 2");
     command = std::regex_replace(command, std::regex("--ranks 128"), "--ranks 4");
+    command = std::regex_replace(command, std::regex("--html"), "--curve-ranks 4 --html");
     if (std::regex_search(command, std::regex("turbogr (train|tune) "))) {
       command += " --train.peak_tflops=1 --train.epochs=2";
     }
