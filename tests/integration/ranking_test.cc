@@ -233,6 +233,70 @@ TEST_F(Ranking, ADryRunPlansForAnyNumberOfRanks) {
     if (world > 1) {
       EXPECT_NE(plan.output.find(fmt::format("ranks    {} in 1 groups", world)), std::string::npos)
           << plan.output;
+// Other numbers of ranks sum in another order.
+TEST_F(Ranking, ACheckpointOfThreeRanksGoesOnOnAnyNumber) {
+  if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const std::string keys = "--train.epochs=9 --eval.every=0 --log.every=1 --dist.timeout=60 ";
+  const auto train_ranks = [&](int ranks, const std::string& run, const std::string& more) {
+    const std::string command = test::program() + " " + arguments(run, keys + more);
+    return ranks == 1 ? test::run_command(command) : test::mpirun(ranks, command);
+  };
+  ASSERT_EQ(train_ranks(3, "three-whole", "--train.steps=20").status, 0);
+  ASSERT_EQ(train_ranks(3, "three", "--train.steps=11").status, 0);
+  for (const int ranks : {1, 2, 4}) {
+    const std::string name = fmt::format("three-on-{}", ranks);
+    std::filesystem::copy(root() + "/three", root() + "/" + name,
+                          std::filesystem::copy_options::recursive);
+    const Outcome resumed = train_ranks(ranks, name, "--train.steps=20 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_NE(resumed.output.find("at step 11"), std::string::npos) << resumed.output;
+    EXPECT_EQ(last(name, "step"), 20);
+    EXPECT_NEAR(last(name, "loss"), last("three-whole", "loss"), 1e-4) << name;
+    EXPECT_NEAR(last(name, "auc"), last("three-whole", "auc"), 0.01) << name;
+    EXPECT_TRUE(std::filesystem::exists(
+        root() + "/" + name +
+        fmt::format("/checkpoints/step-000000020/table_item-00001-of-{:05}.safetensors", ranks)));
+  }
+}
+
+// Groups of one rank, saved and evaluated between two means; users, items and features have tables
+// of their own.
+TEST_F(Ranking, AveragedReplicasResumeBitEqual) {
+  if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const std::string keys =
+      "--train.epochs=9 --eval.every=0 --dist.timeout=60 --dist.group=1 --dist.replicas=average "
+      "--dist.average_every=7 --checkpoint.every=4 --checkpoint.keep_last=9 --eval.every_steps=4 ";
+  const auto train_ranks = [&](const std::string& run, const std::string& more) {
+    return test::mpirun(2, test::program() + " " + arguments(run, keys + more));
+  };
+  const Outcome whole = train_ranks("averaged", "--train.steps=12");
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_NE(whole.output.find("replicas average"), std::string::npos) << whole.output;
+  const std::string parts = root() + "/averaged-parts";
+  std::filesystem::copy(root() + "/averaged", parts, std::filesystem::copy_options::recursive);
+  for (const char* step : {"08", "12"}) {
+    std::filesystem::remove_all(parts + "/checkpoints/step-0000000" + step);
+  }
+  std::ofstream(parts + "/checkpoints/latest") << "step-000000004\n";
+  const Outcome resumed = train_ranks("averaged-parts", "--train.steps=12 --run.resume=true");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  ASSERT_NE(resumed.output.find("at step 4"), std::string::npos) << resumed.output;
+  const auto tensors = [](const std::string& run) {
+    return test::tensors_of(root() + "/" + run + "/checkpoints/step-000000012");
+  };
+  EXPECT_TRUE(tensors("averaged") == tensors("averaged-parts"));
+  EXPECT_EQ(last("averaged", "loss"), last("averaged-parts", "loss"));
+  EXPECT_EQ(last("averaged", "auc"), last("averaged-parts", "auc"));
+  ASSERT_EQ(test::mpirun(2, test::program() + " " +
+                                arguments("exact",
+                                          "--train.epochs=9 --eval.every=0 "
+                                          "--dist.group=1 --train.steps=12"))
+                .status,
+            0);
+  EXPECT_FALSE(tensors("averaged") == tensors("exact")) << "nothing was averaged";
+  EXPECT_NEAR(last("averaged", "loss"), last("exact", "loss"), 0.05);
+}
+
       EXPECT_NE(plan.output.find("balanced by cost"), std::string::npos) << plan.output;
     }
     const std::size_t at = plan.output.find("memory   ");
