@@ -36,6 +36,9 @@ void run_ranking_eval(const checkpoint::Checkpoint& checkpoint, const data::Stor
   for (const data::Split split : options.splits) {
     const run::Evaluation own = model.evaluate(split);
     report("model", split, own);
+    if (!found.calibration.empty()) {
+      row[run::kCalibration] = run::calibration_json(found.calibration);
+    }
     if (options.untrained) {
       TrainedRanker fresh(checkpoint, store, options.threads, world, TrainedRanker::Use::kEvaluate,
                           TrainedRanker::Weights::kFresh);

@@ -153,9 +153,14 @@ TEST_P(RankingOf, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
   ASSERT_EQ(evaluated.status, 0) << evaluated.output;
   const json rows = json::parse(contents_of(run + "/eval.json"));
   ASSERT_EQ(rows.size(), 4u);
-  for (const char* name : {"auc", "gauc", "ne", "accuracy", "targets", "groups"}) {
+  for (const char* name :
+       {"auc", "gauc", "ne", "accuracy", "targets", "groups", "calibration"}) {
+    ASSERT_TRUE(test.contains(name)) << name;
     EXPECT_EQ(rows[0][name], test[name]) << name;
   }
+  std::int64_t in_bins = 0;
+  for (const json& bin : test["calibration"]["like"]) in_bins += bin["targets"].get<int>();
+  EXPECT_EQ(in_bins, 60 * 4);
   EXPECT_LT(rows[1]["auc"].get<double>(), 0.7) << "untrained";
   EXPECT_EQ(rows[2]["ranking"], "counts of item");
   EXPECT_EQ(rows[3]["ranking"], "counts of item+user+tab");
@@ -167,7 +172,9 @@ TEST_P(RankingOf, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
       << trained.output;
   const Outcome report = run_program("report " + run);
   EXPECT_EQ(report.status, 0) << report.output;
-  EXPECT_NE(contents_of(run + "/report.html").find("AUC"), std::string::npos);
+  const std::string page = contents_of(run + "/report.html");
+  EXPECT_NE(page.find("AUC"), std::string::npos);
+  EXPECT_NE(page.find("Calibration of like"), std::string::npos);
 }
 
 TEST_P(RankingOf, ResumesBitEqualToNeverHavingStopped) {
@@ -226,13 +233,6 @@ TEST_F(Ranking, SchedulesOfSeveralRanksAreBitEqual) {
   EXPECT_FALSE(tensors("late") == tensors("serial"));
 }
 
-TEST_F(Ranking, ADryRunPlansForAnyNumberOfRanks) {
-  const auto planned = [](int world) {
-    const Outcome plan = train("dry", fmt::format("--run.dry_run=true --dist.world={}", world));
-    EXPECT_EQ(plan.status, 0) << plan.output;
-    if (world > 1) {
-      EXPECT_NE(plan.output.find(fmt::format("ranks    {} in 1 groups", world)), std::string::npos)
-          << plan.output;
 // Other numbers of ranks sum in another order.
 TEST_F(Ranking, ACheckpointOfThreeRanksGoesOnOnAnyNumber) {
   if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
@@ -297,6 +297,13 @@ TEST_F(Ranking, AveragedReplicasResumeBitEqual) {
   EXPECT_NEAR(last("averaged", "loss"), last("exact", "loss"), 0.05);
 }
 
+TEST_F(Ranking, ADryRunPlansForAnyNumberOfRanks) {
+  const auto planned = [](int world) {
+    const Outcome plan = train("dry", fmt::format("--run.dry_run=true --dist.world={}", world));
+    EXPECT_EQ(plan.status, 0) << plan.output;
+    if (world > 1) {
+      EXPECT_NE(plan.output.find(fmt::format("ranks    {} in 1 groups", world)), std::string::npos)
+          << plan.output;
       EXPECT_NE(plan.output.find("balanced by cost"), std::string::npos) << plan.output;
     }
     const std::size_t at = plan.output.find("memory   ");
@@ -502,7 +509,8 @@ TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
   EXPECT_NE(trained.output.find("stopping early"), std::string::npos) << trained.output;
   EXPECT_TRUE(std::filesystem::exists(root() + "/early/checkpoints/best"));
   const Outcome wrong = train("wrong", "--train.patience=2 --eval.every=1 --eval.metric=mse");
-  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, ne, accuracy"), std::string::npos)
+  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, ne, accuracy"),
+            std::string::npos)
       << wrong.output;
 }
 

@@ -46,6 +46,9 @@ TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
       (std::vector<std::string>{"auc", "gauc", "ne", "accuracy", "mse", "mae", "like.auc",
                                 "like.gauc", "like.ne", "like.accuracy", "stay.mse", "stay.mae"}));
   EXPECT_EQ(mixed.figures[0].second, mixed.figures[6].second) << "the mean of one";
+  ASSERT_EQ(mixed.calibration.size(), 1u) << "a number has none";
+  EXPECT_EQ(mixed.calibration[0].task, "like");
+  EXPECT_EQ(mixed.calibration[0].bins.size(), static_cast<std::size_t>(eval::kCalibrationBins));
   std::vector<std::string> all = ranking_figure_names(setup), given = names_of(mixed.figures);
   std::sort(all.begin(), all.end());
   std::sort(given.begin(), given.end());

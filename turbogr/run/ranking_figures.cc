@@ -47,6 +47,7 @@ Evaluation ranking_figures(std::span<const TaskFigures> given, const RankingSetu
     evaluation.counts.emplace_back((tasks.size() > 1 ? tasks[k].name + "." : "") + "groups",
                                    static_cast<double>(clicks.groups));
   }
+    if (clicks.targets > 0) evaluation.calibration.push_back({tasks[k].name, clicks.calibration});
   const auto add_mean = [&](const char* name) {
     const auto found = sums.find(name);
     if (found == sums.end()) return;

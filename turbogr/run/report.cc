@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/core/version.h"
+#include "turbogr/run/calibration.h"
 #include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/lengths.h"
@@ -106,6 +108,41 @@ ordered_json line(const std::string& name, const Series& series, int colour, boo
   ordered_json points = ordered_json::array();
   for (const Point& point : thinned(series)) points.push_back({point.step, point.value});
   return {{"name", name}, {"colour", colour}, {"dashed", dashed}, {"points", std::move(points)}};
+}
+
+// Of each task the newest evaluation of every split, the first split solid, the others dashed.
+ordered_json calibrations_of(const Curves& curves) {
+  std::map<std::string, const MetricRecord*> newest;  // by split
+  for (const MetricRecord& record : curves.evaluations) {
+    if (!record.calibration.empty()) newest[record.split] = &record;
+  }
+  std::vector<std::string> tasks;
+  std::map<std::string, ordered_json> lines;  // by task
+  for (const auto& [split, record] : newest) {
+    for (const TaskCalibration& task : record->calibration) {
+      if (!lines.contains(task.task)) {
+        tasks.push_back(task.task);
+        lines[task.task] = ordered_json::array();
+      }
+      ordered_json bins = ordered_json::array();
+      std::int64_t targets = 0;
+      for (const eval::CalibrationBin& bin : task.bins) {
+        bins.push_back({bin.predicted, bin.observed, bin.targets});
+        targets += bin.targets;
+      }
+      lines[task.task].push_back(
+          {{"name", fmt::format("{}, step {}, {} targets", split, grouped_text(record->step),
+                                grouped_text(targets))},
+           {"colour", 0},
+           {"dashed", !lines[task.task].empty()},
+           {"bins", std::move(bins)}});
+    }
+  }
+  ordered_json charts = ordered_json::array();
+  for (const std::string& task : tasks) {
+    charts.push_back({{"title", "Calibration of " + task}, {"lines", std::move(lines[task])}});
+  }
+  return charts;
 }
 
 struct ChartStyle {
@@ -443,6 +480,7 @@ std::string report_page(const std::string& run_folder) {
                              {"timeline", timeline_of(run_folder + "/trace.json")},
                              {"config", config_of(config, config_path)}};
   return page_of(data.dump(-1, ' ', false, ordered_json::error_handler_t::replace), kReportScript);
+                             {"calibrations", calibrations_of(curves)},
 }
 
 std::string write_report(const std::string& run_folder, const std::string& path) {
