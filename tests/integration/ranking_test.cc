@@ -154,7 +154,7 @@ TEST_P(RankingOf, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
   const json rows = json::parse(contents_of(run + "/eval.json"));
   ASSERT_EQ(rows.size(), 4u);
   for (const char* name :
-       {"auc", "gauc", "ne", "accuracy", "targets", "groups", "calibration"}) {
+       {"auc", "gauc", "gauc_by_targets", "ne", "accuracy", "targets", "groups", "calibration"}) {
     ASSERT_TRUE(test.contains(name)) << name;
     EXPECT_EQ(rows[0][name], test[name]) << name;
   }
@@ -410,6 +410,42 @@ TEST_F(Ranking, AStoreWhoseCodesMeanSomethingElseIsRefused) {
   }
 }
 
+// The test of each of 60 users is their last 8 events: one group a user, or two samples of 4.
+TEST_F(Ranking, GaucComparesTargetsOfAUserOrOfARequest) {
+  const std::string keys = "--train.steps=20 --data.holdout=last:27% ";
+  const Outcome trained = train("by-request", keys + "--eval.group=request");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const std::string run = root() + "/by-request";
+  const auto evaluated = [&](const std::string& more) {
+    const Outcome outcome = run_program(
+        fmt::format("eval --checkpoint {0} --threads 1 --json {0}/eval.json {1}", run, more));
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("GAUC by " + std::string(more.empty() ? "request" : "user")),
+              std::string::npos)
+        << outcome.output;
+    return json::parse(contents_of(run + "/eval.json"));
+  };
+  const json requests = evaluated(""), users = evaluated("--group user");
+  EXPECT_EQ(requests[0]["gauc"].get<double>(), last("by-request", "gauc"));
+  EXPECT_EQ(requests[0]["groups"].get<double>(), last("by-request", "groups"));
+  EXPECT_EQ(requests[0]["group"], "request");
+  EXPECT_EQ(users[0]["group"], "user");
+  for (std::size_t row = 0; row < requests.size(); ++row) {  // the model's, and counting's
+    EXPECT_EQ(requests[row]["auc"], users[row]["auc"]);
+    EXPECT_NE(requests[row]["gauc"], users[row]["gauc"]);
+    EXPECT_LE(users[row]["groups"].get<int>(), 60);
+    EXPECT_GT(requests[row]["groups"].get<int>(), 60);
+  }
+  const Outcome other = train("by-request", keys + "--run.resume=true --eval.group=user");
+  EXPECT_NE(other.output.find("eval.group is \"user\", was \"request\""), std::string::npos)
+      << other.output;
+  const Outcome alone = train("alone",
+                              "--samples.builder=anchors --samples.targets=1 --eval.group=request "
+                              "--eval.metric=gauc --train.patience=2 --eval.every=1");
+  EXPECT_NE(alone.output.find("a sample of anchors has one target"), std::string::npos)
+      << alone.output;
+}
+
 TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
   ASSERT_EQ(train("asked", "--train.steps=2").status, 0);
   const struct {
@@ -509,7 +545,7 @@ TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
   EXPECT_NE(trained.output.find("stopping early"), std::string::npos) << trained.output;
   EXPECT_TRUE(std::filesystem::exists(root() + "/early/checkpoints/best"));
   const Outcome wrong = train("wrong", "--train.patience=2 --eval.every=1 --eval.metric=mse");
-  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, ne, accuracy"),
+  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, gauc_by_targets, ne, accuracy"),
             std::string::npos)
       << wrong.output;
 }

@@ -198,6 +198,13 @@ TEST(ClickMetrics, CalibrationKeepsTiesTogetherAndWeighsTargets) {
   EXPECT_EQ(bins[1].observed, 0.4);
 }
 
+TEST(ClickMetrics, GroupsHaveTwoNames) {
+  EXPECT_EQ(group_by_from_name("user"), GroupBy::kUser);
+  EXPECT_EQ(group_by_from_name("request"), GroupBy::kRequest);
+  EXPECT_EQ(message_of([] { group_by_from_name("item"); }),
+            "unknown groups 'item'; use user or request");
+}
+
 TEST(ClickMetrics, AnyNumberOfRanksGivesTheSameBits) {
   const std::vector<ScoredTarget> targets = random_targets(300, true);
   const ClickFigures wanted = figures_of(targets);

@@ -134,6 +134,7 @@ TEST(Report, ShowsTheNewestCalibrationOfEachTaskAndSplit) {
   write(1000, "validation", 0.1);
   write(2000, "validation", 0.2);
   write(2000, "test", 0.3);
+  replace_file(folder / "config.toml", "task = \"ranking\"\n[eval]\ngroup = \"request\"\n");
   const json data = data_of(run::report_page(folder.path()));
   const json& charts = data["calibrations"];
   ASSERT_EQ(charts.size(), 2u);
@@ -147,6 +148,8 @@ TEST(Report, ShowsTheNewestCalibrationOfEachTaskAndSplit) {
   EXPECT_EQ(lines[1]["name"], "validation, step 2,000, 42 targets");
   EXPECT_EQ(lines[1]["bins"][0], json({0.2, 0.5, 30}));
   EXPECT_TRUE(lines[1]["dashed"]);
+  EXPECT_EQ(data["evaluations"]["note"],
+            "GAUC compares the targets of each request (eval.group = \"request\").");
   EXPECT_EQ(data["evaluations"]["names"], json({"auc"}));
 }
 

@@ -117,6 +117,12 @@ bool before_by_group(const ScoredTarget& a, const ScoredTarget& b) {
 
 }  // namespace
 
+GroupBy group_by_from_name(std::string_view name) {
+  TGR_CHECK(name == "user" || name == "request", "unknown groups '", name,
+            "'; use user or request");
+  return name == "user" ? GroupBy::kUser : GroupBy::kRequest;
+}
+
 void ClickMetrics::add(const ScoredTarget& target) {
   TGR_CHECK(target.probability >= 0 && target.probability <= 1, "a target's probability is ",
             target.probability, "; it must be 0 to 1: has the model diverged?");

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "turbogr/dist/communicator.h"
@@ -23,6 +24,11 @@ struct ScoredTarget {
   double weight = 1;
   std::int64_t group = 0;  // its request or its user
 };
+
+// Whose targets GAUC compares with each other: a user's, or a request's, which are those of one
+// sample.
+enum class GroupBy : std::uint8_t { kUser, kRequest };
+GroupBy group_by_from_name(std::string_view name);  // "user" or "request"; throws on another
 
 // Targets whose probabilities lie next to each other: what was said of them, and what came true.
 struct CalibrationBin {

@@ -307,9 +307,14 @@ ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config)
   return tiles;
 }
 
-// By which rule about items already met the figures were counted.
-std::string seen_note(const Curves& curves, const std::optional<Config>& config) {
-  if (!config || config->ranks()) return "";
+// By which rule about items already met the figures were counted; of the ranking task, whose
+// targets GAUC compares.
+std::string rule_note(const Curves& curves, const std::optional<Config>& config) {
+  if (!config) return "";
+  if (config->ranks()) {
+    return fmt::format("GAUC compares the targets of each {0} (eval.group = \"{0}\").",
+                       config->eval.group);
+  }
   const std::string& seen = config->eval.seen;
   if (seen == "auto") return "Seen items removed, but never the target: the rule before eval.seen.";
   std::string shares;
@@ -338,7 +343,7 @@ ordered_json evaluation_table(const Curves& curves, const std::optional<Config>&
   for (const std::string& name : curves.evaluation_names) less.push_back(less_is_better(name));
   return {{"names", curves.evaluation_names},
           {"less_is_better", less},
-          {"note", seen_note(curves, config)},
+          {"note", rule_note(curves, config)},
           {"rows", std::move(rows)}};
 }
 
@@ -475,12 +480,12 @@ std::string report_page(const std::string& run_folder) {
                              {"last_step", curves.last_step},
                              {"tiles", tiles_of(curves, config)},
                              {"charts", charts_of(curves)},
+                             {"calibrations", calibrations_of(curves)},
                              {"evaluations", evaluation_table(curves, config)},
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
                              {"timeline", timeline_of(run_folder + "/trace.json")},
                              {"config", config_of(config, config_path)}};
   return page_of(data.dump(-1, ' ', false, ordered_json::error_handler_t::replace), kReportScript);
-                             {"calibrations", calibrations_of(curves)},
 }
 
 std::string write_report(const std::string& run_folder, const std::string& path) {
