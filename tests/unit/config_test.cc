@@ -314,6 +314,7 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
                                   "ml1m-fuxi",
                                   "ml-1m-ranking",
                                   "ml-1m-ranking-tuned",
+                                  "ml-latest-small-ranking",
                                   "kuairand-pure-ranking",
                                   "kuairand-pure-ranking-tuned",
                                   "dlrmv4",
