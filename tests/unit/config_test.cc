@@ -315,6 +315,7 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
                                   "ml-1m-ranking",
                                   "ml-1m-ranking-tuned",
                                   "ml-latest-small-ranking",
+                                  "ml-latest-small-ranking-tuned",
                                   "kuairand-pure-ranking",
                                   "kuairand-pure-ranking-tuned",
                                   "dlrmv4",
