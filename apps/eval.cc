@@ -45,6 +45,7 @@ struct EvalOptions {
   bool popularity = true;
   bool untrained = false;
   std::string seen;
+  std::string group;
 };
 
 std::int64_t users_of(data::Split split, const run::Config& config, const data::Store& store) {
@@ -74,10 +75,14 @@ void run_eval(const EvalOptions& options, dist::Communicator& world) {
     TGR_CHECK(options.seen.empty(),
               "--seen is for the retrieval task, and this checkpoint is of "
               "the ranking task; leave it out");
-    return run_ranking_eval(checkpoint, store,
-                            {splits, threads, options.untrained, options.popularity, options.json},
-                            world);
+    return run_ranking_eval(
+        checkpoint, store,
+        {splits, threads, options.untrained, options.popularity, options.group, options.json},
+        world);
   }
+  TGR_CHECK(options.group.empty(),
+            "--group is for the ranking task, and this checkpoint is of "
+            "the retrieval task; leave it out");
   for (const std::int64_t k : options.at) {
     if (k < store.num_items()) continue;
     log::warn("--at {}: there are {} items to rank, so every target that is ranked is a hit", k,
@@ -180,6 +185,10 @@ void add_eval(Command& app) {
       ->add_option("--seen", options->seen,
                    "drop or keep items the user has met; default: eval.seen of the run")
       ->check(is_one_of({"drop", "keep"}));
+  command
+      ->add_option("--group", options->group,
+                   "GAUC by user or request (ranking task); default: eval.group of the run")
+      ->check(is_one_of({"user", "request"}));
   command->add_option("--json", options->json, "Also write the figures to this file");
   command->callback([options] {
     dist::run_as_launched([&](dist::Communicator& world) { run_eval(*options, world); });

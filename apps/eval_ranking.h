@@ -16,6 +16,7 @@ struct RankingEvalOptions {
   int threads = 0;
   bool untrained = false;
   bool baselines = true;
+  std::string group;  // user or request; empty: as the run has it
   std::string json;
 };
 

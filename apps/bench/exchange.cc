@@ -66,6 +66,7 @@ struct Cost {
   };
   Figure group_ms, replicas_ms, both_ms;  // spent waiting
   Figure step_ms;                         // from the ids to the summed gradients
+  Figure update_ms;                       // of the rows they belong to
   double group_mb, replicas_mb;
   double collectives;
 };
@@ -95,7 +96,7 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
   std::vector<embedding::TouchedRows> touched(tables.size(), embedding::TouchedRows(bench.rows));
   std::vector<std::vector<float>> memory(tables.size());
   std::vector<std::int64_t> ids;
-  std::vector<double> group_ms, replicas_ms, both_ms, step_ms, squares(tables.size());
+  std::vector<double> group_ms, replicas_ms, both_ms, step_ms, update_ms, squares(tables.size());
   double group_bytes = 0, replicas_bytes = 0, collectives = 0;
   for (int step = -1; step < bench.steps; ++step) {  // the first warms memory and connections
     std::vector<embedding::StepRows<float>> rows(tables.size());
@@ -117,8 +118,10 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
     const auto step_ns = static_cast<double>(Trace::now_ns() - begin_ns);
     const bench::CommunicationTotals group = world.totals("group"),
                                      replicas = world.totals("replicas");
+    const std::int64_t update_ns = Trace::now_ns();
     source.update(ctx, embedding::Lane::kThis, *request, embedding::Part::kAll, settings, nullptr);
     if (step < 0) continue;
+    update_ms.push_back(static_cast<double>(Trace::now_ns() - update_ns) * 1e-6);
     step_ms.push_back(step_ns * 1e-6);
     group_ms.push_back(group.seconds * 1e3);
     replicas_ms.push_back(replicas.seconds * 1e3);
@@ -127,12 +130,17 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
     replicas_bytes += static_cast<double>(replicas.bytes);
     collectives += static_cast<double>(group.collectives + replicas.collectives);
   }
-  for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms, &step_ms}) {
+  for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms, &step_ms, &update_ms}) {
     launched.all_reduce(*each, dist::Reduce::kMax);
   }
   const double steps = bench.steps;
-  return {figure_of(group_ms), figure_of(replicas_ms),     figure_of(both_ms),
-          figure_of(step_ms),  group_bytes / steps * 1e-6, replicas_bytes / steps * 1e-6,
+  return {figure_of(group_ms),
+          figure_of(replicas_ms),
+          figure_of(both_ms),
+          figure_of(step_ms),
+          figure_of(update_ms),
+          group_bytes / steps * 1e-6,
+          replicas_bytes / steps * 1e-6,
           collectives / steps};
 }
 
@@ -143,12 +151,13 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
       dist::make_topology(dist::play_nodes(world.nodes(), bench.ranks_per_node), bench.group);
   fmt::print(
       "{} ranks in {} groups of {}: all-to-all {:.1f} ms (best {:.1f}), replicas {:.1f} ({:.1f}), "
-      "all {:.1f} ({:.1f}), with packing and sums {:.1f} ({:.1f}); rank 0 sends {:.2f} + {:.2f} MB "
-      "a step in {:.0f} collectives\n",
+      "all {:.1f} ({:.1f}), with packing and sums {:.1f} ({:.1f}), the update of rows {:.1f} "
+      "({:.1f}); "
+      "rank 0 sends {:.2f} + {:.2f} MB a step in {:.0f} collectives\n",
       world.size(), topology.num_groups(), topology.group_size, cost.group_ms.median,
       cost.group_ms.least, cost.replicas_ms.median, cost.replicas_ms.least, cost.both_ms.median,
-      cost.both_ms.least, cost.step_ms.median, cost.step_ms.least, cost.group_mb, cost.replicas_mb,
-      cost.collectives);
+      cost.both_ms.least, cost.step_ms.median, cost.step_ms.least, cost.update_ms.median,
+      cost.update_ms.least, cost.group_mb, cost.replicas_mb, cost.collectives);
   if (bench.json.empty()) return;
   const nlohmann::json row = {{"ranks", world.size()},
                               {"group", topology.group_size},
@@ -160,6 +169,8 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
                               {"all_best_ms", cost.both_ms.least},
                               {"step_ms", cost.step_ms.median},
                               {"step_best_ms", cost.step_ms.least},
+                              {"update_ms", cost.update_ms.median},
+                              {"update_best_ms", cost.update_ms.least},
                               {"all_to_all_mb", cost.group_mb},
                               {"replicas_mb", cost.replicas_mb},
                               {"collectives", cost.collectives}};

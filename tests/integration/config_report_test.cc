@@ -76,13 +76,21 @@ TEST(ReportCommand, ABrowserDrawsThePage) {
   const std::string browser = test::find_browser();
   if (browser.empty()) GTEST_SKIP() << "no browser; install chromium-headless-shell";
   const test::TemporaryFolder folder;
-  std::ofstream(folder / "metrics.jsonl") << "{\"step\":1,\"epoch\":0.1,\"loss\":2.0}\n"
-                                             "{\"step\":9,\"epoch\":0.9,\"loss\":1.5}\n";
+  std::ofstream(folder / "metrics.jsonl")
+      << "{\"step\":1,\"epoch\":0.1,\"loss\":2.0}\n"
+         "{\"step\":9,\"epoch\":0.9,\"loss\":1.5}\n"
+      << R"({"step":9,"epoch":0.9,"split":"test","auc":0.7,)"
+      << R"("calibration":{"like":[)"
+      << R"({"targets":40,"predicted":0.125,"observed":0.25},)"
+      << R"({"targets":41,"predicted":0.5,"observed":0}]}})" << '\n';
   ASSERT_EQ(run("report " + folder.path().string()).status, 0);
   const test::Outcome drawn = test::draw_page(browser, (folder / "report.html").string());
   ASSERT_EQ(drawn.status, 0) << drawn.output;
   EXPECT_FALSE(test::has(drawn, "Uncaught")) << drawn.output;
   EXPECT_TRUE(test::has(drawn, "<path fill=\"none\"")) << drawn.output;
+  EXPECT_TRUE(test::has(drawn, "Calibration of like")) << drawn.output;
+  EXPECT_TRUE(test::has(drawn, "predicted 12.5%, came true 25.0% of 40 targets")) << drawn.output;
+  EXPECT_FALSE(test::has(drawn, "NaN")) << drawn.output;
 }
 
 }  // namespace

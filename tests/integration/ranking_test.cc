@@ -153,9 +153,14 @@ TEST_P(RankingOf, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
   ASSERT_EQ(evaluated.status, 0) << evaluated.output;
   const json rows = json::parse(contents_of(run + "/eval.json"));
   ASSERT_EQ(rows.size(), 4u);
-  for (const char* name : {"auc", "gauc", "ne", "accuracy", "targets", "groups"}) {
+  for (const char* name :
+       {"auc", "gauc", "gauc_by_targets", "ne", "accuracy", "targets", "groups", "calibration"}) {
+    ASSERT_TRUE(test.contains(name)) << name;
     EXPECT_EQ(rows[0][name], test[name]) << name;
   }
+  std::int64_t in_bins = 0;
+  for (const json& bin : test["calibration"]["like"]) in_bins += bin["targets"].get<int>();
+  EXPECT_EQ(in_bins, 60 * 4);
   EXPECT_LT(rows[1]["auc"].get<double>(), 0.7) << "untrained";
   EXPECT_EQ(rows[2]["ranking"], "counts of item");
   EXPECT_EQ(rows[3]["ranking"], "counts of item+user+tab");
@@ -167,7 +172,9 @@ TEST_P(RankingOf, LearnsAndIsEvaluatedAsItWasAtTheEnd) {
       << trained.output;
   const Outcome report = run_program("report " + run);
   EXPECT_EQ(report.status, 0) << report.output;
-  EXPECT_NE(contents_of(run + "/report.html").find("AUC"), std::string::npos);
+  const std::string page = contents_of(run + "/report.html");
+  EXPECT_NE(page.find("AUC"), std::string::npos);
+  EXPECT_NE(page.find("Calibration of like"), std::string::npos);
 }
 
 TEST_P(RankingOf, ResumesBitEqualToNeverHavingStopped) {
@@ -224,6 +231,70 @@ TEST_F(Ranking, SchedulesOfSeveralRanksAreBitEqual) {
   const Outcome late = train_ranks("late", "--train.steps=30 --train.schedule=semi_async");
   ASSERT_EQ(late.status, 0) << late.output;
   EXPECT_FALSE(tensors("late") == tensors("serial"));
+}
+
+// Other numbers of ranks sum in another order.
+TEST_F(Ranking, ACheckpointOfThreeRanksGoesOnOnAnyNumber) {
+  if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const std::string keys = "--train.epochs=9 --eval.every=0 --log.every=1 --dist.timeout=60 ";
+  const auto train_ranks = [&](int ranks, const std::string& run, const std::string& more) {
+    const std::string command = test::program() + " " + arguments(run, keys + more);
+    return ranks == 1 ? test::run_command(command) : test::mpirun(ranks, command);
+  };
+  ASSERT_EQ(train_ranks(3, "three-whole", "--train.steps=20").status, 0);
+  ASSERT_EQ(train_ranks(3, "three", "--train.steps=11").status, 0);
+  for (const int ranks : {1, 2, 4}) {
+    const std::string name = fmt::format("three-on-{}", ranks);
+    std::filesystem::copy(root() + "/three", root() + "/" + name,
+                          std::filesystem::copy_options::recursive);
+    const Outcome resumed = train_ranks(ranks, name, "--train.steps=20 --run.resume=true");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_NE(resumed.output.find("at step 11"), std::string::npos) << resumed.output;
+    EXPECT_EQ(last(name, "step"), 20);
+    EXPECT_NEAR(last(name, "loss"), last("three-whole", "loss"), 1e-4) << name;
+    EXPECT_NEAR(last(name, "auc"), last("three-whole", "auc"), 0.01) << name;
+    EXPECT_TRUE(std::filesystem::exists(
+        root() + "/" + name +
+        fmt::format("/checkpoints/step-000000020/table_item-00001-of-{:05}.safetensors", ranks)));
+  }
+}
+
+// Groups of one rank, saved and evaluated between two means; users, items and features have tables
+// of their own.
+TEST_F(Ranking, AveragedReplicasResumeBitEqual) {
+  if (!dist::built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const std::string keys =
+      "--train.epochs=9 --eval.every=0 --dist.timeout=60 --dist.group=1 --dist.replicas=average "
+      "--dist.average_every=7 --checkpoint.every=4 --checkpoint.keep_last=9 --eval.every_steps=4 ";
+  const auto train_ranks = [&](const std::string& run, const std::string& more) {
+    return test::mpirun(2, test::program() + " " + arguments(run, keys + more));
+  };
+  const Outcome whole = train_ranks("averaged", "--train.steps=12");
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_NE(whole.output.find("replicas average"), std::string::npos) << whole.output;
+  const std::string parts = root() + "/averaged-parts";
+  std::filesystem::copy(root() + "/averaged", parts, std::filesystem::copy_options::recursive);
+  for (const char* step : {"08", "12"}) {
+    std::filesystem::remove_all(parts + "/checkpoints/step-0000000" + step);
+  }
+  std::ofstream(parts + "/checkpoints/latest") << "step-000000004\n";
+  const Outcome resumed = train_ranks("averaged-parts", "--train.steps=12 --run.resume=true");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  ASSERT_NE(resumed.output.find("at step 4"), std::string::npos) << resumed.output;
+  const auto tensors = [](const std::string& run) {
+    return test::tensors_of(root() + "/" + run + "/checkpoints/step-000000012");
+  };
+  EXPECT_TRUE(tensors("averaged") == tensors("averaged-parts"));
+  EXPECT_EQ(last("averaged", "loss"), last("averaged-parts", "loss"));
+  EXPECT_EQ(last("averaged", "auc"), last("averaged-parts", "auc"));
+  ASSERT_EQ(test::mpirun(2, test::program() + " " +
+                                arguments("exact",
+                                          "--train.epochs=9 --eval.every=0 "
+                                          "--dist.group=1 --train.steps=12"))
+                .status,
+            0);
+  EXPECT_FALSE(tensors("averaged") == tensors("exact")) << "nothing was averaged";
+  EXPECT_NEAR(last("averaged", "loss"), last("exact", "loss"), 0.05);
 }
 
 TEST_F(Ranking, ADryRunPlansForAnyNumberOfRanks) {
@@ -339,6 +410,42 @@ TEST_F(Ranking, AStoreWhoseCodesMeanSomethingElseIsRefused) {
   }
 }
 
+// The test of each of 60 users is their last 8 events: one group a user, or two samples of 4.
+TEST_F(Ranking, GaucComparesTargetsOfAUserOrOfARequest) {
+  const std::string keys = "--train.steps=20 --data.holdout=last:27% ";
+  const Outcome trained = train("by-request", keys + "--eval.group=request");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const std::string run = root() + "/by-request";
+  const auto evaluated = [&](const std::string& more) {
+    const Outcome outcome = run_program(
+        fmt::format("eval --checkpoint {0} --threads 1 --json {0}/eval.json {1}", run, more));
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("GAUC by " + std::string(more.empty() ? "request" : "user")),
+              std::string::npos)
+        << outcome.output;
+    return json::parse(contents_of(run + "/eval.json"));
+  };
+  const json requests = evaluated(""), users = evaluated("--group user");
+  EXPECT_EQ(requests[0]["gauc"].get<double>(), last("by-request", "gauc"));
+  EXPECT_EQ(requests[0]["groups"].get<double>(), last("by-request", "groups"));
+  EXPECT_EQ(requests[0]["group"], "request");
+  EXPECT_EQ(users[0]["group"], "user");
+  for (std::size_t row = 0; row < requests.size(); ++row) {  // the model's, and counting's
+    EXPECT_EQ(requests[row]["auc"], users[row]["auc"]);
+    EXPECT_NE(requests[row]["gauc"], users[row]["gauc"]);
+    EXPECT_LE(users[row]["groups"].get<int>(), 60);
+    EXPECT_GT(requests[row]["groups"].get<int>(), 60);
+  }
+  const Outcome other = train("by-request", keys + "--run.resume=true --eval.group=user");
+  EXPECT_NE(other.output.find("eval.group is \"user\", was \"request\""), std::string::npos)
+      << other.output;
+  const Outcome alone = train("alone",
+                              "--samples.builder=anchors --samples.targets=1 --eval.group=request "
+                              "--eval.metric=gauc --train.patience=2 --eval.every=1");
+  EXPECT_NE(alone.output.find("a sample of anchors has one target"), std::string::npos)
+      << alone.output;
+}
+
 TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
   ASSERT_EQ(train("asked", "--train.steps=2").status, 0);
   const struct {
@@ -438,7 +545,8 @@ TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
   EXPECT_NE(trained.output.find("stopping early"), std::string::npos) << trained.output;
   EXPECT_TRUE(std::filesystem::exists(root() + "/early/checkpoints/best"));
   const Outcome wrong = train("wrong", "--train.patience=2 --eval.every=1 --eval.metric=mse");
-  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, ne, accuracy"), std::string::npos)
+  EXPECT_NE(wrong.output.find("an evaluation gives auc, gauc, gauc_by_targets, ne, accuracy"),
+            std::string::npos)
       << wrong.output;
 }
 

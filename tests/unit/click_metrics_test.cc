@@ -154,9 +154,61 @@ TEST(ClickMetrics, EntropyAndAccuracyFollowTheirFormulas) {
                    1.0);
 }
 
+// Forty targets, from the largest probability to the smallest; every fourth is positive.
+TEST(ClickMetrics, CalibrationComparesWhatWasSaidWithWhatCameTrue) {
+  std::vector<ScoredTarget> targets;
+  for (int i = 39; i >= 0; --i) {
+    targets.push_back({.probability = i / 64.0, .positive = i % 4 == 0 || i == 39});
+  }
+  const std::vector<CalibrationBin> bins = figures_of(targets).calibration;
+  ASSERT_EQ(bins.size(), 10u);
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    EXPECT_EQ(bins[b].targets, 4) << b;
+    EXPECT_EQ(bins[b].predicted, (4.0 * static_cast<double>(b) + 1.5) / 64) << b;
+    EXPECT_EQ(bins[b].observed, b == 9 ? 0.5 : 0.25) << b;
+  }
+  EXPECT_TRUE(figures_of({}).calibration.empty());
+  EXPECT_EQ(figures_of({{.probability = 0.1}, {.probability = 0.3}, {.probability = 0.2}})
+                .calibration.size(),
+            3u);
+}
+
+// Ninety of a hundred have one probability: the order they came in must not decide who is where.
+TEST(ClickMetrics, CalibrationKeepsTiesTogetherAndWeighsTargets) {
+  std::vector<ScoredTarget> targets = {{.probability = 0.25, .positive = true, .weight = 3},
+                                       {.probability = 0.5, .weight = 1}};
+  std::vector<CalibrationBin> bins = figures_of(targets).calibration;
+  ASSERT_EQ(bins.size(), 2u);
+  EXPECT_EQ(bins[0].observed, 1);
+  targets[1].probability = 0.25;
+  bins = figures_of(targets).calibration;
+  ASSERT_EQ(bins.size(), 1u);
+  EXPECT_EQ(bins[0].targets, 2);
+  EXPECT_EQ(bins[0].predicted, 0.25);
+  EXPECT_EQ(bins[0].observed, 0.75);
+  targets.clear();
+  for (int i = 0; i < 100; ++i) {
+    targets.push_back({.probability = i < 5 ? i / 16.0 : i < 95 ? 0.5 : 1, .positive = i % 2 == 0});
+  }
+  bins = figures_of(targets).calibration;
+  ASSERT_EQ(bins.size(), 2u);
+  EXPECT_EQ(bins[0].targets, 95);
+  EXPECT_EQ(bins[1].targets, 5);
+  EXPECT_EQ(bins[1].predicted, 1);
+  EXPECT_EQ(bins[1].observed, 0.4);
+}
+
+TEST(ClickMetrics, GroupsHaveTwoNames) {
+  EXPECT_EQ(group_by_from_name("user"), GroupBy::kUser);
+  EXPECT_EQ(group_by_from_name("request"), GroupBy::kRequest);
+  EXPECT_EQ(message_of([] { group_by_from_name("item"); }),
+            "unknown groups 'item'; use user or request");
+}
+
 TEST(ClickMetrics, AnyNumberOfRanksGivesTheSameBits) {
   const std::vector<ScoredTarget> targets = random_targets(300, true);
   const ClickFigures wanted = figures_of(targets);
+  EXPECT_GT(wanted.calibration.size(), 5u);
   for (const int size : {1, 2, 3}) {
     dist::run_threads(size, [&](dist::Communicator& ranks) {
       ClickMetrics metrics;
@@ -172,6 +224,12 @@ TEST(ClickMetrics, AnyNumberOfRanksGivesTheSameBits) {
       TGR_CHECK(got.gauc_by_targets == wanted.gauc_by_targets, "an AUC differs");
       TGR_CHECK(got.normalized_entropy == wanted.normalized_entropy, "the entropy differs");
       TGR_CHECK(got.accuracy == wanted.accuracy, "the accuracy differs");
+      TGR_CHECK(got.calibration.size() == wanted.calibration.size(), "bins differ");
+      for (std::size_t b = 0; b < wanted.calibration.size(); ++b) {
+        const CalibrationBin &a = got.calibration[b], &c = wanted.calibration[b];
+        TGR_CHECK(a.targets == c.targets && a.predicted == c.predicted && a.observed == c.observed,
+                  "bin ", b, " differs");
+      }
     });
   }
 }

@@ -314,6 +314,8 @@ TEST(NamedConfigs, EveryOneParsesAndMatchesItsName) {
                                   "ml1m-fuxi",
                                   "ml-1m-ranking",
                                   "ml-1m-ranking-tuned",
+                                  "ml-latest-small-ranking",
+                                  "ml-latest-small-ranking-tuned",
                                   "kuairand-pure-ranking",
                                   "kuairand-pure-ranking-tuned",
                                   "dlrmv4",

@@ -38,17 +38,18 @@ class CountedRatesTest : public ::testing::Test {
     }
     writer.finish();
   }
-  ClickFigures judge(std::size_t task, CountedBy by) const {
+  ClickFigures judge(std::size_t task, CountedBy by, GroupBy groups = GroupBy::kUser,
+                     std::int64_t targets = 3) const {
     const data::Store store(folder_ / "store");
     const auto samples = [&](data::Split split) {
       return data::make_samples(
-          store, {.holdout = data::Holdout("last:50%"), .split = split, .targets = 3});
+          store, {.holdout = data::Holdout("last:50%"), .split = split, .targets = targets});
     };
     data::SampleLayout layout;
     layout.tasks = {{.name = "click", .signals = 1}, {.name = "any", .signals = 3}};
     const CountedRates rates(store, samples(data::Split::kTrain), layout);
     EXPECT_EQ(rates.names(), (std::vector<std::string>{"item", "user"}));
-    return rates.judge(samples(data::Split::kTest), task, by).figures();
+    return rates.judge(samples(data::Split::kTest), task, by, groups).figures();
   }
   test::TemporaryFolder folder_;
 };
@@ -86,6 +87,18 @@ TEST_F(CountedRatesTest, AreRatesOfTrainingDrawnToTheMean) {
 TEST_F(CountedRatesTest, CountAnyOfATasksSignals) {
   write({{{0, 2}, {1, 0}, {0, 3}, {1, 0}}});
   EXPECT_EQ(*judge(1, CountedBy::kItem).auc, 1.0);
+}
+
+// Item 0 is always clicked in training, item 1 never; the test asks 0 1 | 1 0 in samples of two.
+TEST_F(CountedRatesTest, CompareTargetsOfAUserOrOfARequest) {
+  write({{{0, 1}, {1, 0}, {0, 1}, {1, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 0}}});
+  const ClickFigures users = judge(0, CountedBy::kItem, GroupBy::kUser, 2);
+  EXPECT_EQ(users.groups, 1);
+  EXPECT_EQ(users.gauc, 0.5);
+  const ClickFigures requests = judge(0, CountedBy::kItem, GroupBy::kRequest, 2);
+  EXPECT_EQ(requests.groups, 2);
+  EXPECT_EQ(requests.gauc, (1.0 + 0.0) / 2);
+  EXPECT_EQ(judge(0, CountedBy::kItem, GroupBy::kRequest, 1).groups, 0) << "one target each";
 }
 
 TEST_F(CountedRatesTest, AreFiniteWhereNothingWasTrainedOn) {

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
 #include "tests/support/messages.h"
 #include "tests/support/ranking_training.h"
+#include "turbogr/data/samples/sample_batch.h"
+#include "turbogr/data/windows.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/local_rows.h"
+#include "turbogr/eval/sample_view.h"
 #include "turbogr/train/ranking_trainer.h"
 
 namespace turbogr::eval {
@@ -131,6 +135,24 @@ TEST(EvaluateRanking, ScoresAreTheLogitsOfTraining) {
   EXPECT_TRUE(wanted.auc.has_value());
   EXPECT_EQ(evaluator.errors(1).mean_squared(), errors.mean_squared());
   EXPECT_EQ(evaluator.clicks(1).figures().targets, 0);
+}
+
+TEST(EvaluateRanking, GroupsAreUsersOrSamples) {
+  data::SampleBatch batch;
+  batch.offsets = {0, 3, 4, 6};
+  batch.num_targets = {2, 1, 0};  // the last one only stands in for a rank that has none left
+  batch.target_users = {9, 9, 9};
+  for (const std::uint64_t sample : {7, 7, 7, 4, 5, 5}) {
+    batch.row_keys.push_back((sample << data::kPositionBits) + batch.row_keys.size());
+  }
+  SampleView view(1);
+  const auto groups = [&](GroupBy by) {
+    const View<const std::int64_t, 1> got = view.groups(batch, by);
+    return std::vector<std::int64_t>(got.data, got.data + got.shape[0]);
+  };
+  EXPECT_EQ(groups(GroupBy::kUser), (std::vector<std::int64_t>{9, 9, 9}));
+  EXPECT_EQ(groups(GroupBy::kRequest), (std::vector<std::int64_t>{7, 7, 4}));
+  EXPECT_EQ(groups(GroupBy::kRequest).size(), 3u) << "nothing is left of the call before";
 }
 
 TEST(EvaluateRanking, AnyNumberOfRanksFindsTheSame) {

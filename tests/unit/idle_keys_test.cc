@@ -125,6 +125,7 @@ TEST(IdleKeys, WhatRankingAloneReadsIsRefusedInRetrieval) {
                                                     {"samples.actions", "[\"click\"]"},
                                                     {"train.loss_scale", "1.0"},
                                                     {"model.embedding", "8"},
+                                                    {"eval.group", "request"},
                                                     {"model.normaliser", "batch"}}) {
     const std::string message = message_of([&] { check_idle_keys(with({each}), {}); });
     EXPECT_NE(message.find(" is for task = \"ranking\"; use that, or leave " + each.key + " out"),

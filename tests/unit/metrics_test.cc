@@ -44,6 +44,34 @@ TEST(JsonLines, WritesOneObjectALineInOrder) {
   EXPECT_TRUE(records[2].values.empty());
 }
 
+TEST(JsonLines, KeepsTheCalibrationOfEachTask) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  run::JsonLines(path, std::nullopt)
+      .write({.step = 3,
+              .split = "test",
+              .values = {{"auc", 0.5}},
+              .calibration = {{"like", {{4, 0.25, 0.5}, {3, 0.75, 1.0}}}, {"share", {}}}});
+  EXPECT_EQ(read_file(path),
+            R"({"step":3,"epoch":0.0,"split":"test","auc":0.5,"calibration":{"like":[)"
+            R"({"targets":4,"predicted":0.25,"observed":0.5},)"
+            R"({"targets":3,"predicted":0.75,"observed":1.0}],"share":[]}})"
+            "\n");
+  std::ofstream(path, std::ios::app)
+      << R"({"step":4,"calibration":{"a":[{"targets":1},7],"b":3,"c":[{"targets":"x"}]}})" << '\n'
+      << R"({"step":5,"calibration":[1]})" << '\n';
+  const std::vector<run::MetricRecord> records = run::read_json_lines(path);
+  ASSERT_EQ(records.size(), 3u);
+  ASSERT_EQ(records[0].calibration.size(), 1u) << "a task without bins has nothing to show";
+  EXPECT_EQ(records[0].calibration[0].task, "like");
+  ASSERT_EQ(records[0].calibration[0].bins.size(), 2u);
+  EXPECT_EQ(records[0].calibration[0].bins[1].targets, 3);
+  EXPECT_EQ(records[0].calibration[0].bins[1].predicted, 0.75);
+  EXPECT_EQ(records[0].calibration[0].bins[1].observed, 1.0);
+  EXPECT_TRUE(records[1].calibration.empty());
+  EXPECT_TRUE(records[2].calibration.empty());
+}
+
 TEST(JsonLines, ANewRunRefusesAnOldFile) {
   const TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";

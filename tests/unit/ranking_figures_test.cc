@@ -41,17 +41,20 @@ TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
     return ranking_figures(evaluator, setup);
   };
   const Evaluation mixed = evaluate();
-  EXPECT_EQ(
-      names_of(mixed.figures),
-      (std::vector<std::string>{"auc", "gauc", "ne", "accuracy", "mse", "mae", "like.auc",
-                                "like.gauc", "like.ne", "like.accuracy", "stay.mse", "stay.mae"}));
-  EXPECT_EQ(mixed.figures[0].second, mixed.figures[6].second) << "the mean of one";
+  EXPECT_EQ(names_of(mixed.figures),
+            (std::vector<std::string>{"auc", "gauc", "gauc_by_targets", "ne", "accuracy", "mse",
+                                      "mae", "like.auc", "like.gauc", "like.gauc_by_targets",
+                                      "like.ne", "like.accuracy", "stay.mse", "stay.mae"}));
+  EXPECT_EQ(mixed.figures[0].second, mixed.figures[7].second) << "the mean of one";
+  ASSERT_EQ(mixed.calibration.size(), 1u) << "a number has none";
+  EXPECT_EQ(mixed.calibration[0].task, "like");
+  EXPECT_EQ(mixed.calibration[0].bins.size(), static_cast<std::size_t>(eval::kCalibrationBins));
   std::vector<std::string> all = ranking_figure_names(setup), given = names_of(mixed.figures);
   std::sort(all.begin(), all.end());
   std::sort(given.begin(), given.end());
   EXPECT_EQ(all, given);
   EXPECT_EQ(score_of(mixed, "auc"), mixed.figures[0].second);
-  EXPECT_EQ(score_of(mixed, "like.ne"), -mixed.figures[2].second) << "less is better";
+  EXPECT_EQ(score_of(mixed, "like.ne"), -mixed.figures[3].second) << "less is better";
   EXPECT_EQ(score_of(mixed, "hr@10"), std::nullopt);
 
   // Of one class alone there is nothing to order, and nothing to compare the entropy with.

@@ -15,6 +15,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/ranking_case.h"
 #include "tests/support/ranking_training.h"
+#include "tests/support/settled_mean.h"
 #include "tests/support/tolerance.h"
 #include "tests/support/whole_table.h"
 #include "turbogr/dist/communicator.h"
@@ -259,6 +260,76 @@ TEST(RankingStep, SemiAsyncReadsRowsBeforeTheLastUpdate) {
   EXPECT_EQ(late.results[1].loss, serial.results[1].loss);
   EXPECT_NE(late.results[2].loss, serial.results[2].loss);
   EXPECT_NEAR(late.results.back().loss, serial.results.back().loss, 0.05);
+}
+
+// A batch a rank: of as many targets as the others', with other users and items.
+OwnedRankingBatch own_batch(int step, int rank) {
+  OwnedRankingBatch batch = ranking_share(step, 0, 1);
+  const std::int64_t rows[] = {test::kUsers, kItems, kItems, 5};
+  for (std::size_t f = 0; f < batch.ids.size(); ++f) {
+    for (std::int64_t& id : batch.ids[f]) id = (id + 7 * rank) % rows[f];
+  }
+  return batch;
+}
+
+std::vector<std::vector<float>> tables_of_groups(int ranks, embedding::ReplicaMode replicas,
+                                                 std::int64_t average_every) {
+  std::vector<std::vector<float>> tables;
+  dist::run_threads(ranks, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    train::RankingTrainOptions options = small_ranking_training();
+    for (embedding::TableOptions& table : options.tables) {
+      table.optimiser = embedding::SparseOptimiser::kSgd;
+    }
+    options.table.rate = 1;
+    options.ranks = {.topology = dist::make_topology(world.nodes(), 1),
+                     .replicas = replicas,
+                     .average_every = average_every};
+    train::RankingTrainer<float> step(ctx, world, options);
+    step.initialise(ctx);
+    for (int s = 0; s < kSteps; ++s) {
+      OwnedRankingBatch batch = own_batch(s, world.rank());
+      step.run(ctx, batch.view());
+    }
+    step.rows().settle(ctx);
+    for (std::size_t t = 0; t < options.tables.size() && world.rank() == 0; ++t) {
+      tables.push_back(test::values_of(step.rows().shard(t))[0]);
+    }
+  });
+  return tables;
+}
+
+// A step of SGD is linear in the gradient: the mean of groups' own steps is the step of all.
+TEST(RankingStep, AveragedReplicasOfAllTablesAreExactOnesUnderSgd) {
+  const auto exact = tables_of_groups(3, embedding::ReplicaMode::kExact, 1);
+  const auto averaged = tables_of_groups(3, embedding::ReplicaMode::kAverage, 1);
+  const auto rarely = tables_of_groups(3, embedding::ReplicaMode::kAverage, 100);
+  ASSERT_EQ(exact.size(), 3u);
+  for (std::size_t t = 0; t < exact.size(); ++t) {
+    expect_near(exact[t], averaged[t], 2e-6, "table " + std::to_string(t));
+    double apart = 0;  // those that met at the end alone
+    for (std::size_t i = 0; i < exact[t].size(); ++i) {
+      apart = std::max(apart, std::abs(static_cast<double>(exact[t][i]) - rarely[t][i]));
+    }
+    EXPECT_GT(apart, 1e-4) << "table " << t << " would pass without a mean a step";
+  }
+}
+
+TEST(RankingStep, AveragedReplicasSettleOnTheirMeanInEveryTable) {
+  dist::run_threads(3, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    train::RankingTrainOptions options = small_ranking_training();
+    options.ranks = {.topology = dist::make_topology(world.nodes(), 1),
+                     .replicas = embedding::ReplicaMode::kAverage,
+                     .average_every = 100};
+    train::RankingTrainer<float> step(ctx, world, options);
+    step.initialise(ctx);
+    for (int s = 0; s < 3; ++s) {
+      OwnedRankingBatch batch = ranking_share(s, world.rank(), world.size());
+      step.run(ctx, batch.view());
+    }
+    test::expect_settles_on_mean(ctx, world, step.rows(), options.tables.size());
+  });
 }
 
 TEST(RankingStep, RatesMayFall) {

@@ -73,6 +73,7 @@ TEST(Report, ShowsEveryCurveLengthsAndTheConfiguration) {
   const json& loss = (*chart_named(data, "Loss"))["lines"];
   ASSERT_EQ(loss.size(), 1u);
   EXPECT_EQ(loss[0]["points"].size(), 5u);
+  EXPECT_TRUE(data["calibrations"].empty()) << "a run of the retrieval task";
   EXPECT_EQ(loss[0]["points"][1], json({20.0, 4.998}));
   const json& hits = (*chart_named(data, "Hit rate"))["lines"];
   ASSERT_EQ(hits.size(), 2u);
@@ -118,6 +119,38 @@ TEST(Report, SaysByWhichRuleSeenItemsWereCounted) {
   EXPECT_EQ(dropped["names"], json({"hr@10"}));  // users and repeats are no figures of quality
   EXPECT_EQ(evaluations("")["note"],
             "Seen items removed, but never the target: the rule before eval.seen.");
+}
+
+TEST(Report, ShowsTheNewestCalibrationOfEachTaskAndSplit) {
+  const TemporaryFolder folder;
+  run::JsonLines log(folder / "metrics.jsonl", std::nullopt);
+  const auto write = [&](std::int64_t step, const std::string& split, double predicted) {
+    log.write({.step = step,
+               .split = split,
+               .values = {{"auc", 0.5}},
+               .calibration = {{"like", {{30, predicted, 0.5}, {12, 0.9, 1.0}}},
+                               {"share", {{42, 0.01, 0.0}}}}});
+  };
+  write(1000, "validation", 0.1);
+  write(2000, "validation", 0.2);
+  write(2000, "test", 0.3);
+  replace_file(folder / "config.toml", "task = \"ranking\"\n[eval]\ngroup = \"request\"\n");
+  const json data = data_of(run::report_page(folder.path()));
+  const json& charts = data["calibrations"];
+  ASSERT_EQ(charts.size(), 2u);
+  EXPECT_EQ(charts[0]["title"], "Calibration of like");
+  EXPECT_EQ(charts[1]["title"], "Calibration of share");
+  const json& lines = charts[0]["lines"];
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["name"], "test, step 2,000, 42 targets");
+  EXPECT_EQ(lines[0]["bins"], json({{0.3, 0.5, 30}, {0.9, 1.0, 12}}));
+  EXPECT_FALSE(lines[0]["dashed"]);
+  EXPECT_EQ(lines[1]["name"], "validation, step 2,000, 42 targets");
+  EXPECT_EQ(lines[1]["bins"][0], json({0.2, 0.5, 30}));
+  EXPECT_TRUE(lines[1]["dashed"]);
+  EXPECT_EQ(data["evaluations"]["note"],
+            "GAUC compares the targets of each request (eval.group = \"request\").");
+  EXPECT_EQ(data["evaluations"]["names"], json({"auc"}));
 }
 
 TEST(Report, SaysWhatMfuIsAShareOf) {

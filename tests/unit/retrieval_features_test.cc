@@ -9,6 +9,7 @@
 
 #include "tests/support/rank_training.h"
 #include "tests/support/retrieval_features.h"
+#include "tests/support/settled_mean.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/data/samples/cross_hash.h"
 #include "turbogr/model/model.h"
@@ -56,6 +57,30 @@ TEST(RetrievalFeatures, RowsOfZerosChangeNoBitOfALoss) {
   RetrievalOptions output = options_of();
   output.features.item_output = true;
   expect_equal(plain, train_alone<float>(output), "output = item without features");
+}
+
+// Tables of items, events and users beside the one of ids.
+TEST(RetrievalFeatures, AveragedReplicasOfAllTablesTrainAndSettleOnTheirMean) {
+  RankOptions average = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  const RetrievalOptions options = with_features(options_of(), {});
+  ASSERT_GT(options.features.tables.size(), 3u);
+  const Outcome averaged = train_on_ranks<float>(options, {4, 2}, average);
+  const Outcome exact = train_on_ranks<float>(options, {4, 2}, {});
+  EXPECT_NEAR(averaged.results.back().loss, exact.results.back().loss, 0.1);
+  EXPECT_FALSE(averaged.weights == exact.weights);
+  dist::run_threads(3, [&](dist::Communicator& world) {
+    const Context ctx({.threads = 1});
+    RetrievalOptions own = options;
+    own.ranks = average;
+    own.ranks.average_every = 100;
+    own.ranks.topology = dist::make_topology(world.nodes(), 1);
+    RetrievalTrainer<float> trainer(ctx, world, own, kShape.items, counts_of(own));
+    trainer.initialise(ctx);
+    for (int step = 0; step < 3; ++step) {
+      trainer.step(ctx, batches_of(step, world.rank(), world.size()));
+    }
+    test::expect_settles_on_mean(ctx, world, trainer.rows(), 1 + own.features.tables.size());
+  });
 }
 
 TEST(RetrievalFeatures, SchedulesThatPromiseItGiveTheSameBits) {

@@ -9,6 +9,7 @@
 
 #include "tests/support/messages.h"
 #include "tests/support/rank_training.h"
+#include "tests/support/settled_mean.h"
 
 namespace turbogr::train {
 namespace {
@@ -98,31 +99,7 @@ TEST(Layouts, AveragedReplicasSettleOnTheirMean) {
     for (int step = 0; step < 3; ++step) {
       trainer.step(ctx, batches_of(step, world.rank(), world.size()));
     }
-    const auto values_of = [](const Tensor& tensor) {
-      const auto* values = reinterpret_cast<const float*>(tensor.data());
-      return std::vector<float>(values, values + tensor.size());
-    };
-    const auto tensors_of = [](embedding::ItemTable& table) {
-      return std::vector<Tensor*>{&table.weight_tensor(), &table.first_moment(),
-                                  &table.second_moment()};
-    };
-    std::vector<std::vector<float>> own;  // a group of one holds all rows, in their order
-    for (Tensor* tensor : tensors_of(trainer.table())) own.push_back(values_of(*tensor));
-    trainer.rows().settle(ctx);
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      std::vector<float> sum = own[i];
-      world.all_reduce(sum, dist::Reduce::kSum);
-      const std::vector<float> mean = values_of(*tensors_of(trainer.table())[i]);
-      EXPECT_NE(mean, own[i]) << "the groups have learnt nothing of their own: nothing is tested";
-      ASSERT_EQ(mean.size(), sum.size());
-      for (std::size_t j = 0; j < sum.size(); ++j) {
-        ASSERT_EQ(mean[j], sum[j] * (1.0f / kRanks)) << i << ' ' << j;
-      }
-    }
-    // Once: a third of three equal numbers need not be one of them.
-    const std::vector<float> before = values_of(trainer.table().weight_tensor());
-    trainer.rows().settle(ctx);
-    EXPECT_EQ(values_of(trainer.table().weight_tensor()), before);
+    test::expect_settles_on_mean(ctx, world, trainer.rows(), 1);
   });
 }
 

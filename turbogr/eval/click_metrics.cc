@@ -55,6 +55,35 @@ void set_entropy_and_accuracy(std::span<const ScoredTarget> targets, ClickFigure
   figures.accuracy = right / total;
 }
 
+// Of targets in the order of their probabilities.
+std::vector<CalibrationBin> calibration_of(std::span<const ScoredTarget> sorted) {
+  std::vector<CalibrationBin> bins;
+  std::vector<double> weights;
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < sorted.size();) {
+    const std::int64_t own = static_cast<std::int64_t>(i) * kCalibrationBins / std::ssize(sorted);
+    if (own != last) {
+      bins.emplace_back();
+      weights.push_back(0);
+      last = own;
+    }
+    CalibrationBin& bin = bins.back();
+    const double probability = sorted[i].probability;
+    for (; i < sorted.size() && sorted[i].probability == probability; ++i) {
+      const double weight = sorted[i].weight;
+      ++bin.targets;
+      weights.back() += weight;
+      bin.predicted += weight * probability;
+      bin.observed += sorted[i].positive ? weight : 0;
+    }
+  }
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    bins[b].predicted /= weights[b];
+    bins[b].observed /= weights[b];
+  }
+  return bins;
+}
+
 void set_group_figures(std::span<const ScoredTarget> by_group, ClickFigures& figures) {
   double sum = 0;
   double sum_by_targets = 0;
@@ -88,6 +117,12 @@ bool before_by_group(const ScoredTarget& a, const ScoredTarget& b) {
 
 }  // namespace
 
+GroupBy group_by_from_name(std::string_view name) {
+  TGR_CHECK(name == "user" || name == "request", "unknown groups '", name,
+            "'; use user or request");
+  return name == "user" ? GroupBy::kUser : GroupBy::kRequest;
+}
+
 void ClickMetrics::add(const ScoredTarget& target) {
   TGR_CHECK(target.probability >= 0 && target.probability <= 1, "a target's probability is ",
             target.probability, "; it must be 0 to 1: has the model diverged?");
@@ -113,6 +148,7 @@ ClickFigures ClickMetrics::figures() const {
   std::sort(sorted.begin(), sorted.end(), before);
   figures.auc = auc_of(sorted);
   set_entropy_and_accuracy(sorted, figures);
+  figures.calibration = calibration_of(sorted);
   std::sort(sorted.begin(), sorted.end(), before_by_group);
   set_group_figures(sorted, figures);
   return figures;

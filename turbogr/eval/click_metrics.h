@@ -1,5 +1,6 @@
 // How well probabilities order and match what people did, for one task: AUC over all targets, AUC
-// inside groups, normalised entropy, accuracy; and the errors of a task that predicts a number.
+// inside groups, normalised entropy, accuracy, calibration; and the errors of a task that predicts
+// a number.
 //
 //   ClickMetrics metrics;
 //   metrics.add({.probability = 0.3, .positive = true, .group = request});
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "turbogr/dist/communicator.h"
@@ -23,6 +25,19 @@ struct ScoredTarget {
   std::int64_t group = 0;  // its request or its user
 };
 
+// Whose targets GAUC compares with each other: a user's, or a request's, which are those of one
+// sample.
+enum class GroupBy : std::uint8_t { kUser, kRequest };
+GroupBy group_by_from_name(std::string_view name);  // "user" or "request"; throws on another
+
+// Targets whose probabilities lie next to each other: what was said of them, and what came true.
+struct CalibrationBin {
+  std::int64_t targets = 0;
+  double predicted = 0;  // the mean of their probabilities
+  double observed = 0;   // the share of positives, both weighted as the targets are
+};
+inline constexpr std::int64_t kCalibrationBins = 10;
+
 // A figure that does not exist has no value; a made-up 0.5 would look like a measurement.
 struct ClickFigures {
   std::int64_t targets = 0;
@@ -36,6 +51,9 @@ struct ClickFigures {
   // Cross entropy over that of always saying the share of positives; below 1 is better than that.
   std::optional<double> normalized_entropy;
   std::optional<double> accuracy;  // of `probability >= 0.5`
+  // From low to high probabilities, in bins of equal counts but that equal probabilities share a
+  // bin: so there are kCalibrationBins of them, or fewer.
+  std::vector<CalibrationBin> calibration;
 };
 
 // Keeps every target, so figures are exact and the same bits in whatever order targets came.

@@ -80,8 +80,8 @@ double CountedRates::added_log_odds(const Factor& factor, std::int64_t code,
   return log_odds(rate) - log_odds(mean);
 }
 
-ClickMetrics CountedRates::judge(const data::Samples& samples, std::size_t task,
-                                 CountedBy by) const {
+ClickMetrics CountedRates::judge(const data::Samples& samples, std::size_t task, CountedBy by,
+                                 GroupBy groups) const {
   TGR_CHECK(!layout_.tasks[task].is_number(), "task '", layout_.tasks[task].name,
             "' predicts a number, and counting gives shares of signals");
   const std::size_t used = by == CountedBy::kItem ? 1 : factors_.size();
@@ -94,7 +94,7 @@ ClickMetrics CountedRates::judge(const data::Samples& samples, std::size_t task,
     }
     metrics.add({.probability = probability_of(logit),
                  .positive = (target.signals & layout_.tasks[task].signals) != 0,
-                 .group = target.user});
+                 .group = groups == GroupBy::kUser ? target.user : target.sample});
   });
   return metrics;
 }
@@ -117,8 +117,8 @@ void CountedRates::for_targets(const data::Samples& samples, const Body& body) c
     store_.read_signals(window.first_event, signals);
     store_.read_items(window.first_event, items);
     for (std::size_t i = 0; i < signals.size(); ++i) {
-      body(Target{window.user, items[i], window.first_event + static_cast<std::int64_t>(i),
-                  signals[i]});
+      body(Target{static_cast<std::int64_t>(s), window.user, items[i],
+                  window.first_event + static_cast<std::int64_t>(i), signals[i]});
     }
   }
 }

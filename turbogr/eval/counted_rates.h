@@ -32,8 +32,9 @@ class CountedRates {
   CountedRates(const data::Store& store, const data::Samples& training,
                const data::SampleLayout& layout);
 
-  // The targets of `samples` by a task that asks for signals; GAUC's groups are users.
-  ClickMetrics judge(const data::Samples& samples, std::size_t task, CountedBy by) const;
+  // The targets of `samples` by a task that asks for signals.
+  ClickMetrics judge(const data::Samples& samples, std::size_t task, CountedBy by,
+                     GroupBy groups = GroupBy::kUser) const;
   // "item", "user", "tab": what kAll counts.
   std::vector<std::string> names() const;
 
@@ -49,7 +50,7 @@ class CountedRates {
     std::vector<Count> counts;  // [codes + 1, K]
   };
   struct Target {
-    std::int64_t user, item, event;
+    std::int64_t sample, user, item, event;
     std::uint32_t signals;
   };
   void add_factor(std::string_view source, double prior);

@@ -8,6 +8,8 @@
 
 #include "turbogr/data/batch.h"
 #include "turbogr/data/samples/sample_batch.h"
+#include "turbogr/data/windows.h"
+#include "turbogr/eval/click_metrics.h"
 #include "turbogr/model/ranking_batch.h"
 
 namespace turbogr::eval {
@@ -41,9 +43,23 @@ class SampleView {
             .weights = {batch.weights.data(), targets, tasks_, tasks_}};
   }
 
+  // [M] the user or the sample of each target. A sample has the same number on all ranks. Points
+  // into the batch, or into this.
+  View<const std::int64_t, 1> groups(const data::SampleBatch& batch, GroupBy by) {
+    if (by == GroupBy::kUser) return data::view_of(batch.target_users);
+    groups_.clear();
+    for (std::size_t b = 0; b < batch.num_targets.size(); ++b) {
+      const auto first_token = static_cast<std::size_t>(batch.offsets[b]);
+      groups_.insert(groups_.end(), static_cast<std::size_t>(batch.num_targets[b]),
+                     static_cast<std::int64_t>(batch.row_keys[first_token] >> data::kPositionBits));
+    }
+    return data::view_of(groups_);
+  }
+
  private:
   std::int64_t tasks_;
   std::vector<model::FeatureIds> features_;
+  std::vector<std::int64_t> groups_;
 };
 
 }  // namespace turbogr::eval

@@ -173,6 +173,7 @@ struct EvalConfig {
   std::int64_t every_steps = 0;
   std::vector<std::int64_t> at = {10, 50, 200};
   std::string metric = "ndcg@10";
+  std::string group = "user";
   std::int64_t max_users = 0;
   std::string seen = "auto";
 

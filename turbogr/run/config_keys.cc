@@ -56,7 +56,8 @@ ConfigRule metric_word() {
             const std::string& word = std::get<std::string>(value);
             if (word == "mrr" || word == "loss") return true;
             const std::string figure = word.substr(word.rfind('.') + 1);
-            for (const char* known : {"auc", "gauc", "ne", "accuracy", "mse", "mae"}) {
+            for (const char* known :
+                 {"auc", "gauc", "gauc_by_targets", "ne", "accuracy", "mse", "mae"}) {
               if (figure == known) return true;
             }
             const std::size_t at = word.find('@');
@@ -64,8 +65,8 @@ ConfigRule metric_word() {
             return (word.starts_with("hr@") || word.starts_with("ndcg@")) &&
                    word.find_first_not_of("0123456789", at + 1) == std::string::npos;
           },
-          "hr@K, ndcg@K, mrr or loss; ranking: auc, gauc, ne, accuracy, mse, mae, or TASK.auc and "
-          "so on"};
+          "hr@K, ndcg@K, mrr or loss; ranking: auc, gauc, gauc_by_targets, ne, accuracy, mse, mae, "
+          "or TASK.auc and so on"};
 }
 
 ConfigRule cutoffs() {
@@ -324,6 +325,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),
       TGR_KEY(eval, at, cutoffs(), "K of HR@K and NDCG@K"),
       TGR_KEY(eval, metric, metric_word(), "what makes a checkpoint the best (validation split)"),
+      TGR_KEY(eval, group, one_of({"user", "request"}),
+              "ranking: gauc compares a user's targets with each other, or those of one request, "
+              "which are the targets of one sample"),
       TGR_KEY(eval, max_users, at_least(0),
               "users evaluated during training, drawn by run.seed; 0: all"),
       TGR_KEY(eval, seen, one_of({"auto", "drop", "keep"}),

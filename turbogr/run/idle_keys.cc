@@ -22,9 +22,9 @@ struct Reader {
 
 // Keys of the ranking task alone, beside [tasks.X].
 constexpr std::string_view kOfRanking[] = {
-    "embedding.cut",      "train.loss_scale",   "model.embedding",
-    "model.positions",    "model.time_buckets", "model.input_dropout",
-    "model.action_scale", "model.prefix_mask",  "model.normaliser",
+    "embedding.cut",      "train.loss_scale",    "model.embedding",    "model.positions",
+    "model.time_buckets", "model.input_dropout", "model.action_scale", "model.prefix_mask",
+    "model.normaliser",   "eval.group",
 };
 constexpr std::string_view kRankingTask = "task = \"ranking\"";
 

@@ -140,6 +140,7 @@ void JsonLines::write(const MetricRecord& record) {
   line["epoch"] = record.epoch;
   if (!record.split.empty()) line["split"] = record.split;
   for (const auto& [name, value] : record.values) line[name] = value;
+  if (!record.calibration.empty()) line[kCalibration] = calibration_json(record.calibration);
   const std::string text = line.dump() + "\n";
   if (!kept_.contains(text)) append(text);
 }
@@ -167,6 +168,8 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
         record.split = value.get<std::string>();
       } else if (key == "note" && value.is_string()) {
         record.note = value.get<std::string>();
+      } else if (key == kCalibration) {
+        record.calibration = read_calibration(value);
       } else if (value.is_number()) {
         record.values.emplace_back(key, value.get<double>());
       }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "turbogr/core/file.h"
+#include "turbogr/run/calibration.h"
 
 namespace turbogr::run {
 
@@ -24,6 +25,7 @@ struct MetricRecord {
   double epoch = 0.0;
   std::string split;  // of an evaluation: validation, test; empty for training
   std::vector<std::pair<std::string, double>> values;
+  std::vector<TaskCalibration> calibration;  // of an evaluation of the ranking task
   std::string note;  // what a reader of the figures must know; there are none beside it
 };
 

@@ -21,11 +21,12 @@ std::vector<RankingBaseline> ranking_baselines(const Config& config, const Ranki
   const data::Samples samples = data::make_samples(store, options);
   const eval::CountedRates rates(
       store, data::make_samples(store, sample_options(config, data::Split::kTrain)), setup.layout);
+  const eval::GroupBy groups = eval::group_by_from_name(config.eval.group);
   std::vector<RankingBaseline> baselines;
   for (const eval::CountedBy by : {eval::CountedBy::kItem, eval::CountedBy::kAll}) {
     std::vector<TaskFigures> figures(setup.layout.tasks.size());
     for (std::size_t k = 0; k < figures.size(); ++k) {
-      if (numbers[k] == 0) figures[k].clicks = rates.judge(samples, k, by).figures();
+      if (numbers[k] == 0) figures[k].clicks = rates.judge(samples, k, by, groups).figures();
     }
     const std::string name =
         by == eval::CountedBy::kItem ? "item" : fmt::format("{}", fmt::join(rates.names(), "+"));

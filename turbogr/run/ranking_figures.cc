@@ -11,7 +11,7 @@
 namespace turbogr::run {
 namespace {
 
-constexpr const char* kClickFigures[] = {"auc", "gauc", "ne", "accuracy"};
+constexpr const char* kClickFigures[] = {"auc", "gauc", "gauc_by_targets", "ne", "accuracy"};
 constexpr const char* kErrorFigures[] = {"mse", "mae"};
 
 using Figures = std::vector<std::pair<std::string, std::optional<double>>>;
@@ -21,6 +21,7 @@ Figures figures_of(const TaskFigures& task, bool number) {
   const eval::ClickFigures& clicks = task.clicks;
   return {{"auc", clicks.auc},
           {"gauc", clicks.gauc},
+          {"gauc_by_targets", clicks.gauc_by_targets},
           // Of one class alone it divides by nearly nothing.
           {"ne", clicks.auc ? clicks.normalized_entropy : std::nullopt},
           {"accuracy", clicks.accuracy}};
@@ -46,6 +47,7 @@ Evaluation ranking_figures(std::span<const TaskFigures> given, const RankingSetu
     targets = std::max(targets, clicks.targets);
     evaluation.counts.emplace_back((tasks.size() > 1 ? tasks[k].name + "." : "") + "groups",
                                    static_cast<double>(clicks.groups));
+    if (clicks.targets > 0) evaluation.calibration.push_back({tasks[k].name, clicks.calibration});
   }
   const auto add_mean = [&](const char* name) {
     const auto found = sums.find(name);

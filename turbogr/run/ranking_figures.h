@@ -1,6 +1,6 @@
 // The figures of a ranking evaluation under the names that logs and reports have for them: of one
-// task auc, gauc, ne and accuracy (a number: mse and mae); of several their means, and click.auc
-// and so on.
+// task auc, gauc, gauc_by_targets, ne and accuracy (a number: mse and mae); of several their means,
+// and click.auc and so on; and the calibration of each task.
 #pragma once
 
 #include <optional>

@@ -202,9 +202,10 @@ class RankingTask : public Task {
  private:
   Evaluation evaluated(data::Split split) {
     data::SampleLoader loader(store_, evaluation_of(split));
+    const eval::GroupBy groups = eval::group_by_from_name(config_.eval.group);
     evaluator_->clear();
     while (loader.next(eval_batch_)) {
-      evaluator_->add(parts_.ctx, view_.of(eval_batch_), data::view_of(eval_batch_.target_users));
+      evaluator_->add(parts_.ctx, view_.of(eval_batch_), view_.groups(eval_batch_, groups));
     }
     evaluator_->add_up(parts_.world);
     return ranking_figures(*evaluator_, setup_);
@@ -272,6 +273,11 @@ class RankingTask : public Task {
               "eval.metric = \"", config_.eval.metric,
               "\" picks the best checkpoint, and an evaluation gives ",
               fmt::format("{}", fmt::join(known, ", ")), "; choose one of these");
+    TGR_CHECK(config_.eval.group == "user" || config_.samples.builder != "anchors" ||
+                  config_.eval.metric.find("gauc") == std::string::npos,
+              "eval.metric = \"", config_.eval.metric,
+              "\" compares the targets of a request, and a sample of anchors has one target; use "
+              "eval.group = \"user\", or eval.metric = \"auc\"");
   }
 
   void warn_of_strange_ids(const train::RankingResult& result) {

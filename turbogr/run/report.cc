@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/core/version.h"
+#include "turbogr/run/calibration.h"
 #include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/lengths.h"
@@ -106,6 +108,41 @@ ordered_json line(const std::string& name, const Series& series, int colour, boo
   ordered_json points = ordered_json::array();
   for (const Point& point : thinned(series)) points.push_back({point.step, point.value});
   return {{"name", name}, {"colour", colour}, {"dashed", dashed}, {"points", std::move(points)}};
+}
+
+// Of each task the newest evaluation of every split, the first split solid, the others dashed.
+ordered_json calibrations_of(const Curves& curves) {
+  std::map<std::string, const MetricRecord*> newest;  // by split
+  for (const MetricRecord& record : curves.evaluations) {
+    if (!record.calibration.empty()) newest[record.split] = &record;
+  }
+  std::vector<std::string> tasks;
+  std::map<std::string, ordered_json> lines;  // by task
+  for (const auto& [split, record] : newest) {
+    for (const TaskCalibration& task : record->calibration) {
+      if (!lines.contains(task.task)) {
+        tasks.push_back(task.task);
+        lines[task.task] = ordered_json::array();
+      }
+      ordered_json bins = ordered_json::array();
+      std::int64_t targets = 0;
+      for (const eval::CalibrationBin& bin : task.bins) {
+        bins.push_back({bin.predicted, bin.observed, bin.targets});
+        targets += bin.targets;
+      }
+      lines[task.task].push_back(
+          {{"name", fmt::format("{}, step {}, {} targets", split, grouped_text(record->step),
+                                grouped_text(targets))},
+           {"colour", 0},
+           {"dashed", !lines[task.task].empty()},
+           {"bins", std::move(bins)}});
+    }
+  }
+  ordered_json charts = ordered_json::array();
+  for (const std::string& task : tasks) {
+    charts.push_back({{"title", "Calibration of " + task}, {"lines", std::move(lines[task])}});
+  }
+  return charts;
 }
 
 struct ChartStyle {
@@ -270,9 +307,14 @@ ordered_json tiles_of(const Curves& curves, const std::optional<Config>& config)
   return tiles;
 }
 
-// By which rule about items already met the figures were counted.
-std::string seen_note(const Curves& curves, const std::optional<Config>& config) {
-  if (!config || config->ranks()) return "";
+// By which rule about items already met the figures were counted; of the ranking task, whose
+// targets GAUC compares.
+std::string rule_note(const Curves& curves, const std::optional<Config>& config) {
+  if (!config) return "";
+  if (config->ranks()) {
+    return fmt::format("GAUC compares the targets of each {0} (eval.group = \"{0}\").",
+                       config->eval.group);
+  }
   const std::string& seen = config->eval.seen;
   if (seen == "auto") return "Seen items removed, but never the target: the rule before eval.seen.";
   std::string shares;
@@ -301,7 +343,7 @@ ordered_json evaluation_table(const Curves& curves, const std::optional<Config>&
   for (const std::string& name : curves.evaluation_names) less.push_back(less_is_better(name));
   return {{"names", curves.evaluation_names},
           {"less_is_better", less},
-          {"note", seen_note(curves, config)},
+          {"note", rule_note(curves, config)},
           {"rows", std::move(rows)}};
 }
 
@@ -438,6 +480,7 @@ std::string report_page(const std::string& run_folder) {
                              {"last_step", curves.last_step},
                              {"tiles", tiles_of(curves, config)},
                              {"charts", charts_of(curves)},
+                             {"calibrations", calibrations_of(curves)},
                              {"evaluations", evaluation_table(curves, config)},
                              {"lengths", lengths_of(run_folder + "/lengths.json")},
                              {"timeline", timeline_of(run_folder + "/trace.json")},

@@ -34,6 +34,44 @@ function histogram(parent, lengths) {
   });
 }
 
+// What was predicted against how often it came true: a dot a bin, as large as the bin has targets.
+function calibration(parent, spec) {
+  const card = make("div", parent, undefined, "card");
+  make("h2", card, spec.title);
+  legend(card, spec.lines);
+  make("div", card, (spec.lines.length < 2 ? spec.lines[0].name + ". " : "") +
+    "Across: the mean score of a bin of targets; up: the share of them that came true. On the dotted line both agree.", "legend");
+  const plot = make("div", card, undefined, "plot");
+  const svg = draw("svg", plot, { height });
+  const bins = spec.lines.flatMap(line => line.bins);
+  const most = 1.05 * Math.max(...bins.map(b => Math.max(b[0], b[1]))) || 1;
+  const largest = Math.max(...bins.map(b => b[2]));
+  redraws.push(() => {
+    const width = plot.clientWidth;
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.replaceChildren();
+    const x = share => left + share / most * (width - left - right);
+    const y = share => height - bottom - share / most * (height - top_ - bottom);
+    for (const share of ticks(0, most, 5)) {
+      draw("line", svg, { x1: left, x2: width - right, y1: y(share), y2: y(share), stroke: "var(--grid)" });
+      draw("text", svg, { x: left - 8, y: y(share) + 4, "text-anchor": "end" }, tick(share, "percent"));
+      draw("text", svg, { x: x(share), y: height - 6, "text-anchor": "middle" }, tick(share, "percent"));
+    }
+    draw("line", svg, { x1: x(0), x2: x(most), y1: y(0), y2: y(most), stroke: "var(--soft)", "stroke-dasharray": "2 3" });
+    for (const line of spec.lines) {
+      const colour = `var(--c${line.colour % 6})`;
+      draw("path", svg, { fill: "none", stroke: colour, "stroke-width": 1.5, "stroke-dasharray": line.dashed ? "5 4" : "none",
+        d: path(line.bins, x, y) });
+      for (const [predicted, observed, targets] of line.bins) {
+        const dot = draw("circle", svg, { cx: x(predicted), cy: y(observed), r: 1.5 + 3.5 * Math.sqrt(targets / largest),
+          fill: line.dashed ? "var(--card)" : colour, stroke: colour, "stroke-width": 1.4 });
+        draw("title", dot, {}, "predicted " + written(predicted, "percent") + ", came true " + written(observed, "percent") + " of " +
+          grouped(targets) + " targets");
+      }
+    }
+  });
+}
+
 function evaluations(parent, table) {
   const card = make("div", parent, undefined, "card");
   make("h2", card, "Evaluations, newest first");
@@ -97,6 +135,7 @@ document.getElementById("made").textContent = (data.summary ? data.summary + ". 
 show_tiles(data.tiles);
 const charts = document.getElementById("charts"), main = document.querySelector("main");
 for (const spec of data.charts) chart(charts, spec);
+for (const spec of data.calibrations) calibration(charts, spec);
 if (data.lengths) histogram(charts, data.lengths);
 const below = make("div", main); below.style.marginTop = "16px";
 if (data.evaluations.rows.length) evaluations(below, data.evaluations);

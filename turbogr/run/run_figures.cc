@@ -90,6 +90,7 @@ std::optional<double> TrainingRun::evaluate_all() {
     record.values = found.figures;
     if (split == data::Split::kValidation) score = score_of(found, config_.eval.metric);
     record.values.insert(record.values.end(), found.counts.begin(), found.counts.end());
+    record.calibration = found.calibration;
     write(record);
     if (mllog_ && split == splits.front()) {
       const double auc = score_of(found, "auc").value_or(0);

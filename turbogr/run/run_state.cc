@@ -124,11 +124,12 @@ std::optional<std::int64_t> TrainingRun::resume() {
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   for (const char* section :
        {"task", "model.", "samples.", "tables.", "features.", "tasks.", "embedding.cut",
-        "train.loss_scale", "data.holdout", "data.max_length", "data.history", "data.shuffle",
-        "train.dtype", "train.products", "run.seed"}) {
+        "train.loss_scale", "eval.group", "data.holdout", "data.max_length", "data.history",
+        "data.shuffle", "train.dtype", "train.products", "run.seed"}) {
     const std::vector<std::string> differences = config_differences(was, config_, section);
     TGR_CHECK(differences.empty(), "cannot go on from checkpoint '", saved.folder(),
-              "': ", differences.front(), "; a resumed run keeps its model and data");
+              "': ", differences.front(),
+              "; a resumed run keeps its model, its data and how it is judged");
   }
   const std::string seen = check_same_seen(was, config_);
   if (leads() && !seen.empty()) log::warn("{}", seen);

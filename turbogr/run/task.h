@@ -23,6 +23,7 @@
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/sharding.h"
 #include "turbogr/model/flops.h"
+#include "turbogr/run/calibration.h"
 #include "turbogr/run/config.h"
 #include "turbogr/run/peak_rate.h"
 #include "turbogr/run/rank_cores.h"
@@ -62,6 +63,7 @@ struct TaskTable {
 struct Evaluation {
   std::vector<std::pair<std::string, double>> figures;  // of quality
   std::vector<std::pair<std::string, double>> counts;   // beside them in metrics.jsonl
+  std::vector<TaskCalibration> calibration;             // likewise; of tasks that have signals
   std::string of;                                       // "6,040 users"
   std::string remark;                                   // lines for people, or empty
 };

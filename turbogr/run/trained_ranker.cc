@@ -43,7 +43,7 @@ RankingBounds bounds_of(const Config& config, const RankingSetup& setup, const d
 
 struct TrainedRanker::Scorer {
   virtual ~Scorer() = default;
-  virtual Evaluation evaluate(data::SampleLoader& loader) = 0;
+  virtual Evaluation evaluate(data::SampleLoader& loader, eval::GroupBy groups) = 0;
   virtual void score(const data::SampleBatch& batch, std::vector<float>& scores) = 0;
   Share share;
 };
@@ -118,11 +118,11 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
     rows->initialise(ctx);
   }
 
-  Evaluation evaluate(data::SampleLoader& loader) override {
+  Evaluation evaluate(data::SampleLoader& loader, eval::GroupBy groups) override {
     data::SampleBatch batch;
     evaluator.clear();
     while (loader.next(batch)) {
-      evaluator.add(ctx, view.of(batch), data::view_of(batch.target_users));
+      evaluator.add(ctx, view.of(batch), view.groups(batch, groups));
     }
     evaluator.add_up(world);
     return ranking_figures(evaluator, setup);
@@ -171,9 +171,13 @@ TrainedRanker::TrainedRanker(const checkpoint::Checkpoint& checkpoint, const dat
 TrainedRanker::~TrainedRanker() = default;
 
 Evaluation TrainedRanker::evaluate(data::Split split) {
+  return evaluate(split, eval::group_by_from_name(config_.eval.group));
+}
+
+Evaluation TrainedRanker::evaluate(data::Split split, eval::GroupBy groups) {
   data::SampleLoader loader(
       store_, sample_eval_options(config_, setup_, split, kSamplesAtOnce, scorer_->share));
-  return scorer_->evaluate(loader);
+  return scorer_->evaluate(loader, groups);
 }
 
 std::vector<float> TrainedRanker::score(std::span<const data::SampleRequest> requests) {

@@ -42,8 +42,9 @@ class TrainedRanker {
   const Config& config() const { return config_; }
   const RankingSetup& setup() const { return setup_; }
 
-  // Over a rank's share of the targets of a split.
+  // Over a rank's share of the targets of a split; GAUC by the groups of the run, or by others.
   Evaluation evaluate(data::Split split);
+  Evaluation evaluate(data::Split split, eval::GroupBy groups);
   // [M, K] in the order of requests and their items: probabilities, or the numbers themselves.
   std::vector<float> score(std::span<const data::SampleRequest> requests);
 
