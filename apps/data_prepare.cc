@@ -224,9 +224,12 @@ void add_data_prepare(Command& app) {
       ->check(can_be_read(parse_shard));
   command->add_option("--keep-signal", options.keep_signal, "keep only rows with this signal");
   command
-      ->add_option("--label", options.columns.labels,
-                   "make a signal of a column of numbers: \"rating>=4\" (also >, <=, <, ==, !=), "
-                   "which is then its name; may be given several times")
+      ->add_option(
+          "--label", options.columns.labels,
+          "make a signal of other columns: \"rating>=4\" (also >, <=, <, ==, !=), "
+          "\"event==purchase\", several joined by &, of one with ! before it the opposite; "
+          "that is its name, or give one: \"skip=event==listen&!played>=50\"; may be given "
+          "several times")
       ->allow_extra_args(false);
   command->add_option("--user-column", options.columns.user, "name, or number from 1");
   command->add_option("--item-column", options.columns.item, "name, or number from 1");

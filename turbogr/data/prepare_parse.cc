@@ -242,13 +242,22 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     if (text.empty()) events_.count_empty_signals(i, 1);
   }
   for (std::size_t i = 0; i < layout.labels.size(); ++i) {
-    const auto& [column, label] = layout.labels[i];
-    float number = 0;
-    const FieldError error = parse_float(field(column), number);
-    if (error != FieldError::kNone) return reject(error, reader, layout, column, file);
+    const auto& [label, columns] = layout.labels[i];
+    LabelVerdict verdict = LabelVerdict::kSet;
+    for (std::size_t t = 0; t < columns.size(); ++t) {
+      const std::string_view text = field(columns[t]);
+      if (label.tests[t].of_text) {
+        verdict = std::max(verdict, label.tests[t].of(text));
+        continue;
+      }
+      float number = 0;
+      const FieldError error = parse_float(text, number);
+      if (error != FieldError::kNone) return reject(error, reader, layout, columns[t], file);
+      verdict = std::max(verdict, label.tests[t].of(number));
+    }
     const std::size_t bit = layout.signals.size() + i;
-    event.signals |= static_cast<std::uint32_t>(label.holds(number)) << bit;
-    if (field(column).empty()) events_.count_empty_signals(bit, 1);
+    if (verdict == LabelVerdict::kSet) event.signals |= std::uint32_t{1} << bit;
+    if (verdict == LabelVerdict::kMissing) events_.count_empty_signals(bit, 1);
   }
   float numbers[kMostNumbers];
   for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
