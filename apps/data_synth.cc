@@ -51,8 +51,10 @@ void write_logs(const data::YambdaWorld& world, ThreadPool& pool, const std::str
   data::write_yambda_csv(world, pool, folder, show);
 }
 
-void write_logs(const data::Dlrmv3World&, ThreadPool&, const std::string&,
-                const data::SynthProgress&) {}  // refused before
+void write_logs(const data::Dlrmv3World& world, ThreadPool& pool, const std::string& folder,
+                const data::SynthProgress& show) {
+  data::write_dlrmv3_csv(world, pool, folder, show);
+}
 std::int64_t items_of(const data::SynthWorld& world) { return world.catalogue().num_items(); }
 std::int64_t items_of(const data::YambdaWorld& world) { return world.catalogue().num_items(); }
 std::int64_t items_of(const data::Dlrmv3World& world) { return world.num_items(); }
@@ -125,8 +127,6 @@ void check_synth_options(const SynthCommand& command) {
   check_usage(command.options.mean_length == 0 && command.options.max_length == 0,
               "--mean-length and --max-length are not for --like dlrmv3, whose users meet about "
               "100 items a step; leave them out");
-  check_usage(command.csv.empty(),
-              "--csv is for kuairand27k and yambda; of dlrmv3 take --out, a store");
 }
 
 void run_synth(const SynthCommand& command) {
@@ -163,8 +163,12 @@ void add_data_synth(Command& data) {
   command->add_option("--threads", synth->threads, "0: one a core; the world is the same")
       ->capture_default_str();
   command->add_option("--out", synth->store, "the sequence store to write");
-  command->add_option("--csv", synth->csv,
-                      "a folder for raw logs in KuaiRand's or Yambda's own columns");
+  command->add_option(
+      "--csv", synth->csv,
+      "a folder for raw logs in the files and columns of KuaiRand, Yambda or DLRMv3");
+  command->add_option("--parquet", synth->parquet,
+                      "yambda: a folder for Parquet files of the published columns and types "
+                      "(`make parquet` builds what that needs)");
   command->add_flag("--numbers", synth->numbers,
                     "keep play_time_ms and duration_ms in the store, as prepare does; of yambda "
                     "played_ratio_pct and track_length_seconds, of dlrmv3 rating");
