@@ -34,6 +34,7 @@ struct Flags {
   bool drop_repeated_items = false;
   std::string shard;
   std::vector<std::filesystem::path> parts;  // of a merge
+  std::vector<std::filesystem::path> user_tables, item_tables;
 };
 
 // "256MB", "2 GB", "1.5GiB" or plain bytes; decimal and binary prefixes alike mean powers of 1024.
@@ -119,6 +120,8 @@ void take_shard(const std::string& text, data::PrepareOptions& options) {
 
 void run(Flags& flags, bool merges) {
   data::PrepareOptions& options = flags.options;
+  options.user_tables.assign(flags.user_tables.begin(), flags.user_tables.end());
+  options.item_tables.assign(flags.item_tables.begin(), flags.item_tables.end());
   if (!merges) {
     check_inputs_are_there(options);
     options.format = data::log_format_from_name(flags.format);
@@ -182,11 +185,13 @@ void add_common_options(Command& command, Flags& flags) {
                    "of rows with the same user, item and time keep the first");
   command.add_flag("--deduplicate-items", flags.drop_repeated_items,
                    "of a user's events with the same item keep the first");
-  command.add_option("--user-table", options.user_tables, "CSV about users to copy along")
+  command
+      .add_option("--user-table", flags.user_tables,
+                  "a table about users to keep, CSV or Parquet (a file, or a folder of them)")
       ->allow_extra_args(false);
   command
-      .add_option("--item-table", options.item_tables,
-                  "CSV about items to copy along; `recommend` shows its titles")
+      .add_option("--item-table", flags.item_tables,
+                  "a table about items to keep, likewise; `recommend` shows its titles")
       ->allow_extra_args(false);
   const auto features = [&](const char* name, std::vector<std::string>& value, const char* help) {
     command.add_option(name, value, help)->delimiter(',')->allow_extra_args(false);

@@ -178,3 +178,76 @@ def test_another_arrow_is_named_with_both_versions(table, tmp_path):
     assert ended.returncode == 1
     assert "it was built for Arrow 99.0.0" in ended.stderr, ended.stderr
     assert soname.decode() in ended.stderr and "make parquet" in ended.stderr
+
+
+ITEM_FEATURES = ["genre", "size", "price:number", "new", "tags:bag:bar", "when"]
+
+
+@pytest.fixture
+def items_table(columns):
+    ids = np.unique(columns["item_id"])[3:]
+    number = np.arange(len(ids))
+    there = lambda values, every: [None if i % every == 1 else value for i, value in enumerate(values)]  # noqa: E731
+    return pa.table({
+        "item_id": pa.array(ids, pa.uint32()),
+        "title": pa.array([f'title, "{i}"' for i in number]),
+        "genre": pa.array(there([["odd", "even"][i % 2] for i in number], 5)).dictionary_encode(),
+        "size": pa.array(there([int(i) for i in number], 4), pa.int16()),
+        "price": pa.array(there([i / 8 for i in number], 3), pa.float32()),
+        "new": pa.array(there([i % 3 == 0 for i in number], 7)),
+        "tags": pa.array(there([[f"t{i % 4}", f"t{i % 3}"][: i % 3] for i in number], 6)),
+        "when": pa.array([int(i) * 1000 for i in number], pa.timestamp("ms", tz="UTC")),
+    })  # fmt: skip
+
+
+def as_csv(table):
+    def field(value):
+        if value is None:
+            return ""
+        if isinstance(value, list):
+            return "|".join(value)
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, float):
+            return f"{value:g}"
+        text = str(value)
+        return '"' + text.replace('"', '""') + '"' if "," in text else text
+
+    plain = table.set_column(table.schema.get_field_index("when"), "when", table["when"].cast(pa.int64()))
+    lines = [",".join(plain.column_names)] + [",".join(map(field, row.values())) for row in plain.to_pylist()]
+    return "\n".join(lines) + "\n"
+
+
+def test_tables_from_parquet_frames_and_text_make_the_same_store(columns, items_table, tmp_path):
+    (tmp_path / "items.csv").write_text(as_csv(items_table))
+    options = {"item_features": ITEM_FEATURES, "on_error": "stop"}
+    wanted = contents(turbogr.prepare(columns, item_table=tmp_path / "items.csv", **options))
+    half = len(items_table) // 2
+    (tmp_path / "parts").mkdir()
+    pq.write_table(items_table, tmp_path / "items.parquet", row_group_size=7)
+    pq.write_table(items_table.slice(0, half), tmp_path / "parts" / "a.parquet")
+    pq.write_table(items_table.slice(half), tmp_path / "parts" / "b.parquet")
+    for table in (tmp_path / "items.parquet", tmp_path / "parts", items_table, items_table.to_reader(max_chunksize=3)):
+        store = turbogr.prepare(columns, item_table=table, **options)
+        assert contents(store) == wanted
+        store.verify()
+    # In the order given: of an item the last row counts.
+    changed = items_table.slice(0, 1).set_column(2, "genre", pa.array(["another"]))
+    (tmp_path / "changed.csv").write_text(as_csv(changed))
+    both = turbogr.prepare(columns, item_table=[tmp_path / "items.parquet", tmp_path / "changed.csv"], **options)
+    assert "item feature genre: category, 3 values" in both.report.features[0]
+    assert any("1 rows repeat the id of another" in remark for remark in both.report.remarks)
+
+
+@needs_library
+def test_tables_from_parquet_by_the_program(columns, table, items_table, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet")
+    pq.write_table(items_table, tmp_path / "items.parquet")
+    users = pa.table({"user_id": np.unique(columns["user_id"]), "clubs": [[1, 2]] * len(np.unique(columns["user_id"]))})
+    pq.write_table(users, tmp_path / "users.parquet")
+    made = prepared(tmp_path / "s", tmp_path / "log.parquet", options=[
+        "--item-table", tmp_path / "items.parquet", "--item-features", ",".join(ITEM_FEATURES),
+        "--user-table", tmp_path / "users.parquet", "--user-features", "clubs"])  # fmt: skip
+    assert made == contents(
+        turbogr.prepare(columns, item_table=items_table, item_features=ITEM_FEATURES, user_table=users, user_features=["clubs"])
+    )

@@ -96,7 +96,7 @@ TEST(PrepareFeatures, OfItemsAndUsersComeFromTheirTables) {
   EXPECT_TRUE(has(remarks,
                   "price: 1 fields are no numbers and count as missing, the first "
                   "'cheap' in line 4 of '" +
-                      options.item_tables[0].string()))
+                      options.item_tables[0].path.string()))
       << remarks;
   EXPECT_TRUE(has(remarks, "1 of 3 rows speak of users without events")) << remarks;
   EXPECT_TRUE(has(joined(report.features), "item feature tags: bag, 3 values, 66.7 % missing"))
@@ -175,10 +175,10 @@ TEST(PrepareFeatures, AColumnThatIsNotThereIsNamedWithThoseThatAre) {
   options.item_features = {"colour"};
   EXPECT_TRUE(has(message(), "there is no table about items; give one with --item-table"));
   options.item_tables = {write_file(folder / "items.csv", "item_id,size,age\n1,2,3\n")};
-  EXPECT_TRUE(has(message(), "no column 'colour'; '" + options.item_tables[0].string() +
+  EXPECT_TRUE(has(message(), "no column 'colour'; '" + options.item_tables[0].path.string() +
                                  "' has: item_id, size, age"))
       << message();
-  const std::vector<fs::path> tables =
+  const std::vector<TableInput> tables =
       std::exchange(options.item_tables, {write_file(folder / "empty.csv", "")});
   EXPECT_TRUE(has(message(), "empty.csv' is empty; give a table with a header and rows"));
   options.item_tables = tables;

@@ -12,6 +12,7 @@
 #include "turbogr/core/progress.h"
 #include "turbogr/data/event_rows.h"
 #include "turbogr/data/features/event_features.h"
+#include "turbogr/data/features/table_files.h"
 #include "turbogr/data/field.h"
 #include "turbogr/data/id_collector.h"
 #include "turbogr/data/prepare.h"
@@ -51,9 +52,10 @@ struct ParsedLog {
   std::vector<std::filesystem::path> item_tables;
 };
 
-// Temporary files go into `folder`. Adds to report what it saw.
-ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
-                     const std::filesystem::path& folder, Progress& progress,
-                     PrepareReport& report);
+// `tables` are those that the options name. Temporary files go into `folder`. Adds to report what
+// it saw.
+ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const TableFiles& tables,
+                     const MemoryPlan& plan, const std::filesystem::path& folder,
+                     Progress& progress, PrepareReport& report);
 
 }  // namespace turbogr::data
