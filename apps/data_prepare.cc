@@ -215,12 +215,13 @@ void add_data_prepare(Command& app) {
       ->add_option(
           "INPUT", options.inputs,
           "log files, plain, .gz or .zst; '-' is standard input; a folder stands for the files in "
-          "it (with kuairand and movielens the published ones, with RecBole's .inter also .item "
+          "it (with kuairand, movielens and yambda the published ones, with RecBole's .inter also "
+          ".item "
           "and .user, with parquet all below it, hive partitions as columns)")
       ->required();
   add_common_options(*command, *flags);
-  command->add_option("--format", flags->format, "kuairand, movielens, csv or parquet")
-      ->check(is_one_of({"kuairand", "movielens", "csv", "parquet"}))
+  command->add_option("--format", flags->format, "kuairand, movielens, yambda, csv or parquet")
+      ->check(is_one_of({"kuairand", "movielens", "yambda", "csv", "parquet"}))
       ->capture_default_str();
   command
       ->add_option("--shard", flags->shard,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
@@ -22,6 +23,7 @@ struct SynthCommand {
   data::SynthOptions options;
   std::string store;
   std::string csv;
+  std::string parquet;
   int threads = 0;
   bool overwrite = false;
   bool numbers = false;
@@ -83,6 +85,12 @@ void write_files(const SynthCommand& command, const World& world, ThreadPool& po
     timed(command.csv,
           [&](const data::SynthProgress& show) { write_logs(world, pool, command.csv, show); });
   }
+  if constexpr (std::is_same_v<World, data::YambdaWorld>) {
+    if (command.parquet.empty()) return;
+    timed(command.parquet, [&](const data::SynthProgress& show) {
+      data::write_yambda_parquet(world, pool, command.parquet, show);
+    });
+  }
 }
 
 void make_yambda(const SynthCommand& command, ThreadPool& pool) {
@@ -113,8 +121,10 @@ void make_dlrmv3(const SynthCommand& command, ThreadPool& pool) {
 // Options that the kind of world would not look at.
 void check_synth_options(const SynthCommand& command) {
   const std::string& like = command.options.like;
-  check_usage(!command.store.empty() || !command.csv.empty(),
+  check_usage(!command.store.empty() || !command.csv.empty() || !command.parquet.empty(),
               "say where the world goes: --out STORE, --csv FOLDER, or both");
+  check_usage(command.parquet.empty() || like == "yambda",
+              "--parquet is for --like yambda, and this is ", like, "; take --out or --csv");
   check_usage(!command.store.empty() || !command.numbers,
               "--numbers is about a store, which has signals alone without it; give --out, or "
               "leave it out");

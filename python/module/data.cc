@@ -13,6 +13,7 @@
 #include "turbogr/data/log_layout.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
+#include "turbogr/data/yambda/yambda_inputs.h"
 
 namespace turbogr::python {
 namespace {
@@ -37,6 +38,16 @@ std::vector<data::TableInput> tables_of(const nb::list& entries) {
     tables.back().kept = nb::cast<bool>(parts[2]);
   }
   return tables;
+}
+
+// Changes `options` to those of any log; (whether that is Parquet, paths of item tables, remarks).
+nb::tuple resolve_yambda(PrepareOptions& options) {
+  std::vector<std::string> remarks;
+  options = data::yambda_options(options, remarks);
+  nb::list tables, words;
+  for (const data::TableInput& table : options.item_tables) tables.append(table.path.string());
+  for (const std::string& remark : remarks) words.append(remark);
+  return nb::make_tuple(options.format == data::LogFormat::kParquet, tables, words);
 }
 
 PrepareReport prepare(PrepareOptions options, const std::string& format,
@@ -129,6 +140,8 @@ void bind_data(nb::module_& module) {
              nb::arg("repeats"), nb::arg("streams"), nb::arg("user_tables"), nb::arg("item_tables"),
              "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream), tables "
              "(name, capsule or None, whether the store keeps it).");
+  module.def("resolve_yambda", &resolve_yambda, nb::arg("options"),
+             "What Yambda's files are in options of any log.");
   module.def(
       "log_columns",
       [](const PrepareOptions& options, const std::vector<std::string>& names,

@@ -207,8 +207,8 @@ def prepare(
     ``out`` is the folder of the store; without it the store lives in a temporary folder as long as the object
     returned. Columns that are not named are found by their usual names. ``time="none"`` keeps the order of
     the rows instead. ``deduplicate`` is None, "events" (same user, item and time) or "items". ``item_table`` and
-    ``user_table`` are tables in memory, or paths of CSV and Parquet. ``format`` is "csv", "parquet", "kuairand"
-    or "movielens"; None tells by the names of the files. The other arguments are the options of
+    ``user_table`` are tables in memory, or paths of CSV and Parquet. ``format`` is "csv", "parquet", "kuairand",
+    "movielens" or "yambda"; None tells by the names of the files. The other arguments are the options of
     ``turbogr data prepare`` (docs/data_format.md).
     """
     options = _turbogr.PrepareOptions()
@@ -234,7 +234,7 @@ def prepare(
     options.overwrite = arguments.flag_of("overwrite", overwrite)
     on_error = arguments.choice_of("on_error", on_error, ("stop", "skip"))
     repeats = arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""
-    format = arguments.choice_of("format", format, (None, "csv", "parquet", "kuairand", "movielens"))
+    format = arguments.choice_of("format", format, (None, "csv", "parquet", "kuairand", "movielens", "yambda"))
 
     temporary = out is None
     folder = tempfile.mkdtemp(prefix="turbogr-")
@@ -245,6 +245,15 @@ def prepare(
         streams = []
         if _is_paths(data):
             paths = [arguments.path_of("data", p) for p in (data if isinstance(data, (list, tuple)) else [data])]
+            if format == "yambda":
+                options.inputs = paths
+                parquet, mappings, remarks = _turbogr.resolve_yambda(options)
+                for remark in remarks:
+                    log.warning("%s", remark)
+                item_tables = [_table_of_path(path, kept=False) for path in mappings] + item_tables
+                paths = [os.fspath(path) for path in options.inputs]
+                options.inputs = []
+                format = "parquet" if parquet else "csv"
             if format == "parquet" or (format is None and all(_is_parquet(path) for path in paths)):
                 streams.append(_parquet_stream(paths, options))
             else:

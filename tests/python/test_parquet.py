@@ -11,6 +11,7 @@ import pytest
 import turbogr
 
 pa = pytest.importorskip("pyarrow")
+import pyarrow.compute  # noqa: E402
 import pyarrow.dataset  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
@@ -251,3 +252,44 @@ def test_tables_from_parquet_by_the_program(columns, table, items_table, tmp_pat
     assert made == contents(
         turbogr.prepare(columns, item_table=items_table, item_features=ITEM_FEATURES, user_table=users, user_features=["clubs"])
     )
+
+
+@needs_library
+def test_yambdas_files_by_name(tmp_path):
+    world = ["data", "synth", "--like", "yambda", "--users", "30", "--items", "400", "--mean-length", "60"]
+    made = program(*world, "--out", tmp_path / "s", "--csv", tmp_path / "csv", "--parquet", tmp_path / "flat")
+    assert made.returncode == 0, made.stderr
+    wanted = contents(tmp_path / "s")
+    flat = pq.read_table(tmp_path / "flat" / "multi_event.parquet")
+    assert [(field.name, str(field.type)) for field in flat.schema] == [
+        ("uid", "uint32"), ("timestamp", "uint32"), ("item_id", "uint32"), ("is_organic", "uint8"),
+        ("played_ratio_pct", "uint16"), ("track_length_seconds", "uint32"), ("event_type", "string"),
+    ]  # fmt: skip
+    assert flat["played_ratio_pct"].null_count == flat["track_length_seconds"].null_count > 0
+    assert set(flat["event_type"].to_pylist()) > {"listen", "like"}
+
+    def program_made(folder, name):
+        ended = program("data", "prepare", "--format", "yambda", folder, "--out", tmp_path / name)
+        assert ended.returncode == 0, ended.stderr
+        return contents(tmp_path / name)
+
+    assert program_made(tmp_path / "flat", "a") == wanted
+    assert contents(turbogr.prepare(tmp_path / "flat", format="yambda")) == wanted
+    assert contents(turbogr.prepare(tmp_path / "csv" / "multi_event.csv", format="yambda")) == wanted
+    # A row a user, the type a dictionary, the mappings above.
+    lists = {("item_ids" if name == "item_id" else "timestamps" if name == "timestamp" else name): [] for name in flat.column_names}
+    lists["uid"] = sorted(set(flat["uid"].to_pylist()))
+    for user in lists["uid"]:
+        rows = flat.filter(pa.compute.equal(flat["uid"], user))
+        for name, column in zip(flat.column_names[1:], list(lists)[1:]):
+            lists[column].append(rows[name].to_pylist())
+    (tmp_path / "root" / "sequential" / "50m").mkdir(parents=True)
+    types = dict(zip(lists, flat.schema.types))
+    sequential = pa.table({
+        name: pa.array(values, types[name] if name == "uid" else pa.list_(types[name])) for name, values in lists.items()
+    })  # fmt: skip
+    pq.write_table(sequential, tmp_path / "root" / "sequential" / "50m" / "multi_event.parquet")
+    for mapping in ("artist_item_mapping.parquet", "album_item_mapping.parquet"):
+        (tmp_path / "flat" / mapping).rename(tmp_path / "root" / mapping)
+    assert program_made(tmp_path / "root" / "sequential" / "50m", "b") == wanted
+    assert contents(turbogr.prepare(tmp_path / "root" / "sequential" / "50m", format="yambda")) == wanted

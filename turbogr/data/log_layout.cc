@@ -266,8 +266,9 @@ LogFormat log_format_from_name(std::string_view name) {
   if (name == "movielens") return LogFormat::kMovieLens;
   if (name == "csv") return LogFormat::kCsv;
   if (name == "parquet") return LogFormat::kParquet;
+  if (name == "yambda") return LogFormat::kYambda;
   detail::throw_error("unknown --format '", name,
-                      "'; there are kuairand, movielens, csv and parquet");
+                      "'; there are kuairand, movielens, yambda, csv and parquet");
 }
 
 namespace {

@@ -16,7 +16,7 @@ namespace turbogr::data {
 inline constexpr std::size_t kMostSignals = 32;
 inline constexpr std::size_t kMostNumbers = 64;
 
-enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv, kParquet };
+enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv, kParquet, kYambda };
 LogFormat log_format_from_name(std::string_view name);  // throws, listing those known
 
 // What the user asks for. A column is named, or numbered from 1; empty means find it.

@@ -26,6 +26,7 @@
 #include "turbogr/data/row_numbering.h"
 #include "turbogr/data/store.h"
 #include "turbogr/data/store_writer.h"
+#include "turbogr/data/yambda/yambda_inputs.h"
 
 namespace turbogr::data {
 namespace {
@@ -122,7 +123,7 @@ void remark_on_tables(const PrepareOptions& options, const std::vector<TableFile
   }
 }
 
-PrepareReport prepare_or_run_out(const PrepareOptions& options) {
+PrepareReport prepare_or_run_out(PrepareOptions options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
   TGR_CHECK(options.threads >= 0, "--threads is ", options.threads,
@@ -132,6 +133,7 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   const std::int64_t begin_ns = Trace::now_ns();
   const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
   PrepareReport report;
+  if (options.format == LogFormat::kYambda) options = yambda_options(options, report.remarks);
   Progress progress(options.show_progress);
   const MemoryPlan plan(options.memory_bytes);
   ThreadPool pool(options.threads > 0 ? options.threads : usual_threads());
