@@ -113,7 +113,7 @@ void take_shard(const std::string& text, data::PrepareOptions& options) {
   options.shards = shard.count;
   check_usage(options.min_user == 0 && options.min_item == 0 &&
                   options.repeats == data::Repeats::kKeep && options.user_tables.empty() &&
-                  options.item_tables.empty(),
+                  options.item_tables.empty() && !options.keep_items_without_events,
               "--shard ", text, " with a k-core, --deduplicate or tables: a part does not know of ",
               "the others; give them to `turbogr data merge`");
 }
@@ -143,6 +143,10 @@ void run(Flags& flags, bool merges) {
   for (const std::string& remark : report.remarks) log::warn("{}", remark);
   fmt::print("{}: {} users, {} items, {} events\n", options.out.string(), report.users,
              report.items, report.events);
+  if (report.items_without_events > 0) {
+    fmt::print("{} of the items have no events and are kept for their features\n",
+               report.items_without_events);
+  }
   const std::string sorted = report.sorted_runs == 0
                                  ? std::string("in memory")
                                  : fmt::format("{} sorted runs", report.sorted_runs);
@@ -200,6 +204,10 @@ void add_common_options(Command& command, Flags& flags) {
            "columns of the user tables to keep as features, joined with commas: NAME, "
            "NAME:category, NAME:number, NAME:bag or NAME:bag:SEPARATOR; auto knows KuaiRand's and "
            "MovieLens'");
+  command.add_flag(
+      "--keep-items-without-events", options.keep_items_without_events,
+      "keep the items of tables with --item-features that no event is about: the model "
+      "can recommend them by their features (recommend --untrained-items)");
   features("--item-features", options.item_features,
            "columns of the item tables to keep as features, likewise; auto knows KuaiRand's and "
            "MovieLens'");

@@ -110,6 +110,7 @@ void bind_data(nb::module_& module) {
       .def_rw("threads", &PrepareOptions::threads)
       .def_rw("user_features", &PrepareOptions::user_features)
       .def_rw("item_features", &PrepareOptions::item_features)
+      .def_rw("keep_items_without_events", &PrepareOptions::keep_items_without_events)
       .def_prop_rw(
           "max_bad", [](const PrepareOptions& o) { return o.bad_rows.max_bad; },
           [](PrepareOptions& o, std::int64_t value) { o.bad_rows.max_bad = value; })
@@ -131,6 +132,7 @@ void bind_data(nb::module_& module) {
       .def_ro("users", &PrepareReport::users)
       .def_ro("short_users", &PrepareReport::short_users)
       .def_ro("items", &PrepareReport::items)
+      .def_ro("items_without_events", &PrepareReport::items_without_events)
       .def_ro("events", &PrepareReport::events)
       .def_ro("seconds", &PrepareReport::seconds)
       .def_ro("parse_seconds", &PrepareReport::parse_seconds)

@@ -191,6 +191,7 @@ def prepare(
     item_table: Any = None,
     user_features: Any = None,
     item_features: Any = None,
+    keep_items_without_events: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
     header: str = "auto",
@@ -231,6 +232,7 @@ def prepare(
     options.delimiter = arguments.column_of("delimiter", delimiter)
     options.memory_bytes = arguments.bytes_of("memory", memory)
     options.threads = arguments.integer_of("threads", threads, 0, 4096)
+    options.keep_items_without_events = arguments.flag_of("keep_items_without_events", keep_items_without_events)
     options.overwrite = arguments.flag_of("overwrite", overwrite)
     on_error = arguments.choice_of("on_error", on_error, ("stop", "skip"))
     repeats = arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""

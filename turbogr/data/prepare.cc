@@ -128,6 +128,10 @@ PrepareReport prepare_or_run_out(PrepareOptions options) {
             "--min-user and --min-item cannot be negative");
   TGR_CHECK(options.threads >= 0, "--threads is ", options.threads,
             "; give 0 (one a core) or more");
+  TGR_CHECK(!options.keep_items_without_events || !options.item_features.empty() ||
+                options.format == LogFormat::kYambda,
+            "--keep-items-without-events is about items that are known by their features alone; ",
+            "name some with --item-features");
   TGR_CHECK(options.bad_rows.max_bad >= 0, "--max-bad is ", options.bad_rows.max_bad,
             "; give 0 or more");
   const std::int64_t begin_ns = Trace::now_ns();
@@ -189,7 +193,8 @@ PrepareReport prepare_or_run_out(PrepareOptions options) {
                                          .user_ids = log.users.kind,
                                          .item_ids = log.items.kind,
                                          .signals = log.signal_names,
-                                         .numbers = log.number_names});
+                                         .numbers = log.number_names,
+                                         .unmet_items = options.keep_items_without_events});
   progress.begin("writing", kept, "rows");
   {
     HistoryWriter histories(pool, writer, log, core != nullptr ? &core->users : nullptr);
@@ -218,6 +223,7 @@ PrepareReport prepare_or_run_out(PrepareOptions options) {
   fs::remove_all(work);
   writer.finish();
   const Store store(options.out);
+  report.items_without_events = store.manifest().items_without_events;
   remark_on_tables(options, all_tables(log.item_tables, given.items), log.item_tables.size(), store,
                    report);
   for (const Feature& feature : store.manifest().features) {

@@ -66,6 +66,8 @@ struct PrepareOptions {
   // Columns of those tables to keep as features: name, or name:kind. The log's are in `columns`.
   std::vector<std::string> user_features;
   std::vector<std::string> item_features;
+  // The store also has the items that the item tables with features speak of and no event does.
+  bool keep_items_without_events = false;
   // Of the logs (in their order, cut into `shards` pieces of neighbours) only piece `shard`, from
   // 0: parts that merge_stores joins. Of Parquet an input is one log, file or folder.
   int shard = 0, shards = 1;
@@ -82,6 +84,7 @@ struct PrepareReport {
   std::int64_t users = 0;
   std::int64_t short_users = 0;  // of them with too few events to train on or to evaluate
   std::int64_t items = 0;
+  std::int64_t items_without_events = 0;
   std::int64_t events = 0;
   std::size_t sorted_runs = 0;  // 0: all rows fitted in memory
   double parse_seconds = 0;

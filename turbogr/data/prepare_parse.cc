@@ -83,6 +83,7 @@ class Parser {
               const std::string& file);
   std::string time_remark(std::string_view text) const;
   std::vector<TableFile> tables_about(FeatureOwner owner) const;
+  void add_items_of_tables();
   ParsedLog finish();
 
   ThreadPool& pool_;
@@ -300,8 +301,26 @@ std::vector<TableFile> Parser::tables_about(FeatureOwner owner) const {
   return tables;
 }
 
+void Parser::add_items_of_tables() {
+  if (!options_.keep_items_without_events) return;
+  const std::vector<TableFile> tables = tables_about(FeatureOwner::kItem);
+  const std::vector<FeatureRequest> requests =
+      feature_requests(options_.item_features, FeatureOwner::kItem, tables);
+  for (const TableFile& file : tables) {
+    TGR_CHECK(file.path != "-" && !fs::is_other(file.path), "--keep-items-without-events reads '",
+              file.name, "' twice, and it can be read only once; write it to a file");
+    TableReader table(file, FeatureOwner::kItem, requests);
+    const bool has_features = std::any_of(table.columns().begin(), table.columns().end(),
+                                          [](int column) { return column >= 0; });
+    if (!has_features) continue;  // of its items nothing would be known
+    table.for_each_row([&](const CsvReader&) { events_.add_item(table.id()); },
+                       [](const CsvReader&, BadRow) {});
+  }
+}
+
 ParsedLog Parser::finish() {
   TGR_CHECK(events_.begun(), "the inputs hold feature tables only; give a log as well");
+  add_items_of_tables();
   report_.bad_rows = bad_.count();
   for (const std::string& line : bad_.summary()) report_.remarks.push_back(line);
   ParsedLog log = events_.finish();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct ParsedLog {
   std::unique_ptr<EventRows> rows;
   SortedIds users;
   SortedIds items;
+  std::optional<SortedIds> table_items;  // of them those that stay without events, if any may
   std::vector<std::string> signal_names;
   std::vector<std::string> number_names;
   // In rows behind the numbers.
