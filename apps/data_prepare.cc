@@ -34,6 +34,7 @@ struct Flags {
   bool drop_repeated_items = false;
   std::string shard;
   std::vector<std::filesystem::path> parts;  // of a merge
+  std::vector<std::filesystem::path> user_tables, item_tables;
 };
 
 // "256MB", "2 GB", "1.5GiB" or plain bytes; decimal and binary prefixes alike mean powers of 1024.
@@ -112,13 +113,15 @@ void take_shard(const std::string& text, data::PrepareOptions& options) {
   options.shards = shard.count;
   check_usage(options.min_user == 0 && options.min_item == 0 &&
                   options.repeats == data::Repeats::kKeep && options.user_tables.empty() &&
-                  options.item_tables.empty(),
+                  options.item_tables.empty() && !options.keep_items_without_events,
               "--shard ", text, " with a k-core, --deduplicate or tables: a part does not know of ",
               "the others; give them to `turbogr data merge`");
 }
 
 void run(Flags& flags, bool merges) {
   data::PrepareOptions& options = flags.options;
+  options.user_tables.assign(flags.user_tables.begin(), flags.user_tables.end());
+  options.item_tables.assign(flags.item_tables.begin(), flags.item_tables.end());
   if (!merges) {
     check_inputs_are_there(options);
     options.format = data::log_format_from_name(flags.format);
@@ -140,6 +143,10 @@ void run(Flags& flags, bool merges) {
   for (const std::string& remark : report.remarks) log::warn("{}", remark);
   fmt::print("{}: {} users, {} items, {} events\n", options.out.string(), report.users,
              report.items, report.events);
+  if (report.items_without_events > 0) {
+    fmt::print("{} of the items have no events and are kept for their features\n",
+               report.items_without_events);
+  }
   const std::string sorted = report.sorted_runs == 0
                                  ? std::string("in memory")
                                  : fmt::format("{} sorted runs", report.sorted_runs);
@@ -182,11 +189,13 @@ void add_common_options(Command& command, Flags& flags) {
                    "of rows with the same user, item and time keep the first");
   command.add_flag("--deduplicate-items", flags.drop_repeated_items,
                    "of a user's events with the same item keep the first");
-  command.add_option("--user-table", options.user_tables, "CSV about users to copy along")
+  command
+      .add_option("--user-table", flags.user_tables,
+                  "a table about users to keep, CSV or Parquet (a file, or a folder of them)")
       ->allow_extra_args(false);
   command
-      .add_option("--item-table", options.item_tables,
-                  "CSV about items to copy along; `recommend` shows its titles")
+      .add_option("--item-table", flags.item_tables,
+                  "a table about items to keep, likewise; `recommend` shows its titles")
       ->allow_extra_args(false);
   const auto features = [&](const char* name, std::vector<std::string>& value, const char* help) {
     command.add_option(name, value, help)->delimiter(',')->allow_extra_args(false);
@@ -195,6 +204,10 @@ void add_common_options(Command& command, Flags& flags) {
            "columns of the user tables to keep as features, joined with commas: NAME, "
            "NAME:category, NAME:number, NAME:bag or NAME:bag:SEPARATOR; auto knows KuaiRand's and "
            "MovieLens'");
+  command.add_flag(
+      "--keep-items-without-events", options.keep_items_without_events,
+      "keep the items of tables with --item-features that no event is about: the model "
+      "can recommend them by their features (recommend --untrained-items)");
   features("--item-features", options.item_features,
            "columns of the item tables to keep as features, likewise; auto knows KuaiRand's and "
            "MovieLens'");
@@ -210,12 +223,13 @@ void add_data_prepare(Command& app) {
       ->add_option(
           "INPUT", options.inputs,
           "log files, plain, .gz or .zst; '-' is standard input; a folder stands for the files in "
-          "it (with kuairand and movielens the published ones, with RecBole's .inter also .item "
+          "it (with kuairand, movielens and yambda the published ones, with RecBole's .inter also "
+          ".item "
           "and .user, with parquet all below it, hive partitions as columns)")
       ->required();
   add_common_options(*command, *flags);
-  command->add_option("--format", flags->format, "kuairand, movielens, csv or parquet")
-      ->check(is_one_of({"kuairand", "movielens", "csv", "parquet"}))
+  command->add_option("--format", flags->format, "kuairand, movielens, yambda, csv or parquet")
+      ->check(is_one_of({"kuairand", "movielens", "yambda", "csv", "parquet"}))
       ->capture_default_str();
   command
       ->add_option("--shard", flags->shard,
@@ -224,9 +238,12 @@ void add_data_prepare(Command& app) {
       ->check(can_be_read(parse_shard));
   command->add_option("--keep-signal", options.keep_signal, "keep only rows with this signal");
   command
-      ->add_option("--label", options.columns.labels,
-                   "make a signal of a column of numbers: \"rating>=4\" (also >, <=, <, ==, !=), "
-                   "which is then its name; may be given several times")
+      ->add_option(
+          "--label", options.columns.labels,
+          "make a signal of other columns: \"rating>=4\" (also >, <=, <, ==, !=), "
+          "\"event==purchase\", several joined by &, of one with ! before it the opposite; "
+          "that is its name, or give one: \"skip=event==listen&!played>=50\"; may be given "
+          "several times")
       ->allow_extra_args(false);
   command->add_option("--user-column", options.columns.user, "name, or number from 1");
   command->add_option("--item-column", options.columns.item, "name, or number from 1");

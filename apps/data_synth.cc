@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
@@ -22,6 +23,7 @@ struct SynthCommand {
   data::SynthOptions options;
   std::string store;
   std::string csv;
+  std::string parquet;
   int threads = 0;
   bool overwrite = false;
   bool numbers = false;
@@ -51,8 +53,10 @@ void write_logs(const data::YambdaWorld& world, ThreadPool& pool, const std::str
   data::write_yambda_csv(world, pool, folder, show);
 }
 
-void write_logs(const data::Dlrmv3World&, ThreadPool&, const std::string&,
-                const data::SynthProgress&) {}  // refused before
+void write_logs(const data::Dlrmv3World& world, ThreadPool& pool, const std::string& folder,
+                const data::SynthProgress& show) {
+  data::write_dlrmv3_csv(world, pool, folder, show);
+}
 std::int64_t items_of(const data::SynthWorld& world) { return world.catalogue().num_items(); }
 std::int64_t items_of(const data::YambdaWorld& world) { return world.catalogue().num_items(); }
 std::int64_t items_of(const data::Dlrmv3World& world) { return world.num_items(); }
@@ -80,6 +84,12 @@ void write_files(const SynthCommand& command, const World& world, ThreadPool& po
   if (!command.csv.empty()) {
     timed(command.csv,
           [&](const data::SynthProgress& show) { write_logs(world, pool, command.csv, show); });
+  }
+  if constexpr (std::is_same_v<World, data::YambdaWorld>) {
+    if (command.parquet.empty()) return;
+    timed(command.parquet, [&](const data::SynthProgress& show) {
+      data::write_yambda_parquet(world, pool, command.parquet, show);
+    });
   }
 }
 
@@ -111,8 +121,10 @@ void make_dlrmv3(const SynthCommand& command, ThreadPool& pool) {
 // Options that the kind of world would not look at.
 void check_synth_options(const SynthCommand& command) {
   const std::string& like = command.options.like;
-  check_usage(!command.store.empty() || !command.csv.empty(),
+  check_usage(!command.store.empty() || !command.csv.empty() || !command.parquet.empty(),
               "say where the world goes: --out STORE, --csv FOLDER, or both");
+  check_usage(command.parquet.empty() || like == "yambda",
+              "--parquet is for --like yambda, and this is ", like, "; take --out or --csv");
   check_usage(!command.store.empty() || !command.numbers,
               "--numbers is about a store, which has signals alone without it; give --out, or "
               "leave it out");
@@ -125,8 +137,6 @@ void check_synth_options(const SynthCommand& command) {
   check_usage(command.options.mean_length == 0 && command.options.max_length == 0,
               "--mean-length and --max-length are not for --like dlrmv3, whose users meet about "
               "100 items a step; leave them out");
-  check_usage(command.csv.empty(),
-              "--csv is for kuairand27k and yambda; of dlrmv3 take --out, a store");
 }
 
 void run_synth(const SynthCommand& command) {
@@ -163,8 +173,12 @@ void add_data_synth(Command& data) {
   command->add_option("--threads", synth->threads, "0: one a core; the world is the same")
       ->capture_default_str();
   command->add_option("--out", synth->store, "the sequence store to write");
-  command->add_option("--csv", synth->csv,
-                      "a folder for raw logs in KuaiRand's or Yambda's own columns");
+  command->add_option(
+      "--csv", synth->csv,
+      "a folder for raw logs in the files and columns of KuaiRand, Yambda or DLRMv3");
+  command->add_option("--parquet", synth->parquet,
+                      "yambda: a folder for Parquet files of the published columns and types "
+                      "(`make parquet` builds what that needs)");
   command->add_flag("--numbers", synth->numbers,
                     "keep play_time_ms and duration_ms in the store, as prepare does; of yambda "
                     "played_ratio_pct and track_length_seconds, of dlrmv3 rating");

@@ -10,10 +10,10 @@
 #include "python/module/bindings.h"
 #include "python/module/host.h"
 #include "turbogr/core/check.h"
-#include "turbogr/data/arrow/arrow_csv.h"
 #include "turbogr/data/log_layout.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
+#include "turbogr/data/yambda/yambda_inputs.h"
 
 namespace turbogr::python {
 namespace {
@@ -28,9 +28,32 @@ ArrowArrayStream* stream_of(const nb::object& capsule) {
   return static_cast<ArrowArrayStream*>(stream);
 }
 
+// Tuples (name, capsule or None, kept in the store); without a capsule the name is a path.
+std::vector<data::TableInput> tables_of(const nb::list& entries) {
+  std::vector<data::TableInput> tables;
+  for (const nb::handle entry : entries) {
+    const auto parts = nb::cast<nb::tuple>(entry);
+    tables.emplace_back(nb::cast<std::filesystem::path>(parts[0]));
+    if (!parts[1].is_none()) tables.back().stream = stream_of(parts[1]);
+    tables.back().kept = nb::cast<bool>(parts[2]);
+  }
+  return tables;
+}
+
+// Changes `options` to those of any log; (whether that is Parquet, paths of item tables, remarks).
+nb::tuple resolve_yambda(PrepareOptions& options) {
+  std::vector<std::string> remarks;
+  options = data::yambda_options(options, remarks);
+  nb::list tables, words;
+  for (const data::TableInput& table : options.item_tables) tables.append(table.path.string());
+  for (const std::string& remark : remarks) words.append(remark);
+  return nb::make_tuple(options.format == data::LogFormat::kParquet, tables, words);
+}
+
 PrepareReport prepare(PrepareOptions options, const std::string& format,
                       const std::string& on_error, const std::string& repeats,
-                      const nb::list& streams) {
+                      const nb::list& streams, const nb::list& user_tables,
+                      const nb::list& item_tables) {
   options.format = data::log_format_from_name(format);
   TGR_CHECK(on_error == "stop" || on_error == "skip", "on_error is stop or skip, not '", on_error,
             "'");
@@ -42,6 +65,8 @@ PrepareReport prepare(PrepareOptions options, const std::string& format,
     const auto parts = nb::cast<nb::tuple>(entry);
     options.streams.push_back({nb::cast<std::string>(parts[0]), stream_of(parts[1])});
   }
+  options.user_tables = tables_of(user_tables);
+  options.item_tables = tables_of(item_tables);
   return interruptible([&] { return data::prepare(options); });
 }
 
@@ -83,10 +108,9 @@ void bind_data(nb::module_& module) {
       .def_rw("min_item", &PrepareOptions::min_item)
       .def_rw("memory_bytes", &PrepareOptions::memory_bytes)
       .def_rw("threads", &PrepareOptions::threads)
-      .def_rw("user_tables", &PrepareOptions::user_tables)
-      .def_rw("item_tables", &PrepareOptions::item_tables)
       .def_rw("user_features", &PrepareOptions::user_features)
       .def_rw("item_features", &PrepareOptions::item_features)
+      .def_rw("keep_items_without_events", &PrepareOptions::keep_items_without_events)
       .def_prop_rw(
           "max_bad", [](const PrepareOptions& o) { return o.bad_rows.max_bad; },
           [](PrepareOptions& o, std::int64_t value) { o.bad_rows.max_bad = value; })
@@ -108,31 +132,24 @@ void bind_data(nb::module_& module) {
       .def_ro("users", &PrepareReport::users)
       .def_ro("short_users", &PrepareReport::short_users)
       .def_ro("items", &PrepareReport::items)
+      .def_ro("items_without_events", &PrepareReport::items_without_events)
       .def_ro("events", &PrepareReport::events)
       .def_ro("seconds", &PrepareReport::seconds)
       .def_ro("parse_seconds", &PrepareReport::parse_seconds)
       .def_ro("features", &PrepareReport::features)
       .def_ro("remarks", &PrepareReport::remarks);
   module.def("prepare", &prepare, nb::arg("options"), nb::arg("format"), nb::arg("on_error"),
-             nb::arg("repeats"), nb::arg("streams"),
-             "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream).");
+             nb::arg("repeats"), nb::arg("streams"), nb::arg("user_tables"), nb::arg("item_tables"),
+             "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream), tables "
+             "(name, capsule or None, whether the store keeps it).");
+  module.def("resolve_yambda", &resolve_yambda, nb::arg("options"),
+             "What Yambda's files are in options of any log.");
   module.def(
       "log_columns",
       [](const PrepareOptions& options, const std::vector<std::string>& names,
          const std::string& file) { return data::log_columns(options.columns, names, file); },
       nb::arg("options"), nb::arg("names"), nb::arg("file"),
       "Which of these columns a log is made of.");
-
-  module.def(
-      "write_csv",
-      [](const std::string& name, const nb::object& stream, const std::filesystem::path& path) {
-        interruptible([&] {
-          data::ArrowStream opened(name, stream_of(stream));
-          data::write_arrow_csv(opened, path);
-          return true;
-        });
-      },
-      nb::arg("name"), nb::arg("stream"), nb::arg("path"), "A table of an Arrow stream as CSV.");
 
   nb::class_<OpenStore>(module, "Store")
       .def(nb::init<const std::filesystem::path&>(), nb::arg("folder"))

@@ -101,21 +101,30 @@ def _is_parquet(path: str) -> bool:
     return path.endswith((".parquet", ".pq"))
 
 
-def _parquet_stream(paths: list[str], options: Any) -> tuple[str, Any]:
-    """What pyarrow reads of files and (hive-partitioned) folders, the columns of the log alone."""
+def _parquet_dataset(path: str) -> Any:
+    """What pyarrow makes of a file or a (hive-partitioned) folder."""
     try:
         import pyarrow.dataset
     except ImportError as error:
         raise _turbogr.Error(
-            f"'{paths[0]}' is Parquet, which pyarrow reads, and pyarrow is not installed: "
+            f"'{path}' is Parquet, which pyarrow reads, and pyarrow is not installed: "
             "pip install 'turbogr[parquet]', or give a table of another library"
         ) from error
+    if not os.path.exists(path):
+        raise _turbogr.Error(f"there is no input '{path}'")
+    return pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
+
+
+def _parquet_table(path: str) -> Any:
+    return _parquet_dataset(path).scanner().to_reader().__arrow_c_stream__()
+
+
+def _parquet_stream(paths: list[str], options: Any) -> tuple[str, Any]:
+    """The columns of the log alone, of all these files and folders."""
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} others"
-    parts = []
-    for path in paths:
-        if not os.path.exists(path):
-            raise _turbogr.Error(f"there is no input '{path}'")
-        parts.append(pyarrow.dataset.dataset(path, format="parquet", partitioning="hive"))
+    parts = [_parquet_dataset(path) for path in paths]
+    if len(parts) > 1:
+        import pyarrow.dataset
     dataset = parts[0] if len(parts) == 1 else pyarrow.dataset.dataset(parts)
     columns = _turbogr.log_columns(options, dataset.schema.names, name)
     # Read ahead no further than keeps pyarrow busy: more is only memory that the system has to find.
@@ -145,15 +154,18 @@ def frame_stream(what: str, data: Any) -> Any:
     )
 
 
-def _tables(name: str, value: Any, folder: str) -> list[str]:
-    """Tables about users or items as files; those in memory are written to the folder first."""
+def _table_of_path(path: str, kept: bool = True) -> tuple[str, Any, bool]:
+    return path, _parquet_table(path) if _is_parquet(path) else None, kept
+
+
+def _tables(name: str, value: Any) -> list[tuple[str, Any, bool]]:
+    """Tables about users or items: paths of text, or names and Arrow streams, and whether the store keeps them."""
     if value is None:
         return []
-    if _is_paths(value):
-        return [arguments.path_of(name, entry) for entry in ([value] if not isinstance(value, (list, tuple)) else value)]
-    path = os.path.join(folder, f"{name}.csv")
-    _turbogr.write_csv(name, frame_stream(name, value), path)
-    return [path]
+    if not _is_paths(value):
+        return [(name, frame_stream(name, value), True)]
+    paths = [arguments.path_of(name, path) for path in (value if isinstance(value, (list, tuple)) else [value])]
+    return [_table_of_path(path) for path in paths]
 
 
 def prepare(
@@ -179,6 +191,7 @@ def prepare(
     item_table: Any = None,
     user_features: Any = None,
     item_features: Any = None,
+    keep_items_without_events: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
     header: str = "auto",
@@ -194,9 +207,10 @@ def prepare(
 
     ``out`` is the folder of the store; without it the store lives in a temporary folder as long as the object
     returned. Columns that are not named are found by their usual names. ``time="none"`` keeps the order of
-    the rows instead. ``deduplicate`` is None, "events" (same user, item and time) or "items". ``format`` is "csv",
-    "parquet", "kuairand" or "movielens"; None tells by the names of the files. The other arguments
-    are the options of ``turbogr data prepare`` (docs/data_format.md).
+    the rows instead. ``deduplicate`` is None, "events" (same user, item and time) or "items". ``item_table`` and
+    ``user_table`` are tables in memory, or paths of CSV and Parquet. ``format`` is "csv", "parquet", "kuairand",
+    "movielens" or "yambda"; None tells by the names of the files. The other arguments are the options of
+    ``turbogr data prepare`` (docs/data_format.md).
     """
     options = _turbogr.PrepareOptions()
     options.user = arguments.column_of("user", user)
@@ -218,20 +232,30 @@ def prepare(
     options.delimiter = arguments.column_of("delimiter", delimiter)
     options.memory_bytes = arguments.bytes_of("memory", memory)
     options.threads = arguments.integer_of("threads", threads, 0, 4096)
+    options.keep_items_without_events = arguments.flag_of("keep_items_without_events", keep_items_without_events)
     options.overwrite = arguments.flag_of("overwrite", overwrite)
     on_error = arguments.choice_of("on_error", on_error, ("stop", "skip"))
     repeats = arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""
-    format = arguments.choice_of("format", format, (None, "csv", "parquet", "kuairand", "movielens"))
+    format = arguments.choice_of("format", format, (None, "csv", "parquet", "kuairand", "movielens", "yambda"))
 
     temporary = out is None
     folder = tempfile.mkdtemp(prefix="turbogr-")
     try:
         options.out = os.path.join(folder, "store") if out is None else arguments.path_of("out", out)
-        options.user_tables = _tables("user_table", user_table, folder)
-        options.item_tables = _tables("item_table", item_table, folder)
+        user_tables = _tables("user_table", user_table)
+        item_tables = _tables("item_table", item_table)
         streams = []
         if _is_paths(data):
             paths = [arguments.path_of("data", p) for p in (data if isinstance(data, (list, tuple)) else [data])]
+            if format == "yambda":
+                options.inputs = paths
+                parquet, mappings, remarks = _turbogr.resolve_yambda(options)
+                for remark in remarks:
+                    log.warning("%s", remark)
+                item_tables = [_table_of_path(path, kept=False) for path in mappings] + item_tables
+                paths = [os.fspath(path) for path in options.inputs]
+                options.inputs = []
+                format = "parquet" if parquet else "csv"
             if format == "parquet" or (format is None and all(_is_parquet(path) for path in paths)):
                 streams.append(_parquet_stream(paths, options))
             else:
@@ -241,7 +265,7 @@ def prepare(
                 raise ValueError(f"format is {format!r} and data is no path; leave format out")
             streams.append((type(data).__name__, frame_stream("data", data)))
         format = "csv" if format in (None, "parquet") else format
-        report = _turbogr.prepare(options, format, on_error, repeats, streams)
+        report = _turbogr.prepare(options, format, on_error, repeats, streams, user_tables, item_tables)
         store = Store(os.fspath(options.out))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -28,7 +28,10 @@ void read_fields(const CsvReader& reader, const LogLayout& layout,
     parse_float(field, value);
     parse_signal(field, set);
     parse_time(field, spelling ? *spelling : guess_time_spelling(field), number);
-    for (const auto& [column, label] : layout.labels) label.holds(value);
+    for (const LabelColumns& label : layout.labels) {
+      for (const LabelTest& test : label.label.tests)
+        test.of_text ? test.of(field) : test.of(value);
+    }
   }
 }
 
@@ -62,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   data::ColumnMap map;
   map.header = data[1] % 3 == 0 ? "auto" : data[1] % 3 == 1 ? "yes" : "no";
   if (data[1] & 4) map.user = "1", map.item = "2";
-  if (data[1] & 8) map.labels = {"3>=4"};
+  if (data[1] & 8) map.labels = {"3>=4", "both=3==a&!2<1"};
   constexpr const char* kDelimiters[] = {"", ",", "::", "tab", "|", ";", "comma"};
   map.delimiter = kDelimiters[data[2] % 7];
   const std::size_t block = std::size_t{1} << (data[3] % 16);

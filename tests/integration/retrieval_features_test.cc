@@ -121,6 +121,45 @@ TEST_F(RetrievalFeaturesRun, ItemsThatWereNeverTrainedAreFoundByTheirFeatures) {
   EXPECT_TRUE(has(by_id, "candidates by id\n")) << by_id.output;
 }
 
+// Items 200 + c are in the item table alone: nobody ever met them.
+TEST_F(RetrievalFeaturesRun, ItemsThatNeverOccurredAreRecommendedByTheirFeatures) {
+  std::string items = test::read_file(folder_ / "items.csv");
+  for (int category = 0; category < kCategories; ++category) {
+    items += std::to_string(200 + category) + ",c" + std::to_string(category) + ",all\n";
+  }
+  test::write_file(folder_ / "more_items.csv", items);
+  const Outcome made = run_program(
+      "data prepare " + root_ + "/log.csv --overwrite --out " + root_ + "/store --item-table " +
+      root_ + "/more_items.csv --item-features category --keep-items-without-events");
+  ASSERT_EQ(made.status, 0) << made.output;
+  EXPECT_TRUE(has(made, "4 of the items have no events and are kept for their features"))
+      << made.output;
+  const Outcome trained =
+      test::run_command(command("new", "--train.epochs=25 --features.category.from=item.category"));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  // Ten items of the category and two that were never trained, before all other items.
+  const auto listed = [&](int user, const std::string& more) {
+    const Outcome list =
+        run_program("recommend --checkpoint " + root_ + "/new --k 12 --seen keep --user " +
+                    std::to_string(user) + " --out " + root_ + "/list.csv " + more);
+    EXPECT_EQ(list.status, 0) << list.output;
+    return test::read_file(folder_ / "list.csv");
+  };
+  for (int user = kCategories; user < 3 * kCategories; ++user) {
+    const std::string list = listed(user, "--untrained-items");
+    for (int category = 0; category < kCategories; ++category) {
+      const std::string item = "," + std::to_string(200 + category) + ",";
+      EXPECT_EQ(list.find(item) != std::string::npos, category == user % kCategories)
+          << user << " " << category << "\n"
+          << list;
+    }
+    const std::string trained_only = listed(user, "");
+    EXPECT_EQ(trained_only.find("," + std::to_string(200 + user % kCategories) + ","),
+              std::string::npos)
+        << trained_only;
+  }
+}
+
 TEST_F(RetrievalFeaturesRun, ResumingGivesTheBitsOfOneRun) {
   for (const std::string output : {"id", "item"}) {
     const std::string more = every_feature() + " --model.output=" + output + " --train.steps=";

@@ -47,6 +47,48 @@ TEST(SynthPrepare, PreparedLogsAreTheStoreMadeDirectly) {
   EXPECT_FALSE(bytes_of(folder / "plain") == bytes_of(folder / "numbers"));
 }
 
+TEST(SynthPrepare, YambdasFilesPreparedAreTheStoreMadeDirectly) {
+  TemporaryFolder folder;
+  const std::string at = folder.path().string();
+  const std::string world =
+      "data synth --like yambda --users 40 --items 3000 --mean-length 150 --seed 4 ";
+  const std::string numbers = "--number-columns played_ratio_pct,track_length_seconds ";
+  std::filesystem::create_directories(folder / "root/flat/50m");
+  for (const std::string& step :
+       {world + "--out " + at + "/plain --csv " + at + "/logs --threads 2",
+        world + "--numbers --threads 1 --out " + at + "/numbers",
+        "data prepare --format yambda " + at + "/logs --out " + at + "/prepared_plain",
+        "data prepare --format yambda " + numbers + at + "/logs/multi_event.csv --out " + at +
+            "/prepared_numbers",
+        "data verify " + at + "/plain"}) {
+    const Outcome outcome = run_program(step);
+    ASSERT_EQ(outcome.status, 0) << step << "\n" << outcome.output;
+  }
+  EXPECT_TRUE(bytes_of(folder / "plain") == bytes_of(folder / "prepared_plain"))
+      << read_file(folder / "plain/manifest.json")
+      << read_file(folder / "prepared_plain/manifest.json");
+  EXPECT_TRUE(bytes_of(folder / "numbers") == bytes_of(folder / "prepared_numbers"));
+
+  // As published: the mappings lie two folders above the events, or nowhere.
+  std::filesystem::rename(folder / "logs/multi_event.csv",
+                          folder / "root/flat/50m/multi_event.csv");
+  const std::string prepare =
+      "data prepare --format yambda " + at + "/root/flat/50m --overwrite --out " + at + "/deep";
+  const Outcome without = run_program(prepare);
+  EXPECT_EQ(without.status, 0) << without.output;
+  EXPECT_NE(without.output.find("no artist_item_mapping.parquet or .csv beside"), std::string::npos)
+      << without.output;
+  for (const char* name : {"artist_item_mapping.csv", "album_item_mapping.csv"}) {
+    std::filesystem::rename(folder / "logs" / name, folder / "root" / name);
+  }
+  const Outcome with = run_program(prepare);
+  EXPECT_EQ(with.status, 0) << with.output;
+  EXPECT_TRUE(bytes_of(folder / "plain") == bytes_of(folder / "deep"));
+  const Outcome empty =
+      run_program("data prepare --format yambda " + at + "/root --out " + at + "/x");
+  EXPECT_NE(empty.output.find("holds no multi_event.parquet"), std::string::npos) << empty.output;
+}
+
 TEST(SynthPrepare, SaysWhatIsMissingOrInTheWay) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();
@@ -71,6 +113,7 @@ TEST(SynthPrepare, OptionsOfAnotherKindAndSizesOfNoneAreRefused) {
         {"--like dlrmv3 --users 5 --repeats 0.5", 2, "--repeats is not for --like dlrmv3"},
         {"--like dlrmv3 --users 5 --bayes-auc 0.9", 2, "--bayes-auc is for --like yambda"},
         {"--users 5 --bayes-auc 0.9", 2, "and this is kuairand27k"},
+        {"--users 5 --parquet x", 2, "--parquet is for --like yambda"},
         {"--like kuai --users 5", 2, "'kuai' is none of"},
         {"--like yambda --users 5 --mean-length inf", 1, "histories of inf events"},
         {"--like yambda --users 5 --mean-length 1e300", 1, "events on average; use 0 for"},

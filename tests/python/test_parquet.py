@@ -11,6 +11,7 @@ import pytest
 import turbogr
 
 pa = pytest.importorskip("pyarrow")
+import pyarrow.compute  # noqa: E402
 import pyarrow.dataset  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
@@ -178,3 +179,117 @@ def test_another_arrow_is_named_with_both_versions(table, tmp_path):
     assert ended.returncode == 1
     assert "it was built for Arrow 99.0.0" in ended.stderr, ended.stderr
     assert soname.decode() in ended.stderr and "make parquet" in ended.stderr
+
+
+ITEM_FEATURES = ["genre", "size", "price:number", "new", "tags:bag:bar", "when"]
+
+
+@pytest.fixture
+def items_table(columns):
+    ids = np.unique(columns["item_id"])[3:]
+    number = np.arange(len(ids))
+    there = lambda values, every: [None if i % every == 1 else value for i, value in enumerate(values)]  # noqa: E731
+    return pa.table({
+        "item_id": pa.array(ids, pa.uint32()),
+        "title": pa.array([f'title, "{i}"' for i in number]),
+        "genre": pa.array(there([["odd", "even"][i % 2] for i in number], 5)).dictionary_encode(),
+        "size": pa.array(there([int(i) for i in number], 4), pa.int16()),
+        "price": pa.array(there([i / 8 for i in number], 3), pa.float32()),
+        "new": pa.array(there([i % 3 == 0 for i in number], 7)),
+        "tags": pa.array(there([[f"t{i % 4}", f"t{i % 3}"][: i % 3] for i in number], 6)),
+        "when": pa.array([int(i) * 1000 for i in number], pa.timestamp("ms", tz="UTC")),
+    })  # fmt: skip
+
+
+def as_csv(table):
+    def field(value):
+        if value is None:
+            return ""
+        if isinstance(value, list):
+            return "|".join(value)
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, float):
+            return f"{value:g}"
+        text = str(value)
+        return '"' + text.replace('"', '""') + '"' if "," in text else text
+
+    plain = table.set_column(table.schema.get_field_index("when"), "when", table["when"].cast(pa.int64()))
+    lines = [",".join(plain.column_names)] + [",".join(map(field, row.values())) for row in plain.to_pylist()]
+    return "\n".join(lines) + "\n"
+
+
+def test_tables_from_parquet_frames_and_text_make_the_same_store(columns, items_table, tmp_path):
+    (tmp_path / "items.csv").write_text(as_csv(items_table))
+    options = {"item_features": ITEM_FEATURES, "on_error": "stop"}
+    wanted = contents(turbogr.prepare(columns, item_table=tmp_path / "items.csv", **options))
+    half = len(items_table) // 2
+    (tmp_path / "parts").mkdir()
+    pq.write_table(items_table, tmp_path / "items.parquet", row_group_size=7)
+    pq.write_table(items_table.slice(0, half), tmp_path / "parts" / "a.parquet")
+    pq.write_table(items_table.slice(half), tmp_path / "parts" / "b.parquet")
+    for table in (tmp_path / "items.parquet", tmp_path / "parts", items_table, items_table.to_reader(max_chunksize=3)):
+        store = turbogr.prepare(columns, item_table=table, **options)
+        assert contents(store) == wanted
+        store.verify()
+    # In the order given: of an item the last row counts.
+    changed = items_table.slice(0, 1).set_column(2, "genre", pa.array(["another"]))
+    (tmp_path / "changed.csv").write_text(as_csv(changed))
+    both = turbogr.prepare(columns, item_table=[tmp_path / "items.parquet", tmp_path / "changed.csv"], **options)
+    assert "item feature genre: category, 3 values" in both.report.features[0]
+    assert any("1 rows repeat the id of another" in remark for remark in both.report.remarks)
+
+
+@needs_library
+def test_tables_from_parquet_by_the_program(columns, table, items_table, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet")
+    pq.write_table(items_table, tmp_path / "items.parquet")
+    users = pa.table({"user_id": np.unique(columns["user_id"]), "clubs": [[1, 2]] * len(np.unique(columns["user_id"]))})
+    pq.write_table(users, tmp_path / "users.parquet")
+    made = prepared(tmp_path / "s", tmp_path / "log.parquet", options=[
+        "--item-table", tmp_path / "items.parquet", "--item-features", ",".join(ITEM_FEATURES),
+        "--user-table", tmp_path / "users.parquet", "--user-features", "clubs"])  # fmt: skip
+    assert made == contents(
+        turbogr.prepare(columns, item_table=items_table, item_features=ITEM_FEATURES, user_table=users, user_features=["clubs"])
+    )
+
+
+@needs_library
+def test_yambdas_files_by_name(tmp_path):
+    world = ["data", "synth", "--like", "yambda", "--users", "30", "--items", "400", "--mean-length", "60"]
+    made = program(*world, "--out", tmp_path / "s", "--csv", tmp_path / "csv", "--parquet", tmp_path / "flat")
+    assert made.returncode == 0, made.stderr
+    wanted = contents(tmp_path / "s")
+    flat = pq.read_table(tmp_path / "flat" / "multi_event.parquet")
+    assert [(field.name, str(field.type)) for field in flat.schema] == [
+        ("uid", "uint32"), ("timestamp", "uint32"), ("item_id", "uint32"), ("is_organic", "uint8"),
+        ("played_ratio_pct", "uint16"), ("track_length_seconds", "uint32"), ("event_type", "string"),
+    ]  # fmt: skip
+    assert flat["played_ratio_pct"].null_count == flat["track_length_seconds"].null_count > 0
+    assert set(flat["event_type"].to_pylist()) > {"listen", "like"}
+
+    def program_made(folder, name):
+        ended = program("data", "prepare", "--format", "yambda", folder, "--out", tmp_path / name)
+        assert ended.returncode == 0, ended.stderr
+        return contents(tmp_path / name)
+
+    assert program_made(tmp_path / "flat", "a") == wanted
+    assert contents(turbogr.prepare(tmp_path / "flat", format="yambda")) == wanted
+    assert contents(turbogr.prepare(tmp_path / "csv" / "multi_event.csv", format="yambda")) == wanted
+    # A row a user, the type a dictionary, the mappings above.
+    lists = {("item_ids" if name == "item_id" else "timestamps" if name == "timestamp" else name): [] for name in flat.column_names}
+    lists["uid"] = sorted(set(flat["uid"].to_pylist()))
+    for user in lists["uid"]:
+        rows = flat.filter(pa.compute.equal(flat["uid"], user))
+        for name, column in zip(flat.column_names[1:], list(lists)[1:]):
+            lists[column].append(rows[name].to_pylist())
+    (tmp_path / "root" / "sequential" / "50m").mkdir(parents=True)
+    types = dict(zip(lists, flat.schema.types))
+    sequential = pa.table({
+        name: pa.array(values, types[name] if name == "uid" else pa.list_(types[name])) for name, values in lists.items()
+    })  # fmt: skip
+    pq.write_table(sequential, tmp_path / "root" / "sequential" / "50m" / "multi_event.parquet")
+    for mapping in ("artist_item_mapping.parquet", "album_item_mapping.parquet"):
+        (tmp_path / "flat" / mapping).rename(tmp_path / "root" / mapping)
+    assert program_made(tmp_path / "root" / "sequential" / "50m", "b") == wanted
+    assert contents(turbogr.prepare(tmp_path / "root" / "sequential" / "50m", format="yambda")) == wanted

@@ -143,6 +143,17 @@ def test_tables_about_items_may_be_frames(columns):
     assert "item feature genre: category, 2 values" in store.report.features[0]
 
 
+def test_items_nobody_met_may_stay_for_their_features(columns):
+    table = pa.table({"item_id": [501, 9_001], "genre": ["a", "b"]})
+    left_out = turbogr.prepare(columns, item_table=table, item_features=["genre"])
+    kept = turbogr.prepare(columns, item_table=table, item_features=["genre"], keep_items_without_events=True)
+    assert kept.report.items_without_events == 1
+    assert kept.item_ids().tolist() == [*left_out.item_ids().tolist(), 9_001]
+    kept.verify()
+    with pytest.raises(turbogr.Error, match="name some with --item-features"):
+        turbogr.prepare(columns, item_table=table, keep_items_without_events=True)
+
+
 def test_parquet_files_folders_and_partitions(columns, csv_store, tmp_path):
     import pyarrow.dataset
     import pyarrow.parquet

@@ -43,5 +43,43 @@ TEST(ArrowBatch, HandsOverWhatWasAddedAndBeginsAgain) {
   EXPECT_EQ(schema.release, nullptr);
 }
 
+TEST(ArrowBatch, HasNarrowIntegersAndMissingOnes) {
+  ArrowBatch batch({{"wide", ArrowBatch::Type::kUint32},
+                    {"small", ArrowBatch::Type::kUint16, 1, /*optional=*/true},
+                    {"tiny", ArrowBatch::Type::kUint8}});
+  ArrowSchema schema = {};
+  batch.describe(&schema);
+  EXPECT_STREQ(schema.children[0]->format, "I");
+  EXPECT_STREQ(schema.children[1]->format, "S");
+  EXPECT_STREQ(schema.children[2]->format, "C");
+  EXPECT_EQ(schema.children[0]->flags, 0);
+  EXPECT_EQ(schema.children[1]->flags, 2);  // nullable
+  for (std::int64_t row = 0; row < 20; ++row) {
+    batch.add(0, 4'000'000'000 + row);
+    if (row % 7 == 3) {
+      batch.add_missing(1);
+    } else {
+      batch.add(1, 60'000 + row);
+    }
+    batch.add(2, 200 + row);
+  }
+  EXPECT_EQ(batch.rows(), 20);
+  ArrowArray array = {};
+  batch.hand_over(&array);
+  EXPECT_EQ(array.children[1]->null_count, 3);
+  std::string scratch;
+  for (int column = 0; column < 3; ++column) {
+    ArrowColumn values(*schema.children[column], "here");
+    values.bind(*array.children[column], array.offset);
+    for (std::int64_t row = 0; row < 20; ++row) {
+      const std::int64_t base = column == 0 ? 4'000'000'000 : column == 1 ? 60'000 : 200;
+      EXPECT_EQ(values.text(row, scratch),
+                column == 1 && row % 7 == 3 ? "" : std::to_string(base + row));
+    }
+  }
+  array.release(&array);
+  schema.release(&schema);
+}
+
 }  // namespace
 }  // namespace turbogr::data

@@ -320,6 +320,53 @@ TEST(ArrowLog, KeepsSignalsLabelsNumbersAndFeatures) {
   EXPECT_EQ(Prepared({log}, kept).lines, (Lines{"9: 5@10"}));
 }
 
+TEST(ArrowLog, MakesLabelsOfTextsAndNumbersAsFromText) {
+  TemporaryFolder folder;
+  const std::vector<std::string> labels = {"plus=kind==listen&played>=50",
+                                           "skip=kind==listen&!played>=50", "no=kind!=listen"};
+  PrepareOptions text{
+      .inputs = {test::write_file(folder / "log.csv",
+                                  "user_id,item_id,timestamp,kind,played\n"
+                                  "1,1,1,listen,50\n1,2,2,listen,49.5\n1,3,3,listen,\n"
+                                  "1,4,4,like,\n1,5,5,,80\n")},
+      .out = folder / "text"};
+  text.columns.labels = labels;
+  const PrepareReport wanted = prepare(text);
+  PrepareOptions options;
+  options.columns.labels = labels;
+  const std::vector<double> played = {50, 49.5, 0, 0, 80};
+  const std::vector<int> known = {1, 1, 0, 0, 1};
+  const auto kinds = [] {
+    return test::dictionary(
+        numbers("kind", "c", std::vector<std::int8_t>{1, 1, 1, 0, 0}, {1, 1, 1, 1, 0}),
+        strings("", "u", {"like", "listen"}));
+  };
+  const Prepared flat(
+      {{numbers("user_id", "l", Ints{1, 1, 1, 1, 1}), numbers("item_id", "l", Ints{1, 2, 3, 4, 5}),
+        numbers("timestamp", "l", Ints{1, 2, 3, 4, 5}), kinds(),
+        numbers("played", "g", played, known)}},
+      options);
+  const Prepared sequential(
+      {{numbers("user_id", "l", Ints{1}),
+        list("item_id", {0, 5}, numbers("", "l", Ints{1, 2, 3, 4, 5})),
+        list("timestamp", {0, 5}, numbers("", "l", Ints{1, 2, 3, 4, 5})),
+        list("kind", {0, 5}, kinds()), list("played", {0, 5}, numbers("", "g", played, known))}},
+      options);
+  for (const Prepared* arrow : {&flat, &sequential}) {
+    EXPECT_EQ(arrow->report.remarks, wanted.remarks);
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "text")) {
+      EXPECT_EQ(test::read_file(entry.path()),
+                test::read_file(arrow->folder.path() / "s" / entry.path().filename()))
+          << entry.path();
+    }
+  }
+  const std::string wrong =
+      refusal({{numbers("user_id", "l", Ints{1}), numbers("item_id", "l", Ints{7}),
+                strings("kind", "u", {"listen"}), strings("played", "u", {"loud"})}},
+              options);
+  EXPECT_NE(wrong.find("played"), std::string::npos) << wrong;
+}
+
 TEST(ArrowLog, ReadsARowAUser) {
   const std::vector<ArrowValues> log = {
       numbers("uid", "I", std::vector<std::uint32_t>{5, 6, 4, 3}),

@@ -198,7 +198,7 @@ TEST(LogLayout, SaysWhatIsMissing) {
   EXPECT_TRUE(has(message("1,2\n", {.user = "1", .item = "1"}), "same column"));
   EXPECT_TRUE(has(message("a,b\n", {.header = "maybe"}), "--header"));
   EXPECT_TRUE(has(message_of([] { log_format_from_name("json"); }),
-                  "kuairand, movielens, csv and parquet"));
+                  "kuairand, movielens, yambda, csv and parquet"));
 }
 
 }  // namespace

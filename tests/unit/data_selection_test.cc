@@ -32,7 +32,7 @@ TEST(Label, HoldsByItsSign) {
   const auto holds = [](const std::string& text) {
     std::string which;
     for (const float value : {3.0f, 4.0f, 5.0f})
-      which += parse_label(text).holds(value) ? '1' : '0';
+      which += parse_label(text).tests.at(0).of(value) == LabelVerdict::kSet ? '1' : '0';
     return which;
   };
   EXPECT_EQ(holds("rating>=4"), "011");
@@ -42,12 +42,54 @@ TEST(Label, HoldsByItsSign) {
   EXPECT_EQ(holds("rating==4"), "010");
   EXPECT_EQ(holds("rating=4"), "010");
   EXPECT_EQ(holds("rating!=4.0"), "101");
-  EXPECT_FALSE(parse_label("rating!=4").holds(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(holds("!rating>=4"), "100");
+  const float missing = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(parse_label("rating!=4").tests[0].of(missing), LabelVerdict::kMissing);
+  EXPECT_EQ(parse_label("!rating!=4").tests[0].of(missing), LabelVerdict::kSet);
   EXPECT_EQ(parse_label("rating >= 4").name, "rating>=4");
   for (const char* text :
-       {"", "rating", ">=4", "rating>=", "rating>=good", "rating>=nan", "rating=>4"}) {
+       {"", "rating", ">=4", "rating>=", "rating>=good", "rating>=nan", "rating=>4", "x=4&",
+        "=4==4", "a==b&", "&a==b", "!=4", "a===b"}) {
     EXPECT_TRUE(has(message_of([&] { parse_label(text); }), "write it like \"rating>=4\"")) << text;
   }
+}
+
+TEST(Label, ComparesTextsAndJoinsTests) {
+  const Label bought = parse_label("bought = kind == add to cart & price>0");
+  EXPECT_EQ(bought.name, "bought");
+  ASSERT_EQ(bought.tests.size(), 2u);
+  EXPECT_EQ(bought.tests[0].column, "kind");
+  EXPECT_EQ(bought.tests[0].of("add to cart"), LabelVerdict::kSet);
+  EXPECT_EQ(bought.tests[0].of("add"), LabelVerdict::kNotSet);
+  EXPECT_EQ(bought.tests[0].of(""), LabelVerdict::kMissing);
+  EXPECT_FALSE(bought.tests[1].of_text);
+  EXPECT_EQ(parse_label("kind==a & !price > 0").name, "kind==a&!price>0");
+  EXPECT_EQ(parse_label("kind!=a").tests[0].of("b"), LabelVerdict::kSet);
+  EXPECT_EQ(parse_label("kind=a").name, "kind=a");
+}
+
+// A listen to at least half, and one to less or to nobody knows how much of it.
+TEST(Label, MakesSignalsOfATypeOfEventAndANumber) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv",
+                              "user,item,time,kind,played\n"
+                              "1,1,1,listen,50\n1,2,2,listen,49.5\n1,3,3,listen,\n"
+                              "1,4,4,like,\n1,5,5,,80\n1,6,6,like,90\n");
+  PrepareOptions options{.inputs = {log}, .out = folder / "s"};
+  options.columns.labels = {"plus=kind==listen&played>=50", "skip=kind==listen&!played>=50",
+                            "other=kind!=listen"};
+  const PrepareReport report = prepare(options);
+  const Store store(folder / "s");
+  EXPECT_EQ(store.manifest().signals, (Lines{"plus", "skip", "other"}));
+  std::vector<std::uint32_t> bits(6);
+  store.read_signals(0, bits);
+  EXPECT_EQ(bits, (std::vector<std::uint32_t>{1, 2, 2, 4, 0, 4}));
+  // Where no other test has the answer: nothing is known of a like's share, and nobody asks.
+  EXPECT_EQ(report.remarks, (Lines{"plus is empty in 2 rows; taken as not set",
+                                   "other is empty in 1 rows; taken as not set"}));
+  write_file(folder / "log.csv", "user,item,time,kind,played\n1,1,1,listen,loud\n");
+  options.overwrite = true;
+  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "played"));
 }
 
 TEST(Label, IsASignalBesideTheOthers) {

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -113,6 +117,102 @@ TEST(Dlrmv3, BayesAucIsThatOfItsOwnChances) {
   EXPECT_NEAR(auc.all, pairs / (positives * below), 0.002);
   EXPECT_GT(auc.by_request, 0.9);
   EXPECT_LT(auc.by_request, 1);
+}
+
+// The fields of a row: lists between quotes.
+std::vector<std::string> fields_of(const std::string& row) {
+  std::vector<std::string> fields;
+  for (std::size_t at = row.find('"'); at != std::string::npos; at = row.find('"', at)) {
+    const std::size_t end = row.find('"', at + 1);
+    fields.push_back(row.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return fields;
+}
+
+std::vector<double> numbers_of(const std::string& field) {
+  std::vector<double> numbers;
+  std::istringstream in(field);
+  for (std::string number; std::getline(in, number, ',');) numbers.push_back(std::stod(number));
+  return numbers;
+}
+
+std::vector<std::string> lines_of(const std::filesystem::path& file) {
+  std::vector<std::string> lines;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Dlrmv3, FilesHaveTheBlocksOfTheOriginalAndWhereToFindThem) {
+  const TemporaryFolder folder;
+  const Dlrmv3World world({.users = 200, .seed = 1});
+  ThreadPool two(2), one(1);
+  write_dlrmv3_csv(world, two, folder / "two");
+  write_dlrmv3_csv(world, one, folder / "one");
+  const std::vector<std::string> offsets = lines_of(folder / "two/offset.csv");
+  ASSERT_EQ(offsets.size(), 100u);
+  std::map<std::int32_t, std::vector<double>> requests;
+  Dlrmv3History history;
+  for (std::int64_t user = 0; user < 200; ++user) {
+    const auto file = static_cast<std::size_t>(user / 2);
+    const std::string name = std::to_string(file) + ".csv";
+    const std::string text = test::read_file(folder / "two" / name);
+    EXPECT_EQ(text, test::read_file(folder / "one" / name));
+    const auto at = static_cast<std::size_t>(
+        numbers_of(fields_of(offsets[file]).at(0)).at(static_cast<std::size_t>(user % 2)));
+    const std::vector<std::string> fields = fields_of(text.substr(at, text.find('\n', at) - at));
+    ASSERT_EQ(fields.size(), 4u * 102);
+    world.generate(user, history);
+    std::vector<std::vector<double>> wanted(fields.size());
+    for (std::size_t i = 0; i < history.items.size(); ++i) {
+      const std::int32_t step = history.steps[i];
+      const bool judged = step >= Dlrmv3World::kFirstJudged;
+      const auto block = 4 * static_cast<std::size_t>(step + 1 + (judged ? 1 : 0));
+      if (step >= 0 && wanted[block].empty()) {
+        requests[step].push_back(static_cast<double>(user));
+      }
+      if (judged || wanted[block].size() < 32) {
+        wanted[block].push_back(history.items[i]);
+        wanted[block + 1].push_back(history.ratings[i]);
+      }
+      if (history.joins[i] == 0) continue;
+      wanted[block + 2].push_back(history.items[i]);
+      wanted[block + 3].push_back(history.ratings[i]);
+    }
+    if (user > 2 && user % 9 != 0) continue;  // enough of them
+    for (std::size_t field = 0; field < fields.size(); ++field) {
+      const std::vector<double> found = numbers_of(fields[field]);
+      ASSERT_EQ(found.size(), wanted[field].size()) << user << " " << field;
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], wanted[field][i], 1e-6);
+    }
+  }
+  const std::vector<std::string> active = lines_of(folder / "two/requests_per_ts.csv");
+  const std::vector<std::string> so_far = lines_of(folder / "two/users_cumsum_per_ts.csv");
+  ASSERT_EQ(active.size(), 100u);
+  ASSERT_EQ(so_far.size(), 100u);
+  std::vector<double> begins;
+  double begin = 0;
+  for (std::int32_t step = 0; step < 100; ++step) {
+    const auto line = static_cast<std::size_t>(step);
+    EXPECT_EQ(numbers_of(fields_of(active[line]).at(0)), requests[step]);
+    const std::vector<double> counts = numbers_of(fields_of(so_far[line]).at(0));
+    ASSERT_EQ(counts.size(), 100u);
+    for (std::size_t file = 0; file < 100; ++file) {
+      EXPECT_EQ(counts[file], std::ranges::count_if(requests[step], [&](double user) {
+                  return user < static_cast<double>(2 * file + 2);
+                }));
+    }
+    begins.push_back(begin);
+    begin += static_cast<double>(active[line].size()) + 1;
+  }
+  const std::vector<std::string> places = lines_of(folder / "two/requests_per_ts_offset.csv");
+  EXPECT_EQ(numbers_of(fields_of(places.at(0)).at(0)), begins);
+  // Another number of users is one file.
+  write_dlrmv3_csv(Dlrmv3World({.users = 3, .seed = 1}), one, folder / "few");
+  EXPECT_EQ(lines_of(folder / "few/0.csv").size(), 3u);
+  EXPECT_EQ(lines_of(folder / "few/offset.csv").size(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "few/1.csv"));
 }
 
 TEST(Dlrmv3, AStoreHoldsRatingsCategoriesAndStepsAsTimes) {

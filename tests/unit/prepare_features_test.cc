@@ -15,6 +15,7 @@
 #include "turbogr/data/features/feature_text.h"
 #include "turbogr/data/features/vocabulary.h"
 #include "turbogr/data/prepare.h"
+#include "turbogr/data/stats.h"
 #include "turbogr/data/store.h"
 
 namespace turbogr::data {
@@ -96,7 +97,7 @@ TEST(PrepareFeatures, OfItemsAndUsersComeFromTheirTables) {
   EXPECT_TRUE(has(remarks,
                   "price: 1 fields are no numbers and count as missing, the first "
                   "'cheap' in line 4 of '" +
-                      options.item_tables[0].string()))
+                      options.item_tables[0].path.string()))
       << remarks;
   EXPECT_TRUE(has(remarks, "1 of 3 rows speak of users without events")) << remarks;
   EXPECT_TRUE(has(joined(report.features), "item feature tags: bag, 3 values, 66.7 % missing"))
@@ -124,6 +125,91 @@ TEST(PrepareFeatures, OfEventsComeFromTheLogAndAreNumberedInOrder) {
   EXPECT_EQ(store.feature(FeatureOwner::kEvent, "tab").value(2), "10");
   EXPECT_TRUE(has(joined(report.remarks), "event feature speed: 1 fields are no numbers"));
   EXPECT_TRUE(has(joined(report.remarks), "event feature seen: no '|' in the first rows"));
+}
+
+// Six users with three items each; the tables speak of an item that nobody met (4), of one that is
+// met once (3) and of others.
+PrepareOptions items_nobody_met(const TemporaryFolder& folder, const std::string& prefix) {
+  std::string log = "user_id,item_id\n";
+  for (int user = 0; user < 6; ++user) {
+    for (const int item : {1, 2, 5}) log += fmt::format("{},{}{}\n", user, prefix, item);
+  }
+  log += fmt::format("0,{}3\n", prefix);
+  PrepareOptions options{.inputs = {write_file(folder / "log.csv", log)}, .out = folder / "s"};
+  const auto id = [&](int item) { return prefix + std::to_string(item); };
+  options.item_tables = {
+      write_file(folder / "1.csv",
+                 fmt::format("item_id,kind\n{},a\n{},b\n{},c\n{},d\n", id(4), id(3), id(1), id(9))),
+      write_file(folder / "2.csv", fmt::format("item_id,title\n{},Seven\n", id(7)))};
+  options.item_features = {"kind"};
+  options.keep_items_without_events = true;
+  options.overwrite = true;
+  return options;
+}
+
+TEST(PrepareFeatures, ItemsWithoutEventsStayIfThatIsAskedFor) {
+  for (const std::string prefix : {"", "item "}) {
+    TemporaryFolder folder;
+    PrepareOptions options = items_nobody_met(folder, prefix);
+    const PrepareReport report = prepare(options);
+    const Store store(options.out);
+    store.verify();
+    // Of 7 nothing but a title is known, of 2 and 5 nothing.
+    const auto ids = [&](const Store& of) {
+      Words words;
+      for (std::int64_t i = 0; i < of.num_items(); ++i) {
+        words.push_back(of.item_ids().kind() == IdKind::kString
+                            ? std::string(of.item_ids().string(i)).substr(prefix.size())
+                            : std::to_string(of.item_ids().integer(i)));
+      }
+      return words;
+    };
+    EXPECT_EQ(ids(store), (Words{"1", "2", "3", "4", "5", "9"}));
+    EXPECT_EQ(words_of(store, FeatureOwner::kItem, "kind"), (Words{"c", "-", "b", "a", "-", "d"}));
+    EXPECT_EQ(report.items_without_events, 2);
+    EXPECT_EQ(store.manifest().items_without_events, 2);
+    EXPECT_EQ(store.manifest().feature_tables[0].without_events, 0);
+    EXPECT_TRUE(has(to_text(stats_of(store)), "items      6, 2 of them without events"));
+    EXPECT_TRUE(has(to_json(stats_of(store)), "\"items_without_events\": 2"));
+
+    // A filter takes events away, and items that no table speaks of.
+    options.min_item = 6;
+    options.memory_bytes = 8 << 10;
+    options.out = folder / "core";
+    prepare(options);
+    const Store core(options.out);
+    core.verify();
+    EXPECT_EQ(ids(core), (Words{"1", "2", "3", "4", "5", "9"}));
+    EXPECT_EQ(core.num_events(), 18);
+    EXPECT_EQ(core.manifest().items_without_events, 3);
+    options.min_item = 7;
+    EXPECT_TRUE(has(message_of([&] { prepare(options); }), "no event is left"));
+
+    options.min_item = 0;
+    options.keep_items_without_events = false;
+    options.out = folder / "without";
+    prepare(options);
+    EXPECT_EQ(ids(Store(options.out)), (Words{"1", "2", "3", "5"}));
+    EXPECT_EQ(Store(options.out).manifest().items_without_events, 0);
+  }
+}
+
+TEST(PrepareFeatures, AWrongCountOfItemsWithoutEventsIsFound) {
+  TemporaryFolder folder;
+  const PrepareOptions options = items_nobody_met(folder, "");
+  prepare(options);
+  Manifest manifest = Store(options.out).manifest();
+  manifest.items_without_events = 1;
+  write_file(options.out / "manifest.json", manifest.to_json());
+  EXPECT_TRUE(has(message_of([&] { Store(options.out).verify(); }),
+                  "2 items have no events, and the manifest says 1"));
+}
+
+TEST(PrepareFeatures, KeepingItemsWithoutEventsWantsFeatures) {
+  TemporaryFolder folder;
+  PrepareOptions options = items_nobody_met(folder, "");
+  options.item_features.clear();
+  EXPECT_TRUE(has(message_of([&] { prepare(options); }), "name some with --item-features"));
 }
 
 TEST(PrepareFeatures, AreTheSameBytesInLittleAndMuchMemory) {
@@ -175,10 +261,10 @@ TEST(PrepareFeatures, AColumnThatIsNotThereIsNamedWithThoseThatAre) {
   options.item_features = {"colour"};
   EXPECT_TRUE(has(message(), "there is no table about items; give one with --item-table"));
   options.item_tables = {write_file(folder / "items.csv", "item_id,size,age\n1,2,3\n")};
-  EXPECT_TRUE(has(message(), "no column 'colour'; '" + options.item_tables[0].string() +
+  EXPECT_TRUE(has(message(), "no column 'colour'; '" + options.item_tables[0].path.string() +
                                  "' has: item_id, size, age"))
       << message();
-  const std::vector<fs::path> tables =
+  const std::vector<TableInput> tables =
       std::exchange(options.item_tables, {write_file(folder / "empty.csv", "")});
   EXPECT_TRUE(has(message(), "empty.csv' is empty; give a table with a header and rows"));
   options.item_tables = tables;

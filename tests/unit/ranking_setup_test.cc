@@ -158,7 +158,7 @@ class RankingSetupTest : public ::testing::Test {
     options.columns.signals = {"click", "is_hate"};
     options.columns.numbers = {"stay"};
     options.columns.features = {"tab"};
-    options.item_tables = {(folder_.path() / "items.csv").string()};
+    options.item_tables = {folder_.path() / "items.csv"};
     options.item_features = {"tags:bag", "price:number"};
     data::prepare(options);
     store_ = std::make_unique<data::Store>(folder_.path() / "store");

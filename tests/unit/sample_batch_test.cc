@@ -44,9 +44,9 @@ class SampleBatchTest : public ::testing::Test {
     options.columns.signals = {"click", "like"};
     options.columns.numbers = {"stay"};
     options.columns.features = {"tab"};
-    options.item_tables = {(folder_.path() / "items.csv").string()};
+    options.item_tables = {folder_.path() / "items.csv"};
     options.item_features = {"tags:bag", "price:number"};
-    options.user_tables = {(folder_.path() / "users.csv").string()};
+    options.user_tables = {folder_.path() / "users.csv"};
     options.user_features = {"gender"};
     prepare(options);
     store_ = std::make_unique<Store>(folder_.path() / "store");

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/store.h"
 #include "turbogr/data/yambda/yambda_files.h"
+#include "turbogr/data/yambda/yambda_inputs.h"
 
 namespace turbogr::data {
 namespace {
@@ -172,6 +174,37 @@ TEST(Yambda, FlatFilesHaveTheEventsAndThePublishedColumns) {
   while (std::getline(in, line)) ++rows;
   EXPECT_EQ(rows, world.num_events());
   EXPECT_THROW(write_yambda_csv(world, pool, folder.path()), Error);  // they are there
+}
+
+TEST(Yambda, ItsFilesAreOptionsOfAnyLog) {
+  const test::TemporaryFolder folder;
+  const auto csv = test::write_file(folder / "multi_event.csv", "uid,timestamp\n");
+  test::write_file(folder / "artist_item_mapping.csv.gz", "");
+  PrepareOptions asked{.format = LogFormat::kYambda, .inputs = {folder.path()}};
+  asked.columns.labels = {"played_ratio_pct>=90"};
+  asked.item_tables = {folder / "own.csv"};
+  std::vector<std::string> remarks;
+  const PrepareOptions options = yambda_options(asked, remarks);
+  EXPECT_EQ(options.format, LogFormat::kCsv);
+  EXPECT_EQ(options.inputs, std::vector<std::filesystem::path>{csv});
+  EXPECT_EQ(options.columns.labels.size(), 4u);
+  EXPECT_EQ(options.columns.labels.back(), "played_ratio_pct>=90");
+  EXPECT_EQ(options.columns.features, std::vector<std::string>{"is_organic:category"});
+  EXPECT_EQ(options.item_features, std::vector<std::string>{"artist_id:category"});
+  ASSERT_EQ(options.item_tables.size(), 2u);  // the last row about an item counts: the user's own
+  EXPECT_FALSE(options.item_tables[0].kept);
+  EXPECT_EQ(options.item_tables[1].path, folder / "own.csv");
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_NE(remarks[0].find("no album_item_mapping"), std::string::npos) << remarks[0];
+
+  remarks.clear();
+  asked.shards = 2;
+  EXPECT_EQ(yambda_options(asked, remarks).item_tables.size(), 1u);
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_NE(remarks[0].find("a shard takes no tables"), std::string::npos) << remarks[0];
+  asked.inputs.push_back(test::write_file(folder / "other.parquet", "PAR1"));
+  EXPECT_NE(test::message_of([&] { yambda_options(asked, remarks); }).find("one is Parquet"),
+            std::string::npos);
 }
 
 TEST(Yambda, RefusesWorldsThatCannotBe) {

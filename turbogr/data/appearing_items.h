@@ -31,6 +31,9 @@ class AppearingItems {
     }
     return sum;
   }
+  bool has(std::uint32_t id) const {
+    return (words_[id / 64].load(std::memory_order_relaxed) >> (id % 64) & 1) != 0;
+  }
   std::int64_t index(std::uint32_t id) const {
     const std::uint64_t below = (std::uint64_t{1} << (id % 64)) - 1;
     return before_[id / 64] +

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,7 +22,10 @@ class Survivors {
   void drop(std::int64_t i) {
     bits_[static_cast<std::size_t>(i >> 6)] &= ~(std::uint64_t{1} << (i & 63));
   }
-  void number();  // after the last drop, before index_of and count
+  void keep(std::int64_t i) {
+    bits_[static_cast<std::size_t>(i >> 6)] |= std::uint64_t{1} << (i & 63);
+  }
+  void number();  // after the last drop or keep, before index_of and count
   std::int64_t count() const { return count_; }
   std::int64_t index_of(std::int64_t i) const {
     const auto word = static_cast<std::size_t>(i >> 6);
@@ -39,6 +43,12 @@ struct CoreFilter {
   Survivors users;
   Survivors items;
   int rounds = 0;
+  // Where items stay that have no events any more: those that do have some.
+  std::optional<Survivors> items_with_events = {};
+
+  bool keeps_event(std::int64_t user, std::int64_t item) const {
+    return users.has(user) && (items_with_events ? *items_with_events : items).has(item);
+  }
 };
 
 // Calls back with pieces of the log, users and items of its events side by side, front to back.

@@ -18,6 +18,10 @@ void EventCollector::begin(const LogLayout& layout, const LogTypes& types,
       std::make_unique<IdCollector>(kind(types.integer_users), folder_ / "users.tmp", plan_.ids);
   items_ =
       std::make_unique<IdCollector>(kind(types.integer_items), folder_ / "items.tmp", plan_.ids);
+  if (options_.keep_items_without_events) {
+    table_items_ = std::make_unique<IdCollector>(kind(types.integer_items),
+                                                 folder_ / "table_items.tmp", plan_.ids);
+  }
   num_numbers_ = layout.numbers.size();
   row_layout_ = {.signals = !layout.signal_names.empty(),
                  .num_numbers = num_numbers_ + layout.features.size()};
@@ -82,6 +86,20 @@ void EventCollector::fill(const EventColumns& events, std::byte* rows) {
   }
 }
 
+bool EventCollector::add_item(std::string_view id) {
+  if (!types_.integer_items) {
+    if (id.empty() || id.size() > kLongestId) return false;
+    items_->add_string(id);
+    table_items_->add_string(id);
+    return true;
+  }
+  std::int64_t number = 0;
+  if (parse_integer(id, number) != FieldError::kNone) return false;
+  items_->add_integer(number);
+  table_items_->add_integer(number);
+  return true;
+}
+
 void EventCollector::settle_time(ParsedLog& log) {
   TGR_CHECK(options_.time_unit == "auto" || options_.time_unit == "s" || options_.time_unit == "ms",
             "--time-unit is auto, s or ms, not '", options_.time_unit, "'");
@@ -133,6 +151,7 @@ ParsedLog EventCollector::finish() {
   users_.reset();
   log.items = items_->finish();
   items_.reset();
+  if (table_items_) log.table_items = table_items_->finish();
   log.rows = std::move(rows_);
   for (const std::string& remark : event_features_->remarks()) report_.remarks.push_back(remark);
   log.event_features = std::move(event_features_);

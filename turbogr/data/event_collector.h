@@ -124,6 +124,9 @@ class EventCollector {
                 event_features_->keep(feature, field, file, line));
   }
 
+  // An item that a table speaks of, whether or not an event does. False: no id of the log's kind.
+  bool add_item(std::string_view id);
+
   // After the last event. The tables of the log are the caller's to add.
   ParsedLog finish();
 
@@ -139,6 +142,7 @@ class EventCollector {
   LogTypes types_;
   std::unique_ptr<IdCollector> users_;
   std::unique_ptr<IdCollector> items_;
+  std::unique_ptr<IdCollector> table_items_;  // those of tables apart, for the filter
   std::unique_ptr<EventRows> rows_;
   RowLayout row_layout_;
   std::size_t num_numbers_ = 0;

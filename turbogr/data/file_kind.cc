@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 
 #include "turbogr/core/check.h"
 
@@ -73,6 +74,14 @@ std::string_view kind_of_other_file(std::string_view first_bytes) {
     return "a binary file";
   }
   return {};
+}
+
+bool is_parquet(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return true;
+  if (!std::filesystem::is_regular_file(path)) return false;
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::string_view(magic, sizeof magic) == "PAR1";
 }
 
 void check_delimited_text(std::string_view first_bytes, const std::string& name) {

@@ -208,10 +208,13 @@ void pick_list(const LogLayout& layout, const std::vector<std::string>& asked, c
 void find_labels(LogLayout& layout, const std::vector<std::string>& asked,
                  const std::string& file) {
   for (const std::string& text : asked) {
-    Label label = parse_label(text);
-    const auto at = std::find(layout.names.begin(), layout.names.end(), label.column);
-    const int column = at != layout.names.end() ? static_cast<int>(at - layout.names.begin())
-                                                : find_asked(layout, label.column, file);
+    LabelColumns found = {.label = parse_label(text), .columns = {}};
+    const Label& label = found.label;
+    for (const LabelTest& test : label.tests) {
+      const auto at = std::find(layout.names.begin(), layout.names.end(), test.column);
+      found.columns.push_back(at != layout.names.end() ? static_cast<int>(at - layout.names.begin())
+                                                       : find_asked(layout, test.column, file));
+    }
     std::vector<std::string>& names = layout.signal_names;
     TGR_CHECK(std::find(names.begin(), names.end(), label.name) == names.end(), "--label ",
               label.name, " is there already; give it once");
@@ -219,7 +222,7 @@ void find_labels(LogLayout& layout, const std::vector<std::string>& asked,
               " signals, and a store keeps ", kMostSignals,
               " at most: name those wanted with --signal-columns");
     names.push_back(label.name);
-    layout.labels.emplace_back(column, std::move(label));
+    layout.labels.push_back(std::move(found));
   }
 }
 
@@ -263,8 +266,9 @@ LogFormat log_format_from_name(std::string_view name) {
   if (name == "movielens") return LogFormat::kMovieLens;
   if (name == "csv") return LogFormat::kCsv;
   if (name == "parquet") return LogFormat::kParquet;
+  if (name == "yambda") return LogFormat::kYambda;
   detail::throw_error("unknown --format '", name,
-                      "'; there are kuairand, movielens, csv and parquet");
+                      "'; there are kuairand, movielens, yambda, csv and parquet");
 }
 
 namespace {
@@ -395,7 +399,7 @@ std::vector<int> LogLayout::columns() const {
   std::set<int> all = {user, item};
   if (time >= 0) all.insert(time);
   for (const auto* list : {&signals, &numbers, &features}) all.insert(list->begin(), list->end());
-  for (const auto& [column, label] : labels) all.insert(column);
+  for (const LabelColumns& label : labels) all.insert(label.columns.begin(), label.columns.end());
   return {all.begin(), all.end()};
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "turbogr/data/csv_reader.h"
@@ -17,7 +16,7 @@ namespace turbogr::data {
 inline constexpr std::size_t kMostSignals = 32;
 inline constexpr std::size_t kMostNumbers = 64;
 
-enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv, kParquet };
+enum class LogFormat : std::uint8_t { kKuaiRand, kMovieLens, kCsv, kParquet, kYambda };
 LogFormat log_format_from_name(std::string_view name);  // throws, listing those known
 
 // What the user asks for. A column is named, or numbered from 1; empty means find it.
@@ -28,9 +27,15 @@ struct ColumnMap {
   std::vector<std::string> signals;   // "none" alone: keep none
   std::vector<std::string> numbers;   // likewise
   std::vector<std::string> features;  // of events: name, or name:kind
-  std::vector<std::string> labels;    // signals made from numbers: "rating>=4"
+  std::vector<std::string> labels;    // signals made of other columns: "rating>=4"
   std::string delimiter;              // "tab" is spelled out
   std::string header = "auto";        // auto, yes or no
+};
+
+// A label and the column that each of its tests looks at.
+struct LabelColumns {
+  Label label;
+  std::vector<int> columns;
 };
 
 // Where things stand in one file. Indices from 0; -1: not there.
@@ -44,9 +49,9 @@ struct LogLayout {
   int time = -1;
   std::vector<int> signals;
   std::vector<int> numbers;
-  std::vector<int> features;                  // one a feature asked for
-  std::vector<std::pair<int, Label>> labels;  // with the column each looks at
-  std::vector<std::string> signal_names;      // of the signals, then of the labels
+  std::vector<int> features;  // one a feature asked for
+  std::vector<LabelColumns> labels;
+  std::vector<std::string> signal_names;  // of the signals, then of the labels
   std::vector<std::string> number_names;
   bool time_named_ms = false;
 

@@ -121,6 +121,7 @@ std::string Manifest::to_json() const {
     entry["key"] = table.key;
     json["side_tables"].push_back(entry);
   }
+  if (items_without_events > 0) json["items_without_events"] = items_without_events;
   if (!features.empty()) {
     json["features"] = Json::array();
     for (const Feature& feature : features) json["features"].push_back(data::to_json(feature));
@@ -174,12 +175,19 @@ Manifest Manifest::from_json(const std::string& text, const std::filesystem::pat
         manifest.feature_tables.push_back(feature_table_from(entry));
       }
     }
+    if (json.contains("items_without_events")) {
+      manifest.items_without_events = whole_number<std::int64_t>(json.at("items_without_events"));
+    }
     // Far beyond any disk, and yet small enough to be multiplied by the bytes of a value.
     constexpr std::int64_t kLargestCount = std::int64_t{1} << 56;
     for (const std::int64_t count : {manifest.users, manifest.items, manifest.events}) {
       TGR_CHECK(count >= 0, "a count is negative");
       TGR_CHECK(count <= kLargestCount, "a count of ", count, " is too large");
     }
+    // Such items have ids in a file, whose size bounds their number.
+    TGR_CHECK(manifest.items_without_events >= 0 &&
+                  (manifest.items_without_events == 0 || manifest.item_ids != IdKind::kRange),
+              manifest.items_without_events, " items without events cannot be");
     for (const Feature& feature : manifest.features) {
       TGR_CHECK(feature.values >= 0 && feature.values <= kLargestCount, "feature '", feature.name,
                 "' has ", feature.values, " values");

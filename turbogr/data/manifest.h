@@ -48,6 +48,7 @@ struct Manifest {
   std::vector<SideTable> side_tables;
   std::vector<Feature> features;
   std::vector<FeatureTable> feature_tables;  // one an owner at most; events need none
+  std::int64_t items_without_events = 0;     // that tables alone speak of
 
   std::int64_t rows_of(FeatureOwner owner) const;  // items, users or events
 

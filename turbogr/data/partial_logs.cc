@@ -7,7 +7,7 @@
 
 namespace turbogr::data {
 
-PartialLogs::PartialLogs(std::filesystem::path folder, std::span<const char* const> names)
+PartialFiles::PartialFiles(std::filesystem::path folder, std::span<const char* const> names)
     : folder_(std::move(folder)), names_(names.begin(), names.end()) {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
@@ -19,21 +19,29 @@ PartialLogs::PartialLogs(std::filesystem::path folder, std::span<const char* con
     TGR_CHECK(!std::filesystem::exists(folder_ / name), "'", (folder_ / name).string(),
               "' exists; remove it or choose another folder");
   }
-  for (const std::string& name : names_) {
-    files_.emplace_back(partial(name), std::size_t{1} << 20);
-  }
 }
 
-PartialLogs::~PartialLogs() {
+PartialFiles::~PartialFiles() {
   std::error_code ignored;
   for (const std::string& name : names_) std::filesystem::remove(partial(name), ignored);
 }
 
-void PartialLogs::publish() {
-  for (FileWriter& file : files_) file.close(false);
+void PartialFiles::publish() {
   for (const std::string& name : names_) {
     std::filesystem::rename(partial(name), folder_ / name);
   }
+}
+
+PartialLogs::PartialLogs(std::filesystem::path folder, std::span<const char* const> names)
+    : names_(std::move(folder), names) {
+  for (std::size_t file = 0; file < names.size(); ++file) {
+    files_.emplace_back(names_.path(file), std::size_t{1} << 20);
+  }
+}
+
+void PartialLogs::publish() {
+  for (FileWriter& file : files_) file.close(false);
+  names_.publish();
 }
 
 }  // namespace turbogr::data

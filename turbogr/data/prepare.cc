@@ -16,6 +16,7 @@
 #include "turbogr/data/event_sort.h"
 #include "turbogr/data/features/feature_text.h"
 #include "turbogr/data/features/table_features.h"
+#include "turbogr/data/features/table_files.h"
 #include "turbogr/data/history_writer.h"
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
@@ -25,6 +26,7 @@
 #include "turbogr/data/row_numbering.h"
 #include "turbogr/data/store.h"
 #include "turbogr/data/store_writer.h"
+#include "turbogr/data/yambda/yambda_inputs.h"
 
 namespace turbogr::data {
 namespace {
@@ -71,33 +73,43 @@ fs::path copy_table(StoreWriter& writer, const fs::path& from, const std::string
   return out.path();
 }
 
+// Those found among the logs, then those given.
+std::vector<TableFile> all_tables(const std::vector<fs::path>& found,
+                                  const std::vector<TableFile>& given) {
+  std::vector<TableFile> tables;
+  tables.reserve(found.size() + given.size());
+  for (const fs::path& path : found) tables.push_back({.path = path, .name = path.string()});
+  tables.insert(tables.end(), given.begin(), given.end());
+  return tables;
+}
+
 // The copies, under the names of the originals.
-std::vector<TableFile> copy_tables(StoreWriter& writer, const std::vector<fs::path>& given,
-                                   const std::vector<fs::path>& found, const std::string& key) {
-  std::vector<TableFile> copies;
-  for (const auto* list : {&found, &given}) {
-    for (const fs::path& table : *list) {
-      const std::size_t number = copies.size() + 1;
-      const std::string name = key + "_features";
-      copies.push_back(
-          {copy_table(writer, table, number > 1 ? fmt::format("{}_{}", name, number) : name, key),
-           table.string()});
-    }
+std::vector<TableFile> copy_tables(StoreWriter& writer, std::vector<TableFile> tables,
+                                   const std::string& key) {
+  int copies = 0;
+  for (TableFile& table : tables) {
+    if (!table.kept) continue;
+    const std::string name = key + "_features";
+    table.path = copy_table(writer, table.path,
+                            ++copies > 1 ? fmt::format("{}_{}", name, copies) : name, key);
   }
-  return copies;
+  return tables;
 }
 
 // The store is whole by now: nothing a table holds may undo it.
-void remark_on_tables(const PrepareOptions& options, const ParsedLog& log, const Store& store,
-                      PrepareReport& report) {
+void remark_on_tables(const PrepareOptions& options, const std::vector<TableFile>& tables,
+                      std::size_t found, const Store& store, PrepareReport& report) {
   // A table given for its features need not have titles.
   if (!options.item_features.empty()) return;
-  std::vector<fs::path> tables = options.item_tables;
-  // KuaiRand's own have no titles, as everybody knows.
-  if (options.format != LogFormat::kKuaiRand) {
-    tables.insert(tables.begin(), log.item_tables.begin(), log.item_tables.end());
-  }
-  for (const fs::path& table : tables) {
+  std::vector<SideTable> copies = store.manifest().side_tables;
+  std::erase_if(copies, [](const SideTable& copy) { return copy.key != "item"; });
+  std::size_t copy = 0;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    if (!tables[i].kept) continue;
+    const fs::path own_copy = store.folder() / copies[copy++].file.file;
+    // KuaiRand's own have no titles, as everybody knows.
+    if (options.format == LogFormat::kKuaiRand && i < found) continue;
+    const fs::path table = tables[i].from_columns ? own_copy : tables[i].path;
     if (!fs::is_regular_file(table)) continue;
     std::string unused;
     try {
@@ -106,21 +118,26 @@ void remark_on_tables(const PrepareOptions& options, const ParsedLog& log, const
       unused = error.what();
     }
     if (!unused.empty()) {
-      report.remarks.push_back(fmt::format("item table '{}': {}", table.string(), unused));
+      report.remarks.push_back(fmt::format("item table '{}': {}", tables[i].name, unused));
     }
   }
 }
 
-PrepareReport prepare_or_run_out(const PrepareOptions& options) {
+PrepareReport prepare_or_run_out(PrepareOptions options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
   TGR_CHECK(options.threads >= 0, "--threads is ", options.threads,
             "; give 0 (one a core) or more");
+  TGR_CHECK(!options.keep_items_without_events || !options.item_features.empty() ||
+                options.format == LogFormat::kYambda,
+            "--keep-items-without-events is about items that are known by their features alone; ",
+            "name some with --item-features");
   TGR_CHECK(options.bad_rows.max_bad >= 0, "--max-bad is ", options.bad_rows.max_bad,
             "; give 0 or more");
   const std::int64_t begin_ns = Trace::now_ns();
   const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
   PrepareReport report;
+  if (options.format == LogFormat::kYambda) options = yambda_options(options, report.remarks);
   Progress progress(options.show_progress);
   const MemoryPlan plan(options.memory_bytes);
   ThreadPool pool(options.threads > 0 ? options.threads : usual_threads());
@@ -128,7 +145,8 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   const fs::path work = folder.path() / "work";
   fs::create_directory(work);
 
-  ParsedLog log = parse_logs(pool, options, plan, work, progress, report);
+  const TableFiles given = table_files(options, work, report.remarks);
+  ParsedLog log = parse_logs(pool, options, given, plan, work, progress, report);
   report.parse_seconds = elapsed();
 
   RowNumbering numbering(pool, options, plan, log, work);
@@ -175,7 +193,8 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
                                          .user_ids = log.users.kind,
                                          .item_ids = log.items.kind,
                                          .signals = log.signal_names,
-                                         .numbers = log.number_names});
+                                         .numbers = log.number_names,
+                                         .unmet_items = options.keep_items_without_events});
   progress.begin("writing", kept, "rows");
   {
     HistoryWriter histories(pool, writer, log, core != nullptr ? &core->users : nullptr);
@@ -191,8 +210,8 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   for (const auto owner : {FeatureOwner::kUser, FeatureOwner::kItem}) {
     const bool items = owner == FeatureOwner::kItem;
     const std::vector<TableFile> tables =
-        copy_tables(writer, items ? options.item_tables : options.user_tables,
-                    items ? log.item_tables : log.user_tables, std::string(name_of(owner)));
+        copy_tables(writer, all_tables(items ? log.item_tables : log.user_tables, given.of(owner)),
+                    std::string(name_of(owner)));
     write_table_features(
         pool, writer, owner, tables,
         feature_requests(items ? options.item_features : options.user_features, owner, tables),
@@ -204,7 +223,9 @@ PrepareReport prepare_or_run_out(const PrepareOptions& options) {
   fs::remove_all(work);
   writer.finish();
   const Store store(options.out);
-  remark_on_tables(options, log, store, report);
+  report.items_without_events = store.manifest().items_without_events;
+  remark_on_tables(options, all_tables(log.item_tables, given.items), log.item_tables.size(), store,
+                   report);
   for (const Feature& feature : store.manifest().features) {
     report.features.push_back(words_for(feature, store.manifest().rows_of(feature.owner)));
   }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "turbogr/data/arrow/arrow_abi.h"
@@ -31,6 +32,19 @@ struct ArrowInput {
   ArrowArrayStream* stream = nullptr;
 };
 
+// A table about items or users: delimited text, Parquet (a file, or a folder of them), or one in
+// memory, which is read once and released then.
+struct TableInput {
+  TableInput(std::filesystem::path file)  // NOLINT(google-explicit-constructor): a path is one
+      : path(std::move(file)) {}
+  TableInput(std::filesystem::path name, ArrowArrayStream* in_memory)
+      : path(std::move(name)), stream(in_memory) {}
+
+  std::filesystem::path path;  // or what messages call it
+  ArrowArrayStream* stream = nullptr;
+  bool kept = true;  // goes along in the store, as text, beside its features
+};
+
 struct PrepareOptions {
   LogFormat format = LogFormat::kCsv;
   std::vector<std::filesystem::path> inputs;  // "-": standard input
@@ -46,12 +60,14 @@ struct PrepareOptions {
   std::int64_t min_item = 0;
   BadRowPolicy bad_rows;
   std::size_t memory_bytes = std::size_t{2} << 30;
-  int threads = 0;                                 // 0: one a core, up to 8
-  std::vector<std::filesystem::path> user_tables;  // CSV files copied into the store
-  std::vector<std::filesystem::path> item_tables;
+  int threads = 0;  // 0: one a core, up to 8
+  std::vector<TableInput> user_tables;
+  std::vector<TableInput> item_tables;
   // Columns of those tables to keep as features: name, or name:kind. The log's are in `columns`.
   std::vector<std::string> user_features;
   std::vector<std::string> item_features;
+  // The store also has the items that the item tables with features speak of and no event does.
+  bool keep_items_without_events = false;
   // Of the logs (in their order, cut into `shards` pieces of neighbours) only piece `shard`, from
   // 0: parts that merge_stores joins. Of Parquet an input is one log, file or folder.
   int shard = 0, shards = 1;
@@ -68,6 +84,7 @@ struct PrepareReport {
   std::int64_t users = 0;
   std::int64_t short_users = 0;  // of them with too few events to train on or to evaluate
   std::int64_t items = 0;
+  std::int64_t items_without_events = 0;
   std::int64_t events = 0;
   std::size_t sorted_runs = 0;  // 0: all rows fitted in memory
   double parse_seconds = 0;

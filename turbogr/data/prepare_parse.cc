@@ -32,10 +32,11 @@ void check_table(const fs::path& path) {
 
 class Parser {
  public:
-  Parser(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
-         const fs::path& folder, Progress& progress, PrepareReport& report)
+  Parser(ThreadPool& pool, const PrepareOptions& options, const TableFiles& tables,
+         const MemoryPlan& plan, const fs::path& folder, Progress& progress, PrepareReport& report)
       : pool_(pool),
         options_(options),
+        tables_(tables),
         progress_(progress),
         report_(report),
         bad_(options.bad_rows),
@@ -47,10 +48,12 @@ class Parser {
     const std::vector<fs::path>& files = inputs.logs;
     user_tables_ = std::move(inputs.user_tables);
     item_tables_ = std::move(inputs.item_tables);
-    report_.remarks = std::move(inputs.remarks);
-    for (const auto& tables :
-         {user_tables_, item_tables_, options_.user_tables, options_.item_tables}) {
-      for (const fs::path& table : tables) check_table(table);
+    report_.remarks.insert(report_.remarks.end(), inputs.remarks.begin(), inputs.remarks.end());
+    for (const auto& found : {user_tables_, item_tables_}) {
+      for (const fs::path& table : found) check_table(table);
+    }
+    for (const auto& given : {tables_.users, tables_.items}) {
+      for (const TableFile& table : given) check_table(table.path);
     }
     check_features(files);
     progress_.begin("reading", total_bytes(files), "B");
@@ -79,10 +82,13 @@ class Parser {
   void reject(FieldError error, const CsvReader& reader, const LogLayout& layout, int column,
               const std::string& file);
   std::string time_remark(std::string_view text) const;
+  std::vector<TableFile> tables_about(FeatureOwner owner) const;
+  void add_items_of_tables();
   ParsedLog finish();
 
   ThreadPool& pool_;
   const PrepareOptions& options_;
+  const TableFiles& tables_;
   Progress& progress_;
   PrepareReport& report_;
   BadRows bad_;
@@ -98,20 +104,19 @@ void Parser::check_features(const std::vector<fs::path>& files) {
     const bool items = owner == FeatureOwner::kItem;
     const auto& asked = items ? options_.item_features : options_.user_features;
     if (asked.empty()) continue;
-    std::vector<fs::path> paths = items ? item_tables_ : user_tables_;
+    std::vector<TableFile> tables;
     for (const fs::path& file : files) {
       if (options_.format != LogFormat::kKuaiRand || !fs::is_regular_file(file)) continue;
       Input input = open_input(file);
       CsvReader reader(*input.bytes, input.name, {});
       const LogLayout layout =
           find_layout(options_.format, options_.columns, reader.peek(), input.name);
-      if (layout.is_side_table && layout.side_of_items == items) paths.push_back(file);
+      if (layout.is_side_table && layout.side_of_items == items) {
+        tables.push_back({.path = file, .name = file.string()});
+      }
     }
-    const std::vector<fs::path>& given = items ? options_.item_tables : options_.user_tables;
-    paths.insert(paths.end(), given.begin(), given.end());
-    std::vector<TableFile> tables;
-    tables.reserve(paths.size());
-    for (const fs::path& path : paths) tables.push_back({path, path.string()});
+    const std::vector<TableFile> others = tables_about(owner);
+    tables.insert(tables.end(), others.begin(), others.end());
     check_feature_tables(tables, owner, feature_requests(asked, owner, tables), options_.bad_rows,
                          report_.remarks);
   }
@@ -242,13 +247,22 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
     if (text.empty()) events_.count_empty_signals(i, 1);
   }
   for (std::size_t i = 0; i < layout.labels.size(); ++i) {
-    const auto& [column, label] = layout.labels[i];
-    float number = 0;
-    const FieldError error = parse_float(field(column), number);
-    if (error != FieldError::kNone) return reject(error, reader, layout, column, file);
+    const auto& [label, columns] = layout.labels[i];
+    LabelVerdict verdict = LabelVerdict::kSet;
+    for (std::size_t t = 0; t < columns.size(); ++t) {
+      const std::string_view text = field(columns[t]);
+      if (label.tests[t].of_text) {
+        verdict = std::max(verdict, label.tests[t].of(text));
+        continue;
+      }
+      float number = 0;
+      const FieldError error = parse_float(text, number);
+      if (error != FieldError::kNone) return reject(error, reader, layout, columns[t], file);
+      verdict = std::max(verdict, label.tests[t].of(number));
+    }
     const std::size_t bit = layout.signals.size() + i;
-    event.signals |= static_cast<std::uint32_t>(label.holds(number)) << bit;
-    if (field(column).empty()) events_.count_empty_signals(bit, 1);
+    if (verdict == LabelVerdict::kSet) event.signals |= std::uint32_t{1} << bit;
+    if (verdict == LabelVerdict::kMissing) events_.count_empty_signals(bit, 1);
   }
   float numbers[kMostNumbers];
   for (std::size_t i = 0; i < layout.numbers.size(); ++i) {
@@ -276,8 +290,37 @@ void Parser::read_row(const CsvReader& reader, const LogLayout& layout, const st
   }
 }
 
+// Those found among the logs, then those given.
+std::vector<TableFile> Parser::tables_about(FeatureOwner owner) const {
+  std::vector<TableFile> tables;
+  for (const fs::path& path : owner == FeatureOwner::kItem ? item_tables_ : user_tables_) {
+    tables.push_back({.path = path, .name = path.string()});
+  }
+  const std::vector<TableFile>& given = tables_.of(owner);
+  tables.insert(tables.end(), given.begin(), given.end());
+  return tables;
+}
+
+void Parser::add_items_of_tables() {
+  if (!options_.keep_items_without_events) return;
+  const std::vector<TableFile> tables = tables_about(FeatureOwner::kItem);
+  const std::vector<FeatureRequest> requests =
+      feature_requests(options_.item_features, FeatureOwner::kItem, tables);
+  for (const TableFile& file : tables) {
+    TGR_CHECK(file.path != "-" && !fs::is_other(file.path), "--keep-items-without-events reads '",
+              file.name, "' twice, and it can be read only once; write it to a file");
+    TableReader table(file, FeatureOwner::kItem, requests);
+    const bool has_features = std::any_of(table.columns().begin(), table.columns().end(),
+                                          [](int column) { return column >= 0; });
+    if (!has_features) continue;  // of its items nothing would be known
+    table.for_each_row([&](const CsvReader&) { events_.add_item(table.id()); },
+                       [](const CsvReader&, BadRow) {});
+  }
+}
+
 ParsedLog Parser::finish() {
   TGR_CHECK(events_.begun(), "the inputs hold feature tables only; give a log as well");
+  add_items_of_tables();
   report_.bad_rows = bad_.count();
   for (const std::string& line : bad_.summary()) report_.remarks.push_back(line);
   ParsedLog log = events_.finish();
@@ -299,9 +342,10 @@ MemoryPlan::MemoryPlan(std::size_t memory_bytes) {
   working = room / 100 * 60;
 }
 
-ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
-                     const fs::path& folder, Progress& progress, PrepareReport& report) {
-  return Parser(pool, options, plan, folder, progress, report).run();
+ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const TableFiles& tables,
+                     const MemoryPlan& plan, const fs::path& folder, Progress& progress,
+                     PrepareReport& report) {
+  return Parser(pool, options, tables, plan, folder, progress, report).run();
 }
 
 }  // namespace turbogr::data

@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "turbogr/core/progress.h"
 #include "turbogr/data/event_rows.h"
 #include "turbogr/data/features/event_features.h"
+#include "turbogr/data/features/table_files.h"
 #include "turbogr/data/field.h"
 #include "turbogr/data/id_collector.h"
 #include "turbogr/data/prepare.h"
@@ -38,6 +40,7 @@ struct ParsedLog {
   std::unique_ptr<EventRows> rows;
   SortedIds users;
   SortedIds items;
+  std::optional<SortedIds> table_items;  // of them those that stay without events, if any may
   std::vector<std::string> signal_names;
   std::vector<std::string> number_names;
   // In rows behind the numbers.
@@ -51,9 +54,10 @@ struct ParsedLog {
   std::vector<std::filesystem::path> item_tables;
 };
 
-// Temporary files go into `folder`. Adds to report what it saw.
-ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const MemoryPlan& plan,
-                     const std::filesystem::path& folder, Progress& progress,
-                     PrepareReport& report);
+// `tables` are those that the options name. Temporary files go into `folder`. Adds to report what
+// it saw.
+ParsedLog parse_logs(ThreadPool& pool, const PrepareOptions& options, const TableFiles& tables,
+                     const MemoryPlan& plan, const std::filesystem::path& folder,
+                     Progress& progress, PrepareReport& report);
 
 }  // namespace turbogr::data

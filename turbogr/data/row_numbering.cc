@@ -148,6 +148,28 @@ void RowNumbering::find_core() {
   core_ =
       data::find_core([&](const PairBlock& block) { scan(block); }, log_.users.count,
                       log_.items.count, options_.min_user, options_.min_item, plan_.working / 2);
+  if (log_.table_items) keep_items_of_tables();
+}
+
+// What events they had is gone with the filter. Both lists are in ascending order.
+void RowNumbering::keep_items_of_tables() {
+  core_->items_with_events = core_->items;
+  const SortedIds& kept = *log_.table_items;
+  IdStream all_ids(log_.items), kept_ids(kept);
+  std::int64_t index = 0;
+  const auto find = [&](auto&& next_of) {
+    for (std::int64_t i = 0; i < kept.count; ++i) {
+      const auto wanted = next_of(kept_ids);
+      while (next_of(all_ids) != wanted) ++index;
+      core_->items.keep(index++);
+    }
+  };
+  if (kept.kind == IdKind::kString) {
+    find([](IdStream& ids) { return ids.next_string(); });
+  } else {
+    find([](IdStream& ids) { return ids.next_integer(); });
+  }
+  core_->items.number();
 }
 
 }  // namespace turbogr::data

@@ -63,6 +63,7 @@ class RowNumbering {
   void number_in_memory(const SortedIds& ids, std::size_t field);
   void number_both_in_memory();
   void scan(const PairBlock& block);
+  void keep_items_of_tables();
 
   ThreadPool& pool_;
   const PrepareOptions& options_;
@@ -103,7 +104,7 @@ void RowNumbering::for_each_row(Visit&& visit) {
         item = item_lookup_->find(item);
       }
       if (core_) {
-        if (!core_->users.has(user) || !core_->items.has(item)) continue;
+        if (!core_->keeps_event(user, item)) continue;
         user = core_->users.index_of(user);
         item = core_->items.index_of(item);
       }

@@ -123,6 +123,7 @@ StoreStats stats_of(const Store& store) {
       for (std::size_t bit = 0; bit < set.size(); ++bit) set[bit] += (mask >> bit) & 1u;
     }
   }
+  stats.items_without_events = std::count(popularity.begin(), popularity.end(), std::int64_t{0});
   stats.popularity = quantiles_of(std::move(popularity));
   for (const std::int64_t count : set) {
     stats.signal_rates.push_back(
@@ -149,6 +150,7 @@ std::string to_json(const StoreStats& stats) {
   Json json = {
       {"users", stats.users},
       {"items", stats.items},
+      {"items_without_events", stats.items_without_events},
       {"events", stats.events},
       {"lengths", to_json(stats.lengths)},
       {"popularity", to_json(stats.popularity)},
@@ -175,8 +177,13 @@ std::string to_json(const StoreStats& stats) {
 }
 
 std::string to_text(const StoreStats& stats) {
-  std::string text = fmt::format("users      {}\nitems      {}\nevents     {}\n",
-                                 grouped(stats.users), grouped(stats.items), grouped(stats.events));
+  const std::string unmet =
+      stats.items_without_events == 0
+          ? ""
+          : fmt::format(", {} of them without events", grouped(stats.items_without_events));
+  std::string text =
+      fmt::format("users      {}\nitems      {}{}\nevents     {}\n", grouped(stats.users),
+                  grouped(stats.items), unmet, grouped(stats.events));
   text += fmt::format("\n{:<11}{:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}\n", "", "min",
                       "p10", "p25", "p50", "mean", "p75", "p90", "p99", "max");
   text += line_of("lengths", stats.lengths) + line_of("popularity", stats.popularity) + "\n";

@@ -21,6 +21,7 @@ struct Quantiles {
 struct StoreStats {
   std::int64_t users = 0;
   std::int64_t items = 0;
+  std::int64_t items_without_events = 0;
   std::int64_t events = 0;
   Quantiles lengths;         // events a user
   Quantiles popularity;      // events an item

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/checksum.h"
@@ -16,11 +17,19 @@ void check_file(const std::filesystem::path& path, const FileEntry& entry) {
 }
 
 template <class Item>
-void check_items(std::span<const Item> items, std::int64_t num_items) {
+void check_items(std::span<const Item> items, const Manifest& manifest) {
+  // Stores made by others than prepare do not count items without events.
+  const bool counted = manifest.items_without_events > 0;
+  std::vector<bool> met(counted ? static_cast<std::size_t>(manifest.items) : 0);
   for (std::size_t event = 0; event < items.size(); ++event) {
-    TGR_CHECK(items[event] >= 0 && items[event] < num_items, "event ", event, " has item ",
-              items[event], " of ", num_items);
+    TGR_CHECK(items[event] >= 0 && items[event] < manifest.items, "event ", event, " has item ",
+              items[event], " of ", manifest.items);
+    if (counted) met[static_cast<std::size_t>(items[event])] = true;
   }
+  if (!counted) return;
+  const auto unmet = std::count(met.begin(), met.end(), false);
+  TGR_CHECK(unmet == manifest.items_without_events, unmet,
+            " items have no events, and the manifest says ", manifest.items_without_events);
 }
 
 void check_ids(const IdMap& ids, const char* whose) {
@@ -49,9 +58,9 @@ void Store::verify() const {
               " are not in order");
   }
   if (wide_items_) {
-    check_items(items64(), num_items());
+    check_items(items64(), manifest_);
   } else {
-    check_items(items32(), num_items());
+    check_items(items32(), manifest_);
   }
   for (const Feature& feature : manifest_.features) open_feature(feature).verify();
   check_ids(user_ids_, "user");

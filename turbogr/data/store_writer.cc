@@ -31,6 +31,7 @@ StoreWriter::StoreWriter(PartialFolder folder, StoreSchema schema)
   TGR_CHECK(schema_.num_items >= 0, "a store cannot have ", schema_.num_items, " items");
   TGR_CHECK(schema_.signals.size() <= 32, "a store keeps 32 signals at most, not ",
             schema_.signals.size());
+  if (schema_.unmet_items) met_.resize(static_cast<std::size_t>(schema_.num_items));
   offsets_ = add_column("user_offsets", "int64");
   items_ = add_column("items", wide_items_ ? "int64" : "int32");
   if (schema_.time_unit != TimeUnit::kNone) times_ = add_column("times", "int64");
@@ -147,6 +148,7 @@ void StoreWriter::write_items(std::span<const std::int64_t> items) {
   for (const std::int64_t item : items) {
     TGR_CHECK(item >= 0 && item < schema_.num_items, "item index ", item, " is not one of ",
               schema_.num_items);
+    if (!met_.empty()) met_[static_cast<std::size_t>(item)] = true;
     if (wide_items_) {
       items_->file.append_value(item);
     } else {
@@ -277,7 +279,8 @@ void StoreWriter::finish() {
                     .columns = {},
                     .side_tables = side_tables_,
                     .features = {},
-                    .feature_tables = feature_tables_};
+                    .feature_tables = feature_tables_,
+                    .items_without_events = std::count(met_.begin(), met_.end(), false)};
   for (const auto& feature : features_) {
     manifest.features.push_back(feature->finish(manifest.rows_of(feature->owner())));
   }

@@ -30,6 +30,7 @@ struct StoreSchema {
   IdKind item_ids = IdKind::kRange;
   std::vector<std::string> signals;  // 32 at most
   std::vector<std::string> numbers;  // names of float columns
+  bool unmet_items = false;          // there may be items without events: the manifest counts them
 };
 
 // Events of one user, oldest first. Spans the schema does not ask for stay empty.
@@ -134,6 +135,7 @@ class StoreWriter {
   std::vector<std::unique_ptr<FeatureWriter>> features_;
   std::vector<FeatureTable> feature_tables_;
   bool wide_items_ = false;
+  std::vector<bool> met_;  // which items have events; empty where all have
   std::int64_t num_users_ = 0;
   std::int64_t num_events_ = 0;
   std::int64_t last_time_ = 0;  // before the next event, of its user

@@ -1,9 +1,12 @@
 #include "turbogr/data/arrow/arrow_batch.h"
 
+#include <cstring>
 #include <memory>
 
 namespace turbogr::data {
 namespace {
+
+constexpr std::int64_t kNullable = 2;  // the interface's ARROW_FLAG_NULLABLE
 
 // A node with children, and the memory that all of them point to. A vector column has a child of
 // its own: its numbers.
@@ -41,6 +44,12 @@ std::string ArrowBatch::ColumnType::format() const {
   switch (type) {
     case Type::kInt64:
       return "l";
+    case Type::kUint32:
+      return "I";
+    case Type::kUint16:
+      return "S";
+    case Type::kUint8:
+      return "C";
     case Type::kFloat32:
       return "f";
     case Type::kText:
@@ -64,18 +73,35 @@ void ArrowBatch::add(std::size_t column, std::string_view value) {
   columns_[column].integers.push_back(std::ssize(columns_[column].text));
 }
 
+void ArrowBatch::add_missing(std::size_t column) {
+  columns_[column].missing.push_back(columns_[column].integers.size());
+  columns_[column].integers.push_back(0);
+}
+
 std::int64_t ArrowBatch::rows() const {
   const Column& first = columns_.front();
-  switch (first.about.type) {
-    case Type::kInt64:
-      return std::ssize(first.integers);
-    case Type::kText:
-      return std::ssize(first.integers) - 1;
-    case Type::kFloat32:
-    case Type::kVector:
-      break;
-  }
+  if (first.is_integer()) return std::ssize(first.integers);
+  if (first.about.type == Type::kText) return std::ssize(first.integers) - 1;
   return std::ssize(first.floats) / first.about.width;
+}
+
+// In as many bytes as the type has: on a little-endian machine the lowest ones.
+const void* ArrowBatch::Column::narrow_integers() {
+  const std::size_t bytes = about.type == Type::kUint32 ? 4 : about.type == Type::kUint16 ? 2 : 1;
+  narrow.resize(bytes * integers.size());
+  for (std::size_t i = 0; i < integers.size(); ++i) {
+    std::memcpy(narrow.data() + i * bytes, &integers[i], bytes);
+  }
+  return narrow.data();
+}
+
+const void* ArrowBatch::Column::bitmap() {
+  if (missing.empty()) return nullptr;
+  there.assign(integers.size() / 8 + 1, 0xff);
+  for (const std::size_t row : missing) {
+    there[row / 8] = static_cast<std::uint8_t>(there[row / 8] & ~(1u << (row % 8)));
+  }
+  return there.data();
 }
 
 void ArrowBatch::describe(ArrowSchema* out) const {
@@ -91,6 +117,7 @@ void ArrowBatch::describe(ArrowSchema* out) const {
     ArrowSchema& child = given->children[i];
     child.format = given->memory[i].format.c_str();
     child.name = given->memory[i].name.c_str();
+    child.flags = columns_[i].about.optional ? kNullable : 0;
     child.release = release_one<ArrowSchema>;
     if (columns_[i].about.type != Type::kVector) continue;
     ArrowSchema& numbers = given->numbers[i];
@@ -117,8 +144,8 @@ void ArrowBatch::hand_over(ArrowArray* out) {
   given->memory = std::move(columns_);
   *this = ArrowBatch(same);
   for (std::size_t i = 0; i < given->memory.size(); ++i) {
-    const Column& column = given->memory[i];
-    std::vector<const void*>& buffers = given->buffers.emplace_back(1, nullptr);
+    Column& column = given->memory[i];
+    std::vector<const void*>& buffers = given->buffers.emplace_back(1, column.bitmap());
     ArrowArray& child = given->children[i];
     if (column.about.type == Type::kVector) {
       std::vector<const void*>& number_buffers = given->number_buffers[i];
@@ -132,11 +159,14 @@ void ArrowBatch::hand_over(ArrowArray* out) {
       child.children = &given->number_pointers[i];
     } else if (column.about.type == Type::kFloat32) {
       buffers.push_back(column.floats.data());
+    } else if (column.is_integer() && column.about.type != Type::kInt64) {
+      buffers.push_back(column.narrow_integers());
     } else {
       buffers.push_back(column.integers.data());
     }
     if (column.about.type == Type::kText) buffers.push_back(column.text.data());
     child.length = length;
+    child.null_count = std::ssize(column.missing);
     child.n_buffers = std::ssize(buffers);
     child.release = release_one<ArrowArray>;
   }

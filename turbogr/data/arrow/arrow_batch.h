@@ -6,6 +6,7 @@
 //   batch.hand_over(&array);  // empty again
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,11 +18,12 @@ namespace turbogr::data {
 
 class ArrowBatch {
  public:
-  enum class Type : std::uint8_t { kInt64, kFloat32, kText, kVector };
+  enum class Type : std::uint8_t { kInt64, kUint32, kUint16, kUint8, kFloat32, kText, kVector };
   struct ColumnType {
     std::string name;
     Type type = Type::kInt64;
     std::int64_t width = 1;  // f32 numbers of a vector
+    bool optional = false;   // an integer may be missing
 
     std::string format() const;  // as Arrow spells it
   };
@@ -32,6 +34,7 @@ class ArrowBatch {
   void add(std::size_t column, std::int64_t value) { columns_[column].integers.push_back(value); }
   void add(std::size_t column, float value) { columns_[column].floats.push_back(value); }
   void add(std::size_t column, std::string_view value);
+  void add_missing(std::size_t column);
   std::int64_t rows() const;
 
   void describe(ArrowSchema* out) const;
@@ -43,6 +46,14 @@ class ArrowBatch {
     std::vector<std::int64_t> integers;  // or, of texts, where each ends
     std::vector<float> floats;
     std::string text;
+    std::vector<std::size_t> missing;  // which integers
+    // On their way out.
+    std::vector<std::byte> narrow;
+    std::vector<std::uint8_t> there;
+
+    bool is_integer() const { return about.type <= Type::kUint8; }
+    const void* narrow_integers();
+    const void* bitmap();
   };
   std::vector<Column> columns_;
 };

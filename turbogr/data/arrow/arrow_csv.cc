@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,33 +25,63 @@ void append_field(std::string& line, std::string_view text) {
   line += '"';
 }
 
+struct TextColumn {
+  std::size_t place;  // in the stream
+  char separator;
+  ArrowColumn values;
+};
+
+std::vector<TextColumn> columns_of(const ArrowStream& stream, const ArrowCsvOptions& options,
+                                   ArrowCsvColumns& about) {
+  const std::vector<std::string> names = stream.column_names();
+  std::vector<TextColumn> columns;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string where =
+        fmt::format("'{}': column '{}'", stream.name(), printable(names[i], 80));
+    try {
+      columns.push_back({i, options.separator(names[i]), ArrowColumn(stream.column(i), where)});
+    } catch (const Error&) {
+      const auto& needed = options.needed;
+      if (std::find(needed.begin(), needed.end(), names[i]) != needed.end()) throw;
+      about.left_out.push_back(names[i]);
+      continue;
+    }
+    if (columns.back().values.is_list()) about.lists.push_back(names[i]);
+  }
+  TGR_CHECK(!columns.empty(), "'", stream.name(), "' has no columns that can be read");
+  return columns;
+}
+
 }  // namespace
 
-void write_arrow_csv(ArrowStream& stream, const std::filesystem::path& path) {
+ArrowCsvColumns write_arrow_csv(ArrowStream& stream, const std::filesystem::path& path,
+                                const ArrowCsvOptions& options) {
+  ArrowCsvColumns about;
+  std::vector<TextColumn> columns = columns_of(stream, options, about);
   const std::vector<std::string> names = stream.column_names();
-  TGR_CHECK(!names.empty(), "'", stream.name(), "' has no columns");
-  std::vector<ArrowColumn> columns;
   std::string line;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    columns.emplace_back(stream.column(i),
-                         fmt::format("'{}': column '{}'", stream.name(), printable(names[i], 80)));
-    if (i > 0) line += ',';
-    append_field(line, names[i]);
-  }
-  line += '\n';
+  const auto write_fields = [&](auto&& field) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (i > 0) line += ',';
+      append_field(line, field(columns[i]));
+    }
+    line += '\n';
+  };
+  write_fields([&](const TextColumn& column) -> std::string_view { return names[column.place]; });
   FileWriter out(path);
   std::string scratch;
   while (stream.next()) {
     const ArrowArray& batch = stream.batch();
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      columns[i].bind(*batch.children[i], batch.offset);
+    for (TextColumn& column : columns) {
+      const ArrowArray& values = *batch.children[column.place];
+      TGR_CHECK(values.length >= batch.length + batch.offset, column.values.where(), ": ",
+                values.length, " values in a batch of ", batch.length, " rows");
+      column.values.bind(values, batch.offset);
     }
     for (std::int64_t row = 0; row < batch.length; ++row) {
-      for (std::size_t i = 0; i < columns.size(); ++i) {
-        if (i > 0) line += ',';
-        append_field(line, columns[i].text(row, scratch));
-      }
-      line += '\n';
+      write_fields([&](const TextColumn& column) {
+        return column.values.text(row, scratch, column.separator);
+      });
       if (line.size() < (std::size_t{1} << 16)) continue;
       check_interrupt();
       out.append(line.data(), line.size());
@@ -59,6 +90,7 @@ void write_arrow_csv(ArrowStream& stream, const std::filesystem::path& path) {
   }
   out.append(line.data(), line.size());
   out.close(/*sync=*/false);
+  return about;
 }
 
 }  // namespace turbogr::data

@@ -74,6 +74,18 @@ class ArrowLogReader {
     if (!found.is_list()) return {&found, run.row()};
     return {&found.values(), found.span(run.row()).begin + run.place() + i};
   }
+  // Which of a label's columns has no number in event i, where one is wanted.
+  int no_number_of(const LabelColumns& label, const ArrowRun& run, std::int64_t i) {
+    for (std::size_t t = 0; t < label.columns.size(); ++t) {
+      const auto [found, row] = cell(label.columns[t], run, i);
+      float number = 0;
+      FieldError error = FieldError::kNone;
+      if (!label.label.tests[t].of_text && !found->numbers(row, 1, &number, &error)) {
+        return label.columns[t];
+      }
+    }
+    return label.columns.front();
+  }
   std::int64_t line_of(const ArrowRun& run, std::int64_t i) {
     return rows_before_ + (columns_.sequential() ? run.row() : run.row() + i) + 1;
   }
@@ -183,7 +195,9 @@ void ArrowLogReader::read_user(std::int64_t row) {
   for (const auto* list : {&layout_.signals, &layout_.numbers, &layout_.features}) {
     for (const int column : *list) same = same && check_length(column);
   }
-  for (const auto& [column, label] : layout_.labels) same = same && check_length(column);
+  for (const LabelColumns& label : layout_.labels) {
+    for (const int column : label.columns) same = same && check_length(column);
+  }
   if (!same) return;
   for (std::int64_t place = 0; place < length; place += ArrowRun::kEvents) {
     read_run(std::min(ArrowRun::kEvents, length - place), row, place);
@@ -300,7 +314,9 @@ void ArrowLogReader::add_one_by_one(const ArrowRun& run) {
       const FieldError error = run.marks[i].error(e);
       if (error != FieldError::kNone) {
         const bool label = i >= layout_.signals.size();
-        reject(error, label ? layout_.labels[i - layout_.signals.size()].first : layout_.signals[i],
+        reject(error,
+               label ? no_number_of(layout_.labels[i - layout_.signals.size()], run, e)
+                     : layout_.signals[i],
                run, e);
         fine = false;
       }

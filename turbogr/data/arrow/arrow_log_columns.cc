@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "turbogr/core/check.h"
 #include "turbogr/data/field.h"
 
@@ -32,7 +34,9 @@ void ArrowLogColumns::check_lists() {
   flat(layout_.time);
   for (const int column : layout_.signals) flat(column);
   for (const int column : layout_.numbers) flat(column);
-  for (const auto& [column, label] : layout_.labels) flat(column);
+  for (const LabelColumns& label : layout_.labels) {
+    std::for_each(label.columns.begin(), label.columns.end(), flat);
+  }
 }
 
 void ArrowLogColumns::bind(const ArrowArray& batch) {

@@ -7,6 +7,8 @@ namespace turbogr::data {
 ArrowRun::ArrowRun(const LogLayout& layout)
     : marks(layout.signals.size() + layout.labels.size()),
       numbers(layout.numbers.size()),
+      verdicts_(layout.labels.empty() ? 0 : kEvents),
+      test_verdicts_(verdicts_.size()),
       signals_(marks.empty() ? 0 : kEvents) {}
 
 // Calls fill(column, row, count) where a column has a value an event, and fill of one value and
@@ -61,6 +63,43 @@ void ArrowRun::read_numbers(const ArrowLogColumns& columns, int column, Numbers&
       });
 }
 
+void ArrowRun::read_label(const ArrowLogColumns& columns, const LabelColumns& label, Marks& to) {
+  const auto count = static_cast<std::size_t>(count_);
+  std::fill_n(verdicts_.begin(), count, LabelVerdict::kSet);
+  std::fill_n(to.errors.begin(), count, FieldError::kNone);
+  to.fine = true;
+  std::string scratch;
+  for (std::size_t t = 0; t < label.columns.size(); ++t) {
+    const LabelTest& test = label.label.tests[t];
+    if (test.of_text) {
+      fetch(
+          columns, label.columns[t],
+          [&](const ArrowColumn& from, std::int64_t first, std::int64_t values) {
+            for (std::int64_t i = 0; i < values; ++i) {
+              test_verdicts_[static_cast<std::size_t>(i)] = test.of(from.text(first + i, scratch));
+            }
+          },
+          [&] { std::fill_n(test_verdicts_.begin(), count, test_verdicts_[0]); });
+    } else {
+      read_numbers(columns, label.columns[t], label_numbers_);
+      to.fine = to.fine && label_numbers_.fine;
+      for (std::size_t i = 0; i < count; ++i) {
+        test_verdicts_[i] = test.of(label_numbers_.values[i]);
+        if (!label_numbers_.fine && to.errors[i] == FieldError::kNone) {
+          to.errors[i] = label_numbers_.errors[i];
+        }
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      verdicts_[i] = std::max(verdicts_[i], test_verdicts_[i]);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    to.set[i] = verdicts_[i] == LabelVerdict::kSet ? 1 : 0;
+    to.missing[i] = verdicts_[i] == LabelVerdict::kMissing ? 1 : 0;
+  }
+}
+
 void ArrowRun::read_marks(const ArrowLogColumns& columns) {
   const LogLayout& layout = columns.layout();
   static_assert(sizeof(bool) == 1);
@@ -79,17 +118,7 @@ void ArrowRun::read_marks(const ArrowLogColumns& columns) {
         });
   }
   for (std::size_t i = 0; i < layout.labels.size(); ++i) {
-    const auto& [column, label] = layout.labels[i];
-    Marks& to = marks[layout.signals.size() + i];
-    read_numbers(columns, column, label_numbers_);
-    to.fine = label_numbers_.fine;
-    to.errors = label_numbers_.errors;
-    for (std::int64_t e = 0; e < count_; ++e) {
-      const auto at = static_cast<std::size_t>(e);
-      const float value = label_numbers_.values[at];
-      to.set[at] = label.holds(value) ? 1 : 0;
-      to.missing[at] = value != value ? 1 : 0;
-    }
+    read_label(columns, layout.labels[i], marks[layout.signals.size() + i]);
   }
   for (Marks& each : marks) {
     each.num_missing =

@@ -66,6 +66,7 @@ class ArrowRun {
   void read_times(const ArrowLogColumns& columns, int column, TimeSpelling spelling);
   void read_numbers(const ArrowLogColumns& columns, int column, Numbers& to) const;
   void read_marks(const ArrowLogColumns& columns);
+  void read_label(const ArrowLogColumns& columns, const LabelColumns& label, Marks& to);
   void describe(bool timed, std::optional<TimeSpelling> spelling);
 
   std::int64_t count_ = 0;
@@ -73,7 +74,8 @@ class ArrowRun {
   std::int64_t place_ = 0;  // of the first, in the user's lists
   bool fine_ = false;
   Numbers label_numbers_;
-  std::vector<std::uint32_t> signals_;  // the marks of an event in one word
+  std::vector<LabelVerdict> verdicts_, test_verdicts_;  // of the label at hand
+  std::vector<std::uint32_t> signals_;                  // the marks of an event in one word
   EventColumns columns_;
 };
 

@@ -22,10 +22,10 @@ void check_parquet(const char* problem, const std::string& name) {
   TGR_CHECK(problem == nullptr, "'", name, "': Parquet cannot be read: ", problem);
 }
 
-}  // namespace
-
-std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem::path>& inputs,
-                                              const ColumnMap& map) {
+// The columns that choose(names, what the inputs are called) wants.
+template <class Choose>
+std::unique_ptr<ArrowStream> open_parquet(const std::vector<std::filesystem::path>& inputs,
+                                          Choose&& choose) {
   TGR_CHECK(!inputs.empty(), "no input file is given");
   std::vector<std::string> paths;
   for (const std::filesystem::path& input : inputs) {
@@ -45,12 +45,26 @@ std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem:
     names.emplace_back(schema.children[i]->name);
   }
   schema.release(&schema);
-  const std::vector<std::string> wanted = log_columns(map, names, name);
+  const std::vector<std::string> wanted = choose(names, name);
   ArrowArrayStream stream = {};
   check_parquet(calls.read(files.data(), std::ssize(files), pointers_to(wanted).data(),
                            std::ssize(wanted), &stream),
                 name);
   return std::make_unique<ArrowStream>(name, &stream);
+}
+
+}  // namespace
+
+std::unique_ptr<ArrowStream> open_parquet_table(const std::filesystem::path& input) {
+  return open_parquet(
+      {input}, [](const std::vector<std::string>& names, const std::string&) { return names; });
+}
+
+std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem::path>& inputs,
+                                              const ColumnMap& map) {
+  return open_parquet(inputs, [&](const std::vector<std::string>& names, const std::string& name) {
+    return log_columns(map, names, name);
+  });
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// Parquet by the library behind parquet_calls.h: logs in files and folders as an Arrow stream, rows
-// to a file.
+// Parquet by the library behind parquet_calls.h: logs and tables in files and folders as an Arrow
+// stream, rows to a file.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,9 @@
 
 namespace turbogr::data {
 
-// Brings only the columns that the log is made of. Throws when there is no such library, file or
-// column.
+// These throw when there is no such library, file or column. A log brings only the columns that it
+// is made of, a table all it has.
+std::unique_ptr<ArrowStream> open_parquet_table(const std::filesystem::path& input);
 std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem::path>& inputs,
                                               const ColumnMap& map);
 

@@ -14,10 +14,10 @@ bool occurs(char c, const std::vector<std::string>& sample) {
                      [&](const std::string& field) { return field.find(c) != std::string::npos; });
 }
 
-FeatureRequest::Kind kind_of(std::string_view recbole_type) {
-  if (recbole_type == "float") return FeatureRequest::Kind::kNumber;
-  if (recbole_type == "token_seq") return FeatureRequest::Kind::kBag;
-  if (recbole_type == "token") return FeatureRequest::Kind::kCategory;
+FeatureRequest::Kind kind_of(std::string_view type) {
+  if (type == "float") return FeatureRequest::Kind::kNumber;
+  if (type == "token_seq" || type == "list") return FeatureRequest::Kind::kBag;
+  if (type == "token") return FeatureRequest::Kind::kCategory;
   return FeatureRequest::Kind::kFind;
 }
 
@@ -34,6 +34,7 @@ FeatureColumnKind settle_kind(const FeatureRequest& request, std::string_view ty
   }
   if (request.separator != 0) return {.kind = FeatureKind::kBag, .separator = request.separator};
   if (type == "token_seq") return {.kind = FeatureKind::kBag, .separator = ' '};
+  if (type == "list") return {.kind = FeatureKind::kBag, .separator = kListSeparator};
   for (const char separator : {'|', ';', ','}) {
     if (occurs(separator, sample)) return {.kind = FeatureKind::kBag, .separator = separator};
   }

@@ -15,9 +15,11 @@ struct FeatureColumnKind {
   char separator = '|';  // of a bag
 };
 
+inline constexpr char kListSeparator = '|';  // of lists written as text, unless one is asked for
+
 // What the first rows of a column say. A bar makes a bag of a column nobody gave a kind; a bag
 // nobody gave a separator has the first of | ; , that occurs. `type` is RecBole's (token,
-// token_seq, float), or empty.
+// token_seq, float), list, or empty.
 FeatureColumnKind settle_kind(const FeatureRequest& request, std::string_view type,
                               const std::vector<std::string>& sample);
 

@@ -101,8 +101,10 @@ void TableFeatures::settle(std::vector<std::unique_ptr<TableReader>>& tables,
     const int column = (*table)->columns()[i];
     const std::vector<std::string> sample = (*table)->sample(column);
     Reading& reading = readings_[i];
-    reading.column = settle_kind(requests_[i], (*table)->recbole_type(column), sample);
+    const std::string_view type = (*table)->type_of(column);
+    reading.column = settle_kind(requests_[i], type, sample);
     if (reading.column.kind != FeatureKind::kNumber) reading.values.emplace();
+    if (type == "list") continue;  // written with that very separator
     std::string words = words_on_separator(requests_[i], about_.owner, reading.column, sample);
     if (!words.empty()) remarks.push_back(std::move(words));
   }

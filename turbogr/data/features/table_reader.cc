@@ -32,6 +32,10 @@ int named_column(const std::vector<std::string>& names, const std::string& name)
   return at == names.end() ? -1 : static_cast<int>(at - names.begin());
 }
 
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 }  // namespace
 
 TableReader::TableReader(const TableFile& file, FeatureOwner owner,
@@ -41,7 +45,7 @@ TableReader::TableReader(const TableFile& file, FeatureOwner owner,
   check_delimited_text(head, name_);
   TGR_CHECK(!head.empty(), "'", name_, "' is empty; give a table with a header and rows");
   head = head.substr(0, std::min(head.find('\n'), head.size() - 1) + 1);
-  dialect_.delimiter = guess_delimiter(head, name_);
+  dialect_.delimiter = file.from_columns ? "," : guess_delimiter(head, name_);
   dialect_.quotes = dialect_.delimiter == "," || dialect_.delimiter == ";";
   MemorySource source(head);
   CsvReader first(source, name_, dialect_, head.size() + 1);
@@ -53,6 +57,8 @@ TableReader::TableReader(const TableFile& file, FeatureOwner owner,
       types_.push_back(names_[i].substr(stripped[i].size() + 1));
     }
     names_ = stripped;
+  } else if (file.from_columns) {
+    for (const std::string& name : names_) types_.push_back(is_in(file.lists, name) ? "list" : "");
   }
   const int id = owner == FeatureOwner::kItem ? find_item_column(names_) : find_user_column(names_);
   id_ = id < 0 ? 0 : static_cast<std::size_t>(id);
@@ -80,7 +86,7 @@ TableReader::TableReader(const TableFile& file, FeatureOwner owner,
   if (header_) reader_.next();
 }
 
-std::string_view TableReader::recbole_type(int column) const {
+std::string_view TableReader::type_of(int column) const {
   return types_.empty() ? std::string_view() : types_[static_cast<std::size_t>(column)];
 }
 

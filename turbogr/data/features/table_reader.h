@@ -15,10 +15,14 @@
 
 namespace turbogr::data {
 
-// Where a table lies, and what people call it.
+// Where a table lies as delimited text, and what people call it.
 struct TableFile {
   std::filesystem::path path;
   std::string name;
+  bool kept = true;  // goes along in the store
+  // Written from columns with types (table_files.h): commas, quotes and a header.
+  bool from_columns = false;
+  std::vector<std::string> lists = {};  // which of those were lists
 };
 
 class TableReader {
@@ -32,7 +36,8 @@ class TableReader {
   const std::vector<std::string>& column_names() const { return names_; }
   // One a request; -1: this table does not have it.
   const std::vector<int>& columns() const { return columns_; }
-  std::string_view recbole_type(int column) const;
+  // RecBole's (token, token_seq, float), or list; empty: none is known.
+  std::string_view type_of(int column) const;
   // What a column holds in the first thousand rows, before any is read.
   std::vector<std::string> sample(int column);
 
@@ -60,7 +65,7 @@ class TableReader {
   CsvDialect dialect_;
   bool header_ = true;
   std::vector<std::string> names_;  // without a header those known of the file, or numbers from 1
-  std::vector<std::string> types_;  // RecBole's; empty when there are none
+  std::vector<std::string> types_;  // of all columns; empty when there are none
   std::size_t id_ = 0;
   std::vector<int> columns_;
 };

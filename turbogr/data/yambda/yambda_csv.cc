@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::array<const char*, 3> kYambdaFiles = {"multi_event.csv", "artist_item_mapping.csv",
                                                      "album_item_mapping.csv"};
-constexpr std::array<std::string_view, 5> kTypes = {"listen", "like", "dislike", "unlike",
-                                                    "undislike"};
 
 struct TextSlot {
   YambdaHistory history;
@@ -36,7 +34,7 @@ void write_rows(const YambdaWorld& world, std::int64_t user, TextSlot& slot) {
     } else {
       slot.text += ",,";
     }
-    slot.text += kTypes[static_cast<std::size_t>(history.types[i])];
+    slot.text += kYambdaTypes[static_cast<std::size_t>(history.types[i])];
     slot.text += '\n';
   }
 }

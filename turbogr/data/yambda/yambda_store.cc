@@ -43,14 +43,14 @@ void fill(const YambdaWorld& world, const AppearingItems& appearing, bool number
   }
 }
 
-// Ids rise with items, since an artist's tracks are neighbours: those that appear get codes in
-// their order.
+// The artist or album of each item that appears. Ids rise with items, since an artist's tracks are
+// neighbours; codes are those of the whole catalogue's ids, as of a mapping prepared as a table.
 class IdFeature {
  public:
   IdFeature(StoreWriter& writer, const char* name)
       : writer_(writer.add_feature({.name = name, .owner = FeatureOwner::kItem})) {}
 
-  void add(std::int32_t id) {
+  void add(std::int32_t id, bool appears) {
     if (id > last_) {
       char text[16];
       const auto end = std::to_chars(text, text + sizeof(text), id).ptr;
@@ -58,13 +58,33 @@ class IdFeature {
       last_ = id;
       ++code_;
     }
-    writer_.add_code(id == 0 ? 0 : code_);
+    if (appears) writer_.add_code(id == 0 ? 0 : code_);
   }
 
  private:
   FeatureWriter& writer_;
   std::int32_t last_ = 0, code_ = 0;
 };
+
+// What prepare says of the mappings.
+void write_items(const YambdaCatalogue& catalogue, const AppearingItems& appearing,
+                 StoreWriter& writer) {
+  IdFeature artist(writer, "artist_id"), album(writer, "album_id");
+  FeatureTable mappings{.owner = FeatureOwner::kItem};
+  for (std::int64_t id = 0; id < catalogue.num_items(); ++id) {
+    const auto item = static_cast<std::uint32_t>(id);
+    const bool appears = appearing.has(item);
+    if (appears) writer.add_item_id(id + 1);
+    artist.add(catalogue.artist(item), appears);
+    album.add(catalogue.album(item), appears);
+    const std::int64_t rows =
+        (catalogue.artist(item) != 0 ? 1 : 0) + (catalogue.album(item) != 0 ? 1 : 0);
+    mappings.rows += rows;
+    mappings.without_events += appears ? 0 : rows;
+    mappings.without_row += appears && rows == 0 ? 1 : 0;
+  }
+  writer.add_feature_table(mappings);
+}
 
 }  // namespace
 
@@ -110,13 +130,7 @@ void write_yambda_store(const YambdaWorld& world, ThreadPool& pool,
         for (const std::uint8_t own : slot.history.organic) organic.add_code(own + 1);
         if (options.progress) options.progress(writer.num_events());
       });
-  IdFeature artist(writer, "artist_id"), album(writer, "album_id");
-  appearing.for_each([&](std::int64_t id) {
-    const auto item = static_cast<std::uint32_t>(id);
-    writer.add_item_id(id + 1);
-    artist.add(world.catalogue().artist(item));
-    album.add(world.catalogue().album(item));
-  });
+  write_items(world.catalogue(), appearing, writer);
   writer.finish();
 }
 
