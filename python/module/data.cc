@@ -5,13 +5,16 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "python/module/bindings.h"
 #include "python/module/host.h"
 #include "turbogr/core/check.h"
 #include "turbogr/data/arrow/arrow_csv.h"
+#include "turbogr/data/log_inputs.h"
 #include "turbogr/data/log_layout.h"
+#include "turbogr/data/merge_stores.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
 
@@ -28,6 +31,12 @@ ArrowArrayStream* stream_of(const nb::object& capsule) {
   return static_cast<ArrowArrayStream*>(stream);
 }
 
+data::Repeats repeats_of(const std::string& name) {
+  return name == "events"  ? data::Repeats::kDropEvents
+         : name == "items" ? data::Repeats::kDropItems
+                           : data::Repeats::kKeep;
+}
+
 PrepareReport prepare(PrepareOptions options, const std::string& format,
                       const std::string& on_error, const std::string& repeats,
                       const nb::list& streams) {
@@ -35,9 +44,7 @@ PrepareReport prepare(PrepareOptions options, const std::string& format,
   TGR_CHECK(on_error == "stop" || on_error == "skip", "on_error is stop or skip, not '", on_error,
             "'");
   options.bad_rows.skip = on_error == "skip";
-  options.repeats = repeats == "events"  ? data::Repeats::kDropEvents
-                    : repeats == "items" ? data::Repeats::kDropItems
-                                         : data::Repeats::kKeep;
+  options.repeats = repeats_of(repeats);
   for (const nb::handle entry : streams) {
     const auto parts = nb::cast<nb::tuple>(entry);
     options.streams.push_back({nb::cast<std::string>(parts[0]), stream_of(parts[1])});
@@ -87,6 +94,8 @@ void bind_data(nb::module_& module) {
       .def_rw("item_tables", &PrepareOptions::item_tables)
       .def_rw("user_features", &PrepareOptions::user_features)
       .def_rw("item_features", &PrepareOptions::item_features)
+      .def_rw("shard", &PrepareOptions::shard)
+      .def_rw("shards", &PrepareOptions::shards)
       .def_prop_rw(
           "max_bad", [](const PrepareOptions& o) { return o.bad_rows.max_bad; },
           [](PrepareOptions& o, std::int64_t value) { o.bad_rows.max_bad = value; })
@@ -116,6 +125,25 @@ void bind_data(nb::module_& module) {
   module.def("prepare", &prepare, nb::arg("options"), nb::arg("format"), nb::arg("on_error"),
              nb::arg("repeats"), nb::arg("streams"),
              "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream).");
+  module.def(
+      "merge",
+      [](const std::vector<std::filesystem::path>& parts, PrepareOptions options,
+         const std::string& repeats) {
+        options.repeats = repeats_of(repeats);
+        return interruptible([&] { return data::merge_stores(parts, options); });
+      },
+      nb::arg("parts"), nb::arg("options"), nb::arg("repeats"),
+      "Stores of parts of one log to the store of all of it.");
+  module.def(
+      "files_of_shard",
+      [](std::vector<std::filesystem::path> files, const PrepareOptions& options) {
+        std::vector<std::string> names;
+        for (const std::filesystem::path& file : data::files_of_shard(std::move(files), options)) {
+          names.push_back(file.string());
+        }
+        return names;
+      },
+      nb::arg("files"), nb::arg("options"), "Those that the options' shard is to read.");
   module.def(
       "log_columns",
       [](const PrepareOptions& options, const std::vector<std::string>& names,
