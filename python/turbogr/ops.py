@@ -51,8 +51,9 @@ def _array(name: str, value: Any, dtype: str | None = None) -> Any:
             raise ValueError(f"{name} is on {value.device}; this build computes on the CPU: give {name}.cpu()")
         if value.layout != torch.strided:
             raise TypeError(f"{name} has the layout {value.layout}; wanted: a dense tensor: give {name}.to_dense()")
-        if value.is_quantized or value.is_nested:
-            raise TypeError(f"{name} is {'quantized' if value.is_quantized else 'nested'}; wanted: a plain dense tensor")
+        for kind in ("nested", "quantized"):
+            if getattr(value, f"is_{kind}", False):
+                raise TypeError(f"{name} is {kind}; wanted: a plain dense tensor")
         # A view that PyTorch only thinks of as negated has the opposite signs in memory.
         return value.detach().resolve_neg()
     if dtype is not None and isinstance(value, (list, tuple)):

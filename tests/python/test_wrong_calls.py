@@ -203,7 +203,7 @@ ALSO = {
     "q": ("k is [", "v is [", "k has", "v has", "offsets end"), "k": ("k is [",), "v": ("v is [",), "offsets": ("sequences",), "path": ("manifest.json", "store"),
     "users": ("no user '", "not been fitted"), "histories": ("history",), "alpha": ("scale",), "num_prefix": ("prefix",), "num_targets": ("targets",),
     "items": ("positive", "negatives", "query", "width"), "query": ("positive", "items", "tokens"), "positive": ("tokens",), "negatives": ("tokens",),
-    "dout": ("dout",), "dloss": ("tokens",), "log_sum_exp": ("tokens",), "x": ("offsets end",), "query_times": ("query times",), "shard": ("shares", "shards"), "parts": ("path", "store"),
+    "dout": ("dout",), "dloss": ("tokens",), "log_sum_exp": ("tokens",), "context": ("event feature",), "x": ("offsets end",), "query_times": ("query times",), "shard": ("shares", "shards"), "parts": ("path", "store"),
     "interactions": ("data", "column", "input", "user", "item", "no usable row", "cannot open"), "user_table": ("shard",), "item_table": ("shard",),
     "eval": ("eval.",), "model": ("model.",), "out": ("path",),
 }  # fmt: skip
@@ -254,7 +254,7 @@ def targets_of_torch(torch):
         None, "x", 3, [[1.0]], Hostile(), np.zeros((6, 4)), torch.zeros(6, 4, dtype=torch.complex64), torch.zeros(6, 4, dtype=torch.bool),
         torch.zeros(6, 4, dtype=torch.int8), torch.zeros(6, 4, dtype=torch.float16), torch.zeros(6, 4, dtype=torch.float64).to_sparse(), torch.zeros(4, 6).T,
         torch.zeros(6, 4, dtype=torch.float64, device="meta"), torch.zeros(1, 4, dtype=torch.float64).expand(6, 4), torch.tensor(1.0),
-        torch.quantize_per_tensor(torch.zeros(6, 4), 1.0, 0, torch.qint8), torch.zeros(5, 4, dtype=torch.float64), torch.zeros(6, 4, dtype=torch.float32),
+        torch.zeros(5, 4, dtype=torch.float64), torch.zeros(6, 4, dtype=torch.float32), torch.nested.nested_tensor([torch.zeros(6, 4)]),
     ]  # fmt: skip
     right = {name: torch.as_tensor(value) for name, value in ATTENTION.items()}
     for attention in (turbogr.torch.hstu_attention, turbogr.torch.fuxi_attention):
