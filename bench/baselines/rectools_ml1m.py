@@ -4,7 +4,8 @@
 
 The same split, width, layers, length and batch as configs/ml1m-hstu.toml: the last event of each user is kept back and ranked over all items
 with seen ones left out. The loss is RecTools' own, over all items, or with --loss sampled_softmax over as many negatives as that file has. Only
-the order of events is used. Prints the seconds of each epoch, then HR@10 and NDCG@10.
+the order of events is used. Prints the seconds of each epoch and, after every --every of them and the last, HR@10 and NDCG@10. PyTorch for
+the CPU alone is what tools/cpu_torch installs.
 """
 import argparse
 import time
@@ -22,18 +23,23 @@ warnings.filterwarnings("ignore")
 
 
 class Clock(lightning.Callback):
-    """Says how long each epoch took, and ends the run once its time is over."""
+    """Says how long each epoch took and what it led to, and ends the run once its time is over."""
 
-    def __init__(self, minutes):
+    def __init__(self, minutes, every, rank):
         self.end = time.perf_counter() + 60 * minutes
+        self.every, self.rank = every, rank
 
     def on_train_epoch_start(self, *_):
         self.begin = time.perf_counter(), time.process_time()
 
-    def on_train_epoch_end(self, trainer, *_):
+    def on_train_epoch_end(self, trainer, module):
         seconds, processor = time.perf_counter() - self.begin[0], time.process_time() - self.begin[1]
         print(f"epoch {trainer.current_epoch + 1}: {seconds:.1f} s, {processor:.1f} s of processor time", flush=True)
         trainer.should_stop = time.perf_counter() > self.end
+        last = trainer.should_stop or trainer.current_epoch + 1 == trainer.max_epochs
+        if self.every and (last or (trainer.current_epoch + 1) % self.every == 0):
+            self.rank()
+            module.train()
 
 
 def main():
@@ -46,7 +52,7 @@ def main():
     parser.add_argument("--steps", type=int, default=-1, help="of an epoch, to time a part of one; -1: all")
     parser.add_argument("--minutes", type=float, default=1e9, help="no epoch begins later than this")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rank", choices=("yes", "no"), default="yes")
+    parser.add_argument("--every", type=int, default=1000, help="epochs from one ranking to the next; 0: none")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     lightning.seed_everything(1, verbose=False)
@@ -58,9 +64,18 @@ def main():
     last = ~log.duplicated(Columns.User, keep="last")
     dataset = Dataset.construct(log[~last])
 
+    users = log[Columns.User].nunique()
+
+    def rank():
+        model.is_fitted = True  # so that it ranks between epochs
+        lists = model.recommend(log[Columns.User].unique(), dataset, k=10, filter_viewed=True)
+        found = lists.merge(log[last][[Columns.User, Columns.Item]], on=[Columns.User, Columns.Item])
+        ndcg = (1 / np.log2(found[Columns.Rank] + 1)).sum() / users
+        print(f"HR@10 {len(found) / users:.4f}  NDCG@10 {ndcg:.4f}", flush=True)
+
     def trainer():
         return lightning.Trainer(
-            max_epochs=options.epochs, accelerator="cpu", logger=False, callbacks=[Clock(options.minutes)],
+            max_epochs=options.epochs, accelerator="cpu", logger=False, callbacks=[Clock(options.minutes, options.every, rank)],
             enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
             limit_train_batches=options.steps if options.steps > 0 else 1.0,
         )  # fmt: skip
@@ -74,12 +89,6 @@ def main():
         settings["relative_time_attention"] = False
     model = (HSTUModel if options.model == "hstu" else SASRecModel)(**settings)
     model.fit(dataset)
-    if options.rank == "no":
-        return
-    lists = model.recommend(log[Columns.User].unique(), dataset, k=10, filter_viewed=True)
-    found = lists.merge(log[last][[Columns.User, Columns.Item]], on=[Columns.User, Columns.Item])
-    users = log[Columns.User].nunique()
-    print(f"HR@10 {len(found) / users:.4f}  NDCG@10 {(1 / np.log2(found[Columns.Rank] + 1)).sum() / users:.4f}")
 
 
 main()

@@ -5,12 +5,15 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "python/module/bindings.h"
 #include "python/module/host.h"
 #include "turbogr/core/check.h"
+#include "turbogr/data/log_inputs.h"
 #include "turbogr/data/log_layout.h"
+#include "turbogr/data/merge_stores.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
 #include "turbogr/data/yambda/yambda_inputs.h"
@@ -50,6 +53,12 @@ nb::tuple resolve_yambda(PrepareOptions& options) {
   return nb::make_tuple(options.format == data::LogFormat::kParquet, tables, words);
 }
 
+data::Repeats repeats_of(const std::string& name) {
+  return name == "events"  ? data::Repeats::kDropEvents
+         : name == "items" ? data::Repeats::kDropItems
+                           : data::Repeats::kKeep;
+}
+
 PrepareReport prepare(PrepareOptions options, const std::string& format,
                       const std::string& on_error, const std::string& repeats,
                       const nb::list& streams, const nb::list& user_tables,
@@ -58,9 +67,7 @@ PrepareReport prepare(PrepareOptions options, const std::string& format,
   TGR_CHECK(on_error == "stop" || on_error == "skip", "on_error is stop or skip, not '", on_error,
             "'");
   options.bad_rows.skip = on_error == "skip";
-  options.repeats = repeats == "events"  ? data::Repeats::kDropEvents
-                    : repeats == "items" ? data::Repeats::kDropItems
-                                         : data::Repeats::kKeep;
+  options.repeats = repeats_of(repeats);
   for (const nb::handle entry : streams) {
     const auto parts = nb::cast<nb::tuple>(entry);
     options.streams.push_back({nb::cast<std::string>(parts[0]), stream_of(parts[1])});
@@ -111,6 +118,8 @@ void bind_data(nb::module_& module) {
       .def_rw("user_features", &PrepareOptions::user_features)
       .def_rw("item_features", &PrepareOptions::item_features)
       .def_rw("keep_items_without_events", &PrepareOptions::keep_items_without_events)
+      .def_rw("shard", &PrepareOptions::shard)
+      .def_rw("shards", &PrepareOptions::shards)
       .def_prop_rw(
           "max_bad", [](const PrepareOptions& o) { return o.bad_rows.max_bad; },
           [](PrepareOptions& o, std::int64_t value) { o.bad_rows.max_bad = value; })
@@ -144,6 +153,27 @@ void bind_data(nb::module_& module) {
              "(name, capsule or None, whether the store keeps it).");
   module.def("resolve_yambda", &resolve_yambda, nb::arg("options"),
              "What Yambda's files are in options of any log.");
+  module.def(
+      "merge",
+      [](const std::vector<std::filesystem::path>& parts, PrepareOptions options,
+         const std::string& repeats, const nb::list& user_tables, const nb::list& item_tables) {
+        options.repeats = repeats_of(repeats);
+        options.user_tables = tables_of(user_tables);
+        options.item_tables = tables_of(item_tables);
+        return interruptible([&] { return data::merge_stores(parts, options); });
+      },
+      nb::arg("parts"), nb::arg("options"), nb::arg("repeats"), nb::arg("user_tables"),
+      nb::arg("item_tables"), "Stores of parts of one log to the store of all of it.");
+  module.def(
+      "files_of_shard",
+      [](std::vector<std::filesystem::path> files, const PrepareOptions& options) {
+        std::vector<std::string> names;
+        for (const std::filesystem::path& file : data::files_of_shard(std::move(files), options)) {
+          names.push_back(file.string());
+        }
+        return names;
+      },
+      nb::arg("files"), nb::arg("options"), "Those that the options' shard is to read.");
   module.def(
       "log_columns",
       [](const PrepareOptions& options, const std::vector<std::string>& names,

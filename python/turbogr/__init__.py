@@ -9,7 +9,7 @@ import logging as _logging
 
 from turbogr import _libraries, _turbogr, ops
 from turbogr._columns import Table
-from turbogr._data import Store, prepare
+from turbogr._data import Store, merge, prepare
 from turbogr._estimator import HSTU, FuXi
 from turbogr._model import Model, load
 from turbogr._ranker import Ranker
@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "config_text",
     "load",
+    "merge",
     "ops",
     "prepare",
     "train",

@@ -48,7 +48,10 @@ def integer_of(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     """A whole number in a range; numbers of NumPy too."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{name} is {shown(value)}; wanted: a whole number")
-    number = value.__index__()
+    try:
+        number = value.__index__()
+    except TypeError as error:  # an array of several
+        raise TypeError(f"{name} is {shown(value)}; wanted: a whole number") from error
     if not least <= number <= most:
         upper = "" if most == 2**63 - 1 else f" and at most {most}"
         raise ValueError(f"{name} is {number}; wanted: at least {least}{upper}")
@@ -92,6 +95,14 @@ def path_of(name: str, value: Any) -> str:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     return text_of(name, path)
+
+
+def shard_of(name: str, value: Any) -> tuple[int, int]:
+    """The place of a share, from 1, and how many there are: (1, 8) is the first of eight."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"{name} is {shown(value)}; wanted: (1, 8) for the first of eight")
+    count = integer_of(f"{name}[1]", value[1], 1, 2**31 - 1)
+    return integer_of(f"{name}[0]", value[0], 1, count), count
 
 
 def bytes_of(name: str, value: Any) -> int:

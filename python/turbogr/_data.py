@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,45 @@ def _tables(name: str, value: Any) -> list[tuple[str, Any, bool]]:
     return [_table_of_path(path) for path in paths]
 
 
+def _options_of_all_events(
+    min_user: Any, min_item: Any, user_features: Any, item_features: Any, memory: Any, threads: Any, overwrite: Any
+) -> Any:
+    """What prepare and merge have in common."""
+    options = _turbogr.PrepareOptions()
+    options.min_user = arguments.integer_of("min_user", min_user, 0)
+    options.min_item = arguments.integer_of("min_item", min_item, 0)
+    options.user_features = arguments.texts_of("user_features", user_features)
+    options.item_features = arguments.texts_of("item_features", item_features)
+    options.memory_bytes = arguments.bytes_of("memory", memory)
+    options.threads = arguments.integer_of("threads", threads, 0, 4096)
+    options.overwrite = arguments.flag_of("overwrite", overwrite)
+    return options
+
+
+def _repeats(deduplicate: Any) -> str:
+    return arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""
+
+
+def _made(out: Any, options: Any, user_table: Any, item_table: Any, make: Callable[[list[Any], list[Any]], Any]) -> Store:
+    """The store that ``make`` writes by the options, in a temporary folder where ``out`` names none."""
+    folder = tempfile.mkdtemp(prefix="turbogr-")
+    try:
+        options.out = os.path.join(folder, "store") if out is None else arguments.path_of("out", out)
+        report = make(_tables("user_table", user_table), _tables("item_table", item_table))
+        store = Store(os.fspath(options.out))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    store.report = report
+    for remark in report.remarks:
+        log.warning("%s", remark)
+    if out is None:
+        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return store
+
+
 def prepare(
     data: Any,
     out: str | os.PathLike[str] | None = None,
@@ -198,6 +237,7 @@ def prepare(
     memory: int | str = "2GB",
     threads: int = 0,
     overwrite: bool = False,
+    shard: tuple[int, int] | None = None,
 ) -> Store:
     """Turns a log of events into a sequence store.
 
@@ -209,10 +249,11 @@ def prepare(
     returned. Columns that are not named are found by their usual names. ``time="none"`` keeps the order of
     the rows instead. ``deduplicate`` is None, "events" (same user, item and time) or "items". ``item_table`` and
     ``user_table`` are tables in memory, or paths of CSV and Parquet. ``format`` is "csv", "parquet", "kuairand",
-    "movielens" or "yambda"; None tells by the names of the files. The other arguments are the options of
-    ``turbogr data prepare`` (docs/data_format.md).
+    "movielens" or "yambda"; None tells by the names of the files. ``shard=(1, 8)`` reads only the first of eight
+    shares of the files, for :func:`merge`. The other arguments are the options of ``turbogr data prepare``
+    (docs/data_format.md).
     """
-    options = _turbogr.PrepareOptions()
+    options = _options_of_all_events(min_user, min_item, user_features, item_features, memory, threads, overwrite)
     options.user = arguments.column_of("user", user)
     options.item = arguments.column_of("item", item)
     options.time = arguments.column_of("time", time)
@@ -220,34 +261,38 @@ def prepare(
     options.numbers = arguments.texts_of("numbers", numbers)
     options.labels = arguments.texts_of("labels", labels)
     options.event_features = arguments.texts_of("features", features)
-    options.user_features = arguments.texts_of("user_features", user_features)
-    options.item_features = arguments.texts_of("item_features", item_features)
     options.keep_signal = arguments.column_of("keep_signal", keep_signal)
-    options.min_user = arguments.integer_of("min_user", min_user, 0)
-    options.min_item = arguments.integer_of("min_item", min_item, 0)
     options.max_bad = arguments.integer_of("max_bad", max_bad, 0)
     options.time_unit = arguments.choice_of("time_unit", time_unit, ("auto", "s", "ms"))
     options.ids = arguments.choice_of("ids", ids, ("auto", "integer", "string"))
     options.header = arguments.choice_of("header", header, ("auto", "yes", "no"))
     options.delimiter = arguments.column_of("delimiter", delimiter)
-    options.memory_bytes = arguments.bytes_of("memory", memory)
-    options.threads = arguments.integer_of("threads", threads, 0, 4096)
-    options.keep_items_without_events = arguments.flag_of("keep_items_without_events", keep_items_without_events)
-    options.overwrite = arguments.flag_of("overwrite", overwrite)
     on_error = arguments.choice_of("on_error", on_error, ("stop", "skip"))
-    repeats = arguments.choice_of("deduplicate", deduplicate, (None, "events", "items")) or ""
+    repeats = _repeats(deduplicate)
     format = arguments.choice_of("format", format, (None, "csv", "parquet", "kuairand", "movielens", "yambda"))
+    options.keep_items_without_events = arguments.flag_of("keep_items_without_events", keep_items_without_events)
+    in_memory = not _is_paths(data)
+    if in_memory and format is not None:
+        raise ValueError(f"format is {format!r} and data is no path; leave format out")
+    if shard is not None:
+        place, options.shards = arguments.shard_of("shard", shard)
+        options.shard = place - 1
+        if in_memory:
+            raise ValueError("shard is given and data is no path; give the part itself, and all parts to turbogr.merge")
+        if min_user or min_item or repeats or keep_items_without_events or user_table is not None or item_table is not None:
+            raise ValueError(
+                "shard is given with min_user, min_item, deduplicate or a table: a part does not know of the others; "
+                "give them to turbogr.merge"
+            )
 
-    temporary = out is None
-    folder = tempfile.mkdtemp(prefix="turbogr-")
-    try:
-        options.out = os.path.join(folder, "store") if out is None else arguments.path_of("out", out)
-        user_tables = _tables("user_table", user_table)
-        item_tables = _tables("item_table", item_table)
+    def make(user_tables: list[Any], item_tables: list[Any]) -> Any:
+        form = format
         streams = []
-        if _is_paths(data):
+        if in_memory:
+            streams.append((type(data).__name__, frame_stream("data", data)))
+        else:
             paths = [arguments.path_of("data", p) for p in (data if isinstance(data, (list, tuple)) else [data])]
-            if format == "yambda":
+            if form == "yambda":
                 options.inputs = paths
                 parquet, mappings, remarks = _turbogr.resolve_yambda(options)
                 for remark in remarks:
@@ -255,26 +300,41 @@ def prepare(
                 item_tables = [_table_of_path(path, kept=False) for path in mappings] + item_tables
                 paths = [os.fspath(path) for path in options.inputs]
                 options.inputs = []
-                format = "parquet" if parquet else "csv"
-            if format == "parquet" or (format is None and all(_is_parquet(path) for path in paths)):
-                streams.append(_parquet_stream(paths, options))
+                form = "parquet" if parquet else "csv"
+            if form == "parquet" or (form is None and all(_is_parquet(path) for path in paths)):
+                streams.append(_parquet_stream(_turbogr.files_of_shard(paths, options), options))
             else:
                 options.inputs = paths
-        else:
-            if format is not None:
-                raise ValueError(f"format is {format!r} and data is no path; leave format out")
-            streams.append((type(data).__name__, frame_stream("data", data)))
-        format = "csv" if format in (None, "parquet") else format
-        report = _turbogr.prepare(options, format, on_error, repeats, streams, user_tables, item_tables)
-        store = Store(os.fspath(options.out))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    store.report = report
-    for remark in report.remarks:
-        log.warning("%s", remark)
-    if temporary:
-        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    return store
+        form = "csv" if form in (None, "parquet") else form
+        return _turbogr.prepare(options, form, on_error, repeats, streams, user_tables, item_tables)
+
+    return _made(out, options, user_table, item_table, make)
+
+
+def merge(
+    parts: Iterable[Store | str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    min_user: int = 0,
+    min_item: int = 0,
+    deduplicate: str | None = None,
+    user_table: Any = None,
+    item_table: Any = None,
+    user_features: Any = None,
+    item_features: Any = None,
+    memory: int | str = "2GB",
+    threads: int = 0,
+    overwrite: bool = False,
+) -> Store:
+    """Joins stores of parts of one log, made by :func:`prepare` (with ``shard=``, or of frames that are parts), into the
+    store that one :func:`prepare` of all would have made; the first part first. The other arguments are those of
+    :func:`prepare`.
+    """
+    if isinstance(parts, (str, bytes, os.PathLike)) or not isinstance(parts, Iterable):
+        raise TypeError(f"parts is {arguments.shown(parts)}; wanted: a list of stores")
+    folders = [arguments.path_of(f"parts[{i}]", part) for i, part in enumerate(parts)]
+    if not folders:
+        raise ValueError("parts is empty; wanted: at least one store")
+    repeats = _repeats(deduplicate)
+    options = _options_of_all_events(min_user, min_item, user_features, item_features, memory, threads, overwrite)
+    return _made(out, options, user_table, item_table, lambda *tables: _turbogr.merge(folders, options, repeats, *tables))

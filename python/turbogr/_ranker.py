@@ -31,7 +31,7 @@ def _question(name: str, request: Any) -> Any:
         raise ValueError(f"{name} items is empty; wanted: at least one item")
     at = request.get("at")
     question.at = None if at is None else arguments.integer_of(f"{name} at", at, -LATEST, LATEST)
-    context = request.get("context") or {}
+    context = {} if request.get("context") is None else request["context"]
     if not isinstance(context, Mapping):
         raise TypeError(f"{name} context is {arguments.shown(context)}; wanted: a dictionary, a feature of events to its value")
     question.context = {

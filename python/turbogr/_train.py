@@ -39,7 +39,8 @@ def _flattened(name: str, values: Mapping[str, Any], prefix: str = "") -> list[t
     flat = []
     for key, value in values.items():
         if not isinstance(key, str):
-            raise TypeError(f"{name} has the key {arguments.shown(key)}; wanted: a string such as 'model.layers'")
+            where = prefix.rstrip(".") or name
+            raise TypeError(f"{where} has the key {arguments.shown(key)}; wanted: a string such as 'model.layers'")
         if isinstance(value, Mapping):
             flat += _flattened(name, value, f"{prefix}{key}.")
         elif value is not None:

@@ -51,9 +51,16 @@ def _array(name: str, value: Any, dtype: str | None = None) -> Any:
             raise ValueError(f"{name} is on {value.device}; this build computes on the CPU: give {name}.cpu()")
         if value.layout != torch.strided:
             raise TypeError(f"{name} has the layout {value.layout}; wanted: a dense tensor: give {name}.to_dense()")
-        return value.detach()
+        for kind in ("nested", "quantized"):
+            if getattr(value, f"is_{kind}", False):
+                raise TypeError(f"{name} is {kind}; wanted: a plain dense tensor")
+        # A view that PyTorch only thinks of as negated has the opposite signs in memory.
+        return value.detach().resolve_neg()
     if dtype is not None and isinstance(value, (list, tuple)):
         try:
+            array = np.asarray(value)
+            if array.size > 0 and array.dtype.kind not in "iu":  # which NumPy would cut down to whole numbers
+                raise TypeError(f"the numbers are {array.dtype}")
             return np.asarray(value, dtype)
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"{name} is {arguments.shown(value)}; wanted: an array of {dtype}") from error

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from turbogr import _arguments as arguments
 from turbogr import ops
 
 __all__ = ["HSTUBlock", "fuxi_attention", "hstu_attention", "sampled_softmax"]
@@ -17,6 +18,22 @@ __all__ = ["HSTUBlock", "fuxi_attention", "hstu_attention", "sampled_softmax"]
 def _dense(gradient: torch.Tensor) -> torch.Tensor:
     """Autograd may hand over a gradient that is expanded or transposed."""
     return gradient.contiguous()
+
+
+def _tensors(**values: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{name} is {arguments.shown(value)}; wanted: a torch.Tensor")
+
+
+def _rows(name: str, numbers: torch.Tensor) -> torch.Tensor:
+    """Row numbers as the engine wants them; in the CPU's memory those that do not fit are refused."""
+    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
+        raise TypeError(f"{name} has the type {numbers.dtype}; wanted: whole numbers")
+    narrow = numbers.to(torch.int32)
+    if numbers.is_cpu and numbers.layout == torch.strided and not torch.equal(narrow.to(numbers.dtype), numbers):
+        raise ValueError(f"{name} has row numbers past 2^31")
+    return narrow
 
 
 class _Attention(torch.autograd.Function):
@@ -38,9 +55,8 @@ class _Attention(torch.autograd.Function):
 
 
 def _attention(fuxi: bool, q: Any, k: Any, v: Any, offsets: Any, position: Any, time: Any, options: Any) -> torch.Tensor:
-    for name, tensor in (("q", q), ("k", k), ("v", v), ("offsets", offsets)):
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} is {ops.arguments.shown(tensor)}; wanted: a torch.Tensor")
+    tables = {"position": position, "time": time}
+    _tensors(q=q, k=k, v=v, offsets=offsets, **{name: table for name, table in tables.items() if table is not None})
     return _Attention.apply(q, k, v, position, time, offsets, fuxi, options)
 
 
@@ -83,8 +99,12 @@ def sampled_softmax(
     correction: torch.Tensor | None = None, temperature: float = 0.05, normalize: bool = True,
 ) -> torch.Tensor:  # fmt: skip
     """The loss [N] of :func:`turbogr.ops.sampled_softmax`, with gradients of query and items."""
+    _tensors(query=query, items=items, positive=positive, negatives=negatives)
+    if correction is not None:
+        _tensors(correction=correction)
     options = {"temperature": temperature, "normalize": normalize}
-    return _SampledSoftmax.apply(query, items, positive.to(torch.int32), negatives.to(torch.int32), correction, options)
+    rows = _rows("positive", positive), _rows("negatives", negatives)
+    return _SampledSoftmax.apply(query, items, *rows, correction, options)
 
 
 class HSTUBlock(torch.nn.Module):
@@ -101,10 +121,23 @@ class HSTUBlock(torch.nn.Module):
         position_bias: bool = True, time_bias: bool = False, eps: float = 1e-6,
     ):  # fmt: skip
         super().__init__()
-        self.heads, self.alpha, self.dropout, self.eps = heads, alpha, dropout, eps
-        self.query = heads * (query_width or width // heads)
-        self.value = heads * (value_width or width // heads)
-        self.norm_length = float(max_length if norm_length is None else norm_length)
+        width, heads = (arguments.integer_of(name, n, 1) for name, n in (("width", width), ("heads", heads)))
+        max_length = arguments.integer_of("max_length", max_length, 1)
+        of_a_head = {"query_width": query_width, "value_width": value_width}
+        if width % heads != 0 and any(value is None for value in of_a_head.values()):
+            raise ValueError(f"heads is {heads} and width {width}, which they do not share evenly; give query_width and value_width")
+        for name, value in of_a_head.items():
+            of_a_head[name] = width // heads if value is None else arguments.integer_of(name, value, 1)
+        self.heads, self.query, self.value = heads, heads * of_a_head["query_width"], heads * of_a_head["value_width"]
+        self.alpha, self.eps = arguments.number_of("alpha", alpha), arguments.number_of("eps", eps)
+        self.dropout = arguments.number_of("dropout", dropout)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; wanted: from 0 on and below 1")
+        self.norm_length = arguments.number_of("norm_length", max_length if norm_length is None else norm_length)
+        if self.norm_length <= 0 or self.eps <= 0:
+            raise ValueError(f"norm_length is {self.norm_length} and eps {self.eps}; wanted: above 0")
+        position_bias = arguments.flag_of("position_bias", position_bias)
+        time_bias = arguments.flag_of("time_bias", time_bias)
         self.projection = torch.nn.Parameter(torch.empty(width, 2 * self.value + 2 * self.query))
         self.output = torch.nn.Linear(self.value, width)
         self.position = torch.nn.Parameter(torch.empty(2 * max_length - 1)) if position_bias else None
@@ -124,6 +157,9 @@ class HSTUBlock(torch.nn.Module):
         self, x: torch.Tensor, offsets: torch.Tensor, times: torch.Tensor | None = None,
         query_times: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
+        _tensors(x=x, offsets=offsets)
+        if x.ndim != 2 or x.shape[1] != len(self.projection):
+            raise ValueError(f"x is {list(x.shape)}; wanted: [tokens, {len(self.projection)}]")
         normed = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=self.eps)
         projected = torch.nn.functional.silu(normed @ self.projection)
         u, v, q, k = projected.split([self.value, self.value, self.query, self.query], dim=-1)

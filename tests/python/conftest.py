@@ -62,3 +62,38 @@ def model(run):
     import turbogr
 
     return turbogr.load(run)
+
+
+RANKING = {
+    "task": "ranking",
+    "data": {"holdout": "last:20%", "max_length": 32},
+    "model": {"layers": 1, "width": 16, "heads": 1, "embedding": 8},
+    "train": {"epochs": 2, "batch": 16, "threads": 2},
+    "tasks": {"like": {"signals": ["like"]}, "late": {"signals": ["late"]}},
+}
+
+
+@pytest.fixture(scope="session")
+def ranking_run(tmp_path_factory):
+    """A finished run of the ranking task, on a log of its own."""
+    import turbogr
+
+    random = np.random.default_rng(3)
+    count = 1500
+    user, item = random.integers(0, 50, count), random.integers(0, 30, count)
+    log = {
+        "user_id": user, "item_id": item, "timestamp": 1_600_000_000 + np.arange(count) * 60,
+        "like": (user % 3 == item % 3).astype(np.int64), "late": (np.arange(count) % 2).astype(np.int64),
+        "tab": random.integers(0, 3, count),
+    }  # fmt: skip
+    folder = tmp_path_factory.mktemp("ranking")
+    store = turbogr.prepare(log, folder / "store", signals=["like", "late"], features="tab")
+    return turbogr.train(RANKING, store, run={"dir": folder / "run"}, progress=False)
+
+
+@pytest.fixture(scope="session")
+def ranker(ranking_run):
+    """Its model."""
+    import turbogr
+
+    return turbogr.load(ranking_run)

@@ -210,6 +210,14 @@ class TestTorch:
         assert half.dtype == torch.bfloat16
         assert (half.double() - exact).abs().max() < 0.05 * exact.abs().max()
 
+    def test_views_that_are_negated_only_in_name(self, case):
+        q, k, v = (self.torch.tensor(case[name]) for name in "qkv")
+        offsets = self.torch.tensor(OFFSETS)
+        view = self.torch._neg_view(q)
+        assert view.is_neg() and (view == -q).all()
+        wanted = turbogr.ops.hstu_attention(-q, k, v, offsets, heads=2)
+        assert self.torch.equal(turbogr.ops.hstu_attention(view, k, v, offsets, heads=2), wanted)
+
     @pytest.mark.parametrize("name", ["q", "position"])
     def test_tensors_that_are_no_plain_memory_are_named(self, case, name):
         torch = self.torch

@@ -88,6 +88,20 @@ def test_differences_between_files(table, store, tmp_path):
 
 
 @needs_library
+def test_row_groups_without_rows(table, store, tmp_path):
+    with pq.ParquetWriter(tmp_path / "log.parquet", table.schema) as writer:
+        for begin, end in ((0, 0), (0, 100), (100, 100), (100, table.num_rows), (0, 0)):
+            writer.write_table(table.slice(begin, end - begin))
+    groups = pq.ParquetFile(tmp_path / "log.parquet").metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 100, 0, table.num_rows - 100, 0]
+    assert prepared(tmp_path / "s", tmp_path / "log.parquet") == contents(store)
+    with pq.ParquetWriter(tmp_path / "nothing.parquet", table.schema) as writer:
+        writer.write_table(table.slice(0, 0))
+    ended = program("data", "prepare", "--format", "parquet", tmp_path / "nothing.parquet", "--out", tmp_path / "t")
+    assert ended.returncode == 1 and "no usable row" in ended.stderr
+
+
+@needs_library
 def test_yambda_flat_and_sequential(tmp_path):
     random = np.random.default_rng(1)
     n = 400

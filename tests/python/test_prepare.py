@@ -182,3 +182,61 @@ def test_errors_leave_nothing_behind(columns, tmp_path):
     with pytest.raises(turbogr.Error, match="0.5"):
         turbogr.prepare(bad, tmp_path / "store")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_merge_to_the_store_of_one_process(columns, csv_store, tmp_path):
+    import pyarrow.parquet
+
+    frame = pd.DataFrame(columns)
+    for form in ("csv", "parquet"):
+        files = [tmp_path / f"{i}.{form}" for i in range(5)]
+        for i, file in enumerate(files):
+            part = frame.iloc[i * len(frame) // 5 : (i + 1) * len(frame) // 5]
+            part.to_csv(file, index=False) if form == "csv" else pyarrow.parquet.write_table(pa.Table.from_pandas(part), file)
+        parts = [turbogr.prepare(files, tmp_path / f"{form}-{i}", shard=(i, 2)) for i in (1, 2)]
+        assert [part.events for part in parts] == [2 * len(frame) // 5, len(frame) - 2 * len(frame) // 5]
+        merged = turbogr.merge(parts, tmp_path / f"{form}-all")
+        assert contents(merged) == contents(csv_store)
+        assert merged.report.events == len(frame)
+    half = len(frame) // 2
+    merged = turbogr.merge([turbogr.prepare(frame.iloc[:half]), turbogr.prepare(frame.iloc[half:])])
+    assert contents(merged) == contents(csv_store)
+    path = pathlib.Path(merged.path)
+    del merged
+    assert not path.exists()
+
+
+def test_merge_takes_what_concerns_all_events(columns, tmp_path):
+    frame = pd.concat([pd.DataFrame(columns), pd.DataFrame(columns).iloc[::3]])
+    items = pd.DataFrame({"item_id": range(500, 540), "genre": [f"g{i % 3}" for i in range(40)]})
+    options = {"deduplicate": "events", "min_item": 20, "min_user": 12, "item_table": items, "item_features": "genre"}
+    whole = turbogr.prepare(frame, **options)
+    assert whole.report.repeated > 0 and whole.report.filtered > 0
+    parts = [turbogr.prepare(frame.iloc[:100]), turbogr.prepare(frame.iloc[100:])]
+    assert contents(turbogr.merge(parts, **options)) == contents(whole)
+
+
+def test_shards_that_make_no_sense_are_refused(columns, csv_store, tmp_path):
+    pd.DataFrame(columns).to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(turbogr.Error, match="2 shards of 1 log"):
+        turbogr.prepare(tmp_path / "log.csv", shard=(1, 2))
+    with pytest.raises(ValueError, match=r"shard\[0\] is 0; wanted: at least 1 and at most 2"):
+        turbogr.prepare([tmp_path / "log.csv"] * 2, shard=(0, 2))
+    with pytest.raises(ValueError, match="shard is given and data is no path"):
+        turbogr.prepare(columns, shard=(1, 2))
+    with pytest.raises(ValueError, match="turbogr.merge"):
+        turbogr.prepare([tmp_path / "log.csv"] * 2, shard=(1, 2), min_user=2)
+    with pytest.raises(turbogr.Error, match="given twice"):
+        turbogr.merge([csv_store, csv_store])
+
+
+def test_row_groups_without_rows(columns, csv_store, tmp_path):
+    import pyarrow.parquet
+
+    table, file = pa.table(columns), tmp_path / "log.parquet"
+    with pyarrow.parquet.ParquetWriter(file, table.schema) as writer:
+        for begin, end in ((0, 0), (0, 100), (100, 100), (100, table.num_rows), (0, 0)):
+            writer.write_table(table.slice(begin, end - begin))
+    groups = pyarrow.parquet.ParquetFile(file).metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 100, 0, table.num_rows - 100, 0]
+    assert contents(turbogr.prepare(file)) == contents(csv_store)

@@ -5,39 +5,11 @@ import os
 import pickle
 import subprocess
 
-import numpy as np
 import pytest
 
 import turbogr
 
 PROGRAM = os.environ.get("TGR_PROGRAM", "turbogr")
-CONFIG = {
-    "task": "ranking",
-    "data": {"holdout": "last:20%", "max_length": 32},
-    "model": {"layers": 1, "width": 16, "heads": 1, "embedding": 8},
-    "train": {"epochs": 2, "batch": 16, "threads": 2},
-    "tasks": {"like": {"signals": ["like"]}, "late": {"signals": ["late"]}},
-}
-
-
-@pytest.fixture(scope="module")
-def ranking_run(tmp_path_factory):
-    random = np.random.default_rng(3)
-    count = 1500
-    user, item = random.integers(0, 50, count), random.integers(0, 30, count)
-    log = {
-        "user_id": user, "item_id": item, "timestamp": 1_600_000_000 + np.arange(count) * 60,
-        "like": (user % 3 == item % 3).astype(np.int64), "late": (np.arange(count) % 2).astype(np.int64),
-        "tab": random.integers(0, 3, count),
-    }  # fmt: skip
-    folder = tmp_path_factory.mktemp("ranking")
-    store = turbogr.prepare(log, folder / "store", signals=["like", "late"], features="tab")
-    return turbogr.train(CONFIG, store, run={"dir": folder / "run"}, progress=False)
-
-
-@pytest.fixture(scope="module")
-def ranker(ranking_run):
-    return turbogr.load(ranking_run)
 
 
 def test_a_ranking_run_gives_a_ranker(ranker, model):
