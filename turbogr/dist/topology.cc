@@ -41,6 +41,7 @@ Topology make_topology(const std::vector<int>& nodes, int group_size, bool sprea
   // Of each rank: its number on its machine where ranks are spread, and the machine.
   std::map<int, int> seen;
   std::vector<std::pair<int, int>> keys;
+  keys.reserve(nodes.size());
   for (const int node : nodes) keys.emplace_back(spread ? seen[node]++ : 0, node);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return keys[static_cast<std::size_t>(a)] < keys[static_cast<std::size_t>(b)];

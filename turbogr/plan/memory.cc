@@ -5,9 +5,9 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/embedding/sharded_rows.h"
-#include "turbogr/ops/rows/draw_negatives.h"
 #include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_options.h"
+#include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/retrieval_trainer.h"
 #include "turbogr/train/step_in_flight.h"
 #include "turbogr/train/step_inputs.h"
@@ -15,8 +15,8 @@
 namespace turbogr::plan {
 namespace {
 
-// A GPU keeps each layer's bias between pairs of tokens, in f16, and adds up another matrix of the
-// size in the backward pass (docs/design.md, "Attention on a GPU").
+// A GPU keeps each layer's bias between pairs of tokens, in f16, and adds up another matrix of
+// the size in the backward pass (docs/design.md, "Attention on a GPU").
 double pair_matrix_bytes(const model::ModelOptions& model, double capacity) {
   if (model.bias == model::BiasKind::kNone || model.kind != model::ModelKind::kHstu) return 0;
   const double matrix = capacity * (static_cast<double>(model.max_length) + 192);
@@ -40,8 +40,8 @@ TableBytes bytes_of_tables(const train::RetrievalOptions& options, std::int64_t 
   return bytes;
 }
 
-// Of a batch on the host (data/batch.h): items, targets, two times and a key a token, actions where
-// they are asked for; five lists a sequence.
+// Of a batch on the host (data/batch.h): items, targets, two times and a key a token, actions
+// where they are asked for; five lists a sequence.
 double batch_bytes(const run::Config& config, const RunShape& shape) {
   return static_cast<double>(shape.tokens) * (5 * 8 + (config.model.actions ? 4 : 0)) +
          static_cast<double>(shape.sequences) * 5 * 8;

@@ -9,7 +9,6 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/data/samples/cross_hash.h"
-#include "turbogr/run/retrieval_setup.h"
 
 namespace turbogr::plan {
 namespace {

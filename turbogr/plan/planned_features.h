@@ -13,9 +13,9 @@
 
 #include "turbogr/core/view.h"
 #include "turbogr/data/windows.h"
-#include "turbogr/eval/retrieval_features.h"
 #include "turbogr/plan/histories.h"
 #include "turbogr/run/config.h"
+#include "turbogr/run/retrieval_setup.h"
 
 namespace turbogr::plan {
 
