@@ -72,10 +72,11 @@ TEST(IdleKeys, ACacheThatNobodyFillsIsNamed) {
 }
 
 TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
-  const std::vector<Override> set = {
-      {"dist.ranks_per_node", "2"}, {"dist.placement", "hash"}, {"dist.replicas", "average"},
-      {"dist.rows", "bf16"},        {"dist.gradients", "bf16"}, {"dist.bucket", "7"},
-      {"dist.balance", "false"},    {"dist.timeout", "5.0"},    {"dist.average_every", "2"}};
+  const std::vector<Override> set = {{"dist.spread", "true"},    {"dist.ranks_per_node", "2"},
+                                     {"dist.placement", "hash"}, {"dist.replicas", "average"},
+                                     {"dist.rows", "bf16"},      {"dist.gradients", "bf16"},
+                                     {"dist.bucket", "7"},       {"dist.balance", "false"},
+                                     {"dist.timeout", "5.0"},    {"dist.average_every", "2"}};
   const Config config = with(set);
   const std::string alone = check_idle_keys(config, {});
   for (const Override& each : set) {
