@@ -119,6 +119,42 @@ TEST_F(Ranking, ANumberMayBeNormalisedAndARunRemembersHow) {
   }
 }
 
+// Counted anew by who reads the checkpoint, with any number of ranks: there is nothing to remember.
+TEST_F(Ranking, RatesOfEarlierEventsAreCountedAgainWhereverARunIsRead) {
+  const std::string keys =
+      "--features.item.from=item --features.likes.from=item --features.likes.rate=like "
+      "--features.own.cross='[\"user\",\"item.colour\"]' --features.own.rate=like "
+      "--features.own.prior=2 --features.own.delay=60 --train.epochs=9 ";
+  const Outcome whole = train("rates", keys + "--train.steps=40");
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_NE(whole.output.find("likes (3 rows), own (3 rows)"), std::string::npos) << whole.output;
+  EXPECT_GT(last("rates", "auc"), 0.75) << "who likes a colour is known by own rates alone";
+  ASSERT_EQ(train("rates-parts", keys + "--train.steps=17").status, 0);
+  const Outcome resumed = train("rates-parts", keys + "--train.steps=40 --run.resume=true");
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  for (const char* file : {"model.safetensors", "table_likes-00001-of-00001.safetensors",
+                           "table_own-00001-of-00001.safetensors"}) {
+    EXPECT_TRUE(bytes("rates", file) == bytes("rates-parts", file)) << file;
+  }
+  const std::string eval = fmt::format(
+      "eval --checkpoint {0}/rates --split test --no-popularity --json {0}/rates.json", root());
+  const auto evaluated = [&] { return json::parse(contents_of(root() + "/rates.json"))[0]; };
+  ASSERT_EQ(run_program(eval).status, 0);
+  const json alone = evaluated();
+  EXPECT_EQ(alone["auc"].get<double>(), last("rates", "auc"));
+  if (dist::built_with_mpi()) {
+    ASSERT_EQ(test::mpirun(3, test::program() + " " + eval).status, 0);
+    EXPECT_EQ(evaluated()["auc"], alone["auc"]);
+    EXPECT_NEAR(evaluated()["ne"].get<double>(), alone["ne"].get<double>(), 1e-6);
+  }
+  // Before the log began nothing had been counted.
+  const std::string rank = "rank --checkpoint " + root() + "/rates --user 5 --items 3 --json";
+  const Outcome newest = run_program(rank), first = run_program(rank + " --at 0");
+  ASSERT_EQ(newest.status, 0) << newest.output;
+  ASSERT_EQ(first.status, 0) << first.output;
+  EXPECT_NE(json::parse(newest.output)["items"], json::parse(first.output)["items"]);
+}
+
 class RankingOf : public Ranking, public ::testing::WithParamInterface<const char*> {
  protected:
   // Of the parameter's kind, in a run of its own.

@@ -213,6 +213,7 @@ TEST_F(RetrievalFeaturesRun, WhatDoesNotGoTogetherIsSaid) {
       {"--features.x.from=item.tags --negatives.dtype=f16", "model.output = \"id\""},
       {"--features.x.from=user.gender --model.targets=2", "use one of the two"},
       {"--features.x.from=item.category --features.x.number=normalised", "is for the ranking task"},
+      {"--features.x.from=item.category --features.x.rate=like", "is for the ranking task"},
       {"--features.x.cross='[\"user\",\"item.category\"]'", "say how large that is"},
   };
   for (const auto& each : cases) {

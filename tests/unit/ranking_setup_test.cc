@@ -258,6 +258,23 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
        "mean = nan is not allowed; wanted: a number, finite"},
       {item + "[features.t]\nfrom = \"item.price\"\nnumber = \"normalised\"\nedges = [1]\n",
        "it is normalised; leave them out"},
+      {item + "[features.t]\nfrom = \"item.price\"\nrate = \"click\"\n",
+       "a rate of 'item.price', which has not one code a row"},
+      {item + "[features.t]\nfrom = \"item.tags\"\nrate = \"click\"\n",
+       "a rate of 'item.tags', which has not one code a row"},
+      {item + "[features.t]\nfrom = \"item\"\nrate = \"clik\"\n",
+       "[features.t]: there is no task or signal 'clik' to count; the nearest is 'click', and "
+       "there "
+       "are: click, is_hate"},
+      {item + "[features.t]\nfrom = \"item\"\nrate = \"stay\"\n[tasks.stay]\nnumber = \"stay\"\n",
+       "there is no task or signal 'stay' to count"},
+      {item + "[features.t]\nfrom = \"itm\"\nrate = \"click\"\n", "the nearest is 'item'"},
+      {item + "[features.t]\nfrom = \"item\"\nrate = \"click\"\nprior = 0\n",
+       "prior = 0 is not allowed"},
+      {item + "[features.t]\nfrom = \"item\"\nrate = \"click\"\nnumber = \"normalised\"\n",
+       "number is for numbers"},
+      {item + "[features.t]\nfrom = \"user\"\nprior = 3\n", "prior and delay are for a rate"},
+      {"[features.t]\nfrom = \"item\"\nrate = \"click\"\n", "no feature reads the item itself"},
       {item + "[features.t]\nfrom = \"clock.minute\"\n", "a clock is clock.hour or clock.day"},
       {item + "[features.t]\ncross = [\"user\", \"item.price\"]\n", "has not one code a row"},
       {item + "[features.t]\nfrom = \"event.tub\"\n", "the nearest is 'event.tab'"},
@@ -333,6 +350,28 @@ TEST_F(RankingSetupTest, EveryKindOfFeatureHasItsPlaceAndRows) {
   EXPECT_EQ(made.features.items[6].most_ids, 2);
   EXPECT_EQ(made.features.prefix[0].least_events, 2);
   EXPECT_EQ(made.features.prefix[1].table, made.features.items[2].table);
+}
+
+// Of a user, too, and without rows for a cross. A task of several signals is counted as it is
+// learnt.
+TEST_F(RankingSetupTest, RatesArePartsOfEveryEventAndOfSignalsOrTasks) {
+  const RankingSetup made = setup(
+      "[features.likes]\nfrom = \"item\"\nrate = \"click\"\n"
+      "[features.item]\nfrom = \"item\"\n"
+      "[features.own]\nfrom = \"user\"\nrate = \"any\"\nprior = 5\ndelay = 60\n"
+      "[features.here]\ncross = [\"user\", \"event.tab\"]\nrate = \"is_hate\"\n"
+      "[features.first]\nfrom = \"event.tab\"\nrate = \"click\"\nplace = \"prefix\"\n"
+      "[tasks.any]\nsignals = [\"click\", \"is_hate\"]\n");
+  ASSERT_EQ(made.layout.items.size(), 4u);
+  ASSERT_EQ(made.layout.prefix.size(), 1u);
+  EXPECT_EQ(made.layout.items[0].name, "item");
+  for (std::size_t f = 0; f < 4; ++f) {
+    EXPECT_EQ(made.layout.items[f].rates != nullptr, f > 0);
+    if (f == 0) continue;
+    EXPECT_EQ(made.features.table_rows[made.features.items[f].table], 3);
+    EXPECT_EQ(made.features.items[f].pooling, model::Pooling::kSum);
+  }
+  EXPECT_NE(made.layout.prefix[0].rates, nullptr);
 }
 
 // A run remembers what its numbers were normalised with, for stores to come.

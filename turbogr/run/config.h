@@ -241,6 +241,9 @@ struct FeatureConfig {
   std::string number = "buckets";
   double mean = 0.0;
   double sd = 0.0;
+  std::string rate;
+  double prior = 20.0;
+  std::int64_t delay = 0;
   std::int64_t least = 0;
 
   bool operator==(const FeatureConfig&) const = default;

@@ -124,6 +124,13 @@ std::vector<ConfigKey> keys_of_feature(const std::string& name) {
       key("sd", &FeatureConfig::sd, not_negative(),
           "of a number that is normalised; 0: mean and sd are those of the store, of events those "
           "that train"),
+      key("rate", &FeatureConfig::rate, anything(),
+          "ranking: a task or a signal. The feature is a number then: how often earlier events of "
+          "the same user, item, category or cross had it, as log-odds above those of all"),
+      key("prior", &FeatureConfig::prior, positive(),
+          "of a rate: it is drawn to that of all by so many events"),
+      key("delay", &FeatureConfig::delay, between(0, 1000000000),
+          "of a rate: an event is counted when so many seconds have passed"),
       key("least", &FeatureConfig::least, at_least(0),
           "ranking, prefix: of a sample with fewer events the row is zeros"),
   };

@@ -52,6 +52,11 @@ void check_keys_of_kind(const FeatureConfig& feature, const data::SampleFeature&
   check("unit", feature.unit != plain.unit, number, "numbers");
   check("buckets", feature.buckets != plain.buckets, number, "numbers");
   check("number", feature.number != plain.number, number, "numbers");
+  const bool rate = !feature.rate.empty();
+  TGR_CHECK(!rate || !(reads.keys[0].is_bag() || number), where, "a rate of '", feature.from,
+            "', which has not one code a row; name the user, the item or a category");
+  TGR_CHECK(rate || (feature.prior == plain.prior && feature.delay == plain.delay), where,
+            "prior and delay are for a rate; say rate = \"SIGNAL\", or leave them out");
   const bool scaled = feature.number == "normalised";
   TGR_CHECK(scaled || (feature.mean == plain.mean && feature.sd == plain.sd), where,
             "mean and sd are for number = \"normalised\"; use that, or leave them out");
@@ -93,6 +98,7 @@ data::SampleFeature sample_feature(const Config& config, const FeatureConfig& fe
     detail::throw_error(where, error.what());
   }
   check_keys_of_kind(feature, reads, where);
+  if (!feature.rate.empty()) reads.scale = data::NumberScale{};
   reads.most_ids = feature.most;
   for (const double edge : feature.edges) reads.buckets.edges.push_back(static_cast<float>(edge));
   if (feature.number == "normalised") {
@@ -129,7 +135,7 @@ std::size_t FeatureTables::add(const FeatureConfig& feature, std::int64_t needed
   const std::int64_t named = given == nullptr ? 0 : given->rows;
   const std::string where = "[features." + feature.name + "]: ";
   check_known(feature, name, given);
-  TGR_CHECK(feature.cross.empty() || named > 0, where,
+  TGR_CHECK(feature.cross.empty() || !feature.rate.empty() || named > 0, where,
             "a cross is hashed into its table; say how large that is, as in [tables.", name,
             "] rows = 100000");
   TGR_CHECK(named == 0 || named >= needed, where, "it has ids up to ", needed - 1, ", and [tables.",

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/nearest_name.h"
+#include "turbogr/data/samples/past_rates.h"
 #include "turbogr/run/run_options.h"
 
 namespace turbogr::run {
@@ -36,9 +40,11 @@ void add_feature(Config& config, std::set<std::string>& taken, const std::string
   config.features.push_back(std::move(feature));
 }
 
-// By its name alone: what depends on the item or the event belongs to every one of them.
+// By its name alone: what depends on the item or the event belongs to every one of them. So does a
+// rate, which another event has another of.
 bool on_item(const FeatureConfig& feature) {
   if (feature.place != "auto") return feature.place == "item";
+  if (!feature.rate.empty()) return true;
   const auto of_event = [](const std::string& source) {
     return source == "item" || source.starts_with("item.") || source.starts_with("event.");
   };
@@ -81,13 +87,66 @@ void check_has_item(const RankingSetup& setup, const std::string& first) {
             "no feature reads the item itself; add [features.item] from = \"item\"");
 }
 
+bool is_item_id(const FeatureConfig& feature) {
+  return feature.from == "item" && feature.rate.empty();
+}
+
 // Puts the feature in its place, the item's id first.
 template <class Feature>
 void place_feature(const FeatureConfig& feature, Feature placed, std::vector<Feature>& prefix,
                    std::vector<Feature>& items) {
   auto& list = on_item(feature) ? items : prefix;
-  const bool id = on_item(feature) && feature.from == "item";
+  const bool id = on_item(feature) && is_item_id(feature);
   list.insert(id ? list.begin() : list.end(), std::move(placed));
+}
+
+// A task's signals, or the signal of that name.
+std::uint32_t rate_signals(const FeatureConfig& feature, const RankingSetup& setup,
+                           const data::Store& store) {
+  std::vector<std::string> known = store.manifest().signals;
+  for (const data::SampleTask& task : setup.layout.tasks) {
+    if (task.is_number()) continue;
+    if (task.name == feature.rate) return task.signals;
+    known.push_back(task.name);
+  }
+  const auto end = store.manifest().signals.end();
+  if (std::find(store.manifest().signals.begin(), end, feature.rate) != end) {
+    return 1u << store.signal_bit(feature.rate);
+  }
+  const std::string nearest = nearest_name(feature.rate, known);
+  std::string list;
+  for (const std::string& name : known) {
+    if (list.find(name) == std::string::npos) list += (list.empty() ? "" : ", ") + name;
+  }
+  detail::throw_error(
+      "[features.", feature.name, "]: there is no task or signal '", feature.rate, "' to count; ",
+      nearest.empty() ? "" : "the nearest is '" + nearest + "', and ", "there are: ", list);
+}
+
+// Reads the store's events, so it comes last.
+void add_rates(const Config& config, const data::Store& store, RankingSetup& setup) {
+  std::optional<data::EventOrder> order;
+  const auto add = [&](std::vector<data::SampleFeature>& features) {
+    for (data::SampleFeature& reads : features) {
+      const auto feature =
+          std::find_if(config.features.begin(), config.features.end(),
+                       [&](const FeatureConfig& each) { return each.name == reads.name; });
+      if (feature->rate.empty()) continue;
+      const std::uint32_t signals = rate_signals(*feature, setup, store);
+      if (!order) {
+        order.emplace(store, data::Holdout(config.data.holdout), config.samples.targets,
+                      config.samples.history == "split");
+      }
+      reads.rates =
+          std::make_shared<data::PastRates>(store, *order,
+                                            data::PastRateOptions{.keys = reads.keys,
+                                                                  .signals = signals,
+                                                                  .prior = feature->prior,
+                                                                  .delay = feature->delay});
+    }
+  };
+  add(setup.layout.prefix);
+  add(setup.layout.items);
 }
 
 }  // namespace
@@ -136,7 +195,9 @@ RankingSetup ranking_setup(const Config& config, const data::Store& store) {
                   setup.features.items);
     place_feature(feature, std::move(reads), setup.layout.prefix, setup.layout.items);
   }
-  check_has_item(setup, setup.layout.items.empty() ? "" : setup.layout.items[0].keys[0].text);
+  check_has_item(setup, setup.layout.items.empty() || setup.layout.items[0].scale
+                            ? ""
+                            : setup.layout.items[0].keys[0].text);
   add_tables(tables, setup);
   // The rows of a table are known when all its features are.
   const auto fill_crosses = [&](std::vector<data::SampleFeature>& reading,
@@ -153,6 +214,7 @@ RankingSetup ranking_setup(const Config& config, const data::Store& store) {
   for (const std::string& action : actions) {
     setup.layout.action_bits.push_back(store.signal_bit(action));
   }
+  add_rates(config, store, setup);
   return setup;
 }
 
@@ -169,7 +231,7 @@ RankingSetup ranking_shape(const Config& config) {
         feature,
         model::Feature{.name = feature.name, .table = table, .least_events = feature.least},
         setup.features.prefix, setup.features.items);
-    if (feature.from == "item") first = "item";
+    if (is_item_id(feature)) first = "item";
   }
   check_has_item(setup, first);
   add_tables(tables, setup);

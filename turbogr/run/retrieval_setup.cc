@@ -60,6 +60,8 @@ eval::RetrievalFeatures retrieval_features(const Config& config, const FeatureRe
               " is for the ranking task; leave it out");
     TGR_CHECK(feature.number == "buckets", "[features.", feature.name, "]: number = \"",
               feature.number, "\" is for the ranking task; leave it out");
+    TGR_CHECK(feature.rate.empty(), "[features.", feature.name, "]: rate = \"", feature.rate,
+              "\" is for the ranking task; leave it out");
     eval::RetrievalFeature own;
     own.reads = reads_of(feature);
     const std::int64_t needed = own.reads.is_cross() ? 0 : own.reads.rows();

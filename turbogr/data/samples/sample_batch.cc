@@ -198,14 +198,17 @@ void SampleCollator::collate(std::span<const SampleRequest> requests, SampleBatc
       add_events(request.user, end, end, 0, batch);
       last = batch.events.empty() ? seconds : seconds_of(batch.events.back());
     }
+    EventPlace place = {request.user, -1, -1, seconds, &request.values};
+    if (request.has_time) place.before = request.seconds;
     for (const std::int64_t item : request.items) {
+      place.item = item;
       batch.times.push_back(targets_at_last_time_ ? last : seconds);
       batch.actions.push_back(0u);
-      add_ids(layout_.items, {request.user, item, -1, seconds, &request.values}, batch.items);
+      add_ids(layout_.items, place, batch.items);
       add_label(-1, 0, batch);
     }
-    end_sample({request.user, request.items[0], -1, seconds, &request.values},
-               std::ssize(request.items), r, batch);
+    place.item = request.items[0];
+    end_sample(place, std::ssize(request.items), r, batch);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/nearest_name.h"
 #include "turbogr/data/samples/cross_hash.h"
+#include "turbogr/data/samples/past_rates.h"
 
 namespace turbogr::data {
 namespace {
@@ -41,30 +42,6 @@ std::int64_t row_of(const FeatureSource& source, const EventPlace& place) {
   return owner == FeatureOwner::kUser   ? place.user
          : owner == FeatureOwner::kItem ? place.item
                                         : place.event;
-}
-
-// Of a source that has one code.
-std::int64_t code_of(const FeatureSource& source, const EventPlace& place) {
-  switch (source.kind) {
-    case FeatureSource::Kind::kUser:
-      return place.user + 1;
-    case FeatureSource::Kind::kItem:
-      return place.item + 1;
-    case FeatureSource::Kind::kHour:
-      return 1 + turns(place.seconds, kHour, 24);
-    case FeatureSource::Kind::kDay:
-      return 1 + turns(place.seconds, kDay, 7);
-    case FeatureSource::Kind::kColumn:
-      break;
-  }
-  const std::int64_t row = row_of(source, place);
-  if (row >= 0) return source.column.codes[static_cast<std::size_t>(row)];
-  if (source.of_event() && place.values != nullptr) {
-    for (const EventValue& value : *place.values) {
-      if (value.feature == source.column.about.name) return value.code;
-    }
-  }
-  return 0;
 }
 
 }  // namespace
@@ -113,6 +90,29 @@ FeatureSource parse_source(const Store& store, const std::string& text) {
   return source;
 }
 
+std::int64_t code_of(const FeatureSource& source, const EventPlace& place) {
+  switch (source.kind) {
+    case FeatureSource::Kind::kUser:
+      return place.user + 1;
+    case FeatureSource::Kind::kItem:
+      return place.item + 1;
+    case FeatureSource::Kind::kHour:
+      return 1 + turns(place.seconds, kHour, 24);
+    case FeatureSource::Kind::kDay:
+      return 1 + turns(place.seconds, kDay, 7);
+    case FeatureSource::Kind::kColumn:
+      break;
+  }
+  const std::int64_t row = row_of(source, place);
+  if (row >= 0) return source.column.codes[static_cast<std::size_t>(row)];
+  if (source.of_event() && place.values != nullptr) {
+    for (const EventValue& value : *place.values) {
+      if (value.feature == source.column.about.name) return value.code;
+    }
+  }
+  return 0;
+}
+
 std::int64_t NumberBuckets::bucket(float x) const {
   if (std::isnan(x)) return 0;
   if (!edges.empty()) {
@@ -123,8 +123,8 @@ std::int64_t NumberBuckets::bucket(float x) const {
 }
 
 std::int64_t SampleFeature::rows() const {
-  if (is_cross()) return cross_rows;
   if (scale) return NumberScale::kRows;
+  if (is_cross()) return cross_rows;
   return 1 + (keys[0].is_number() ? buckets.count() : keys[0].codes);
 }
 
@@ -167,11 +167,22 @@ NumberScale training_scale(const Store& store, const FeatureSource& source, cons
   return scale;
 }
 
-void read_scaled(const SampleFeature& feature, const EventPlace& place,
-                 std::vector<std::int64_t>& ids, std::vector<float>& weights) {
+namespace {
+
+float number_of(const SampleFeature& feature, const EventPlace& place) {
+  if (feature.rates) {
+    return place.event < 0 ? feature.rates->at(place) : feature.rates->of(place.event);
+  }
   const FeatureSource& source = feature.keys[0];
   const std::int64_t row = row_of(source, place);
-  const float x = row < 0 ? NAN : source.column.numbers[static_cast<std::size_t>(row)];
+  return row < 0 ? NAN : source.column.numbers[static_cast<std::size_t>(row)];
+}
+
+}  // namespace
+
+void read_scaled(const SampleFeature& feature, const EventPlace& place,
+                 std::vector<std::int64_t>& ids, std::vector<float>& weights) {
+  const float x = number_of(feature, place);
   if (std::isnan(x)) {
     ids.push_back(0);
     weights.push_back(1.0f);

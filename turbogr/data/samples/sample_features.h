@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +36,8 @@ struct EventPlace {
   std::int64_t event = -1;
   std::int64_t seconds = 0;
   const std::vector<EventValue>* values = nullptr;  // of one that has not happened
+  // Of one that has not happened: what came before this second is known.
+  std::int64_t before = std::numeric_limits<std::int64_t>::max();
 };
 
 struct FeatureSource {
@@ -54,6 +58,8 @@ struct FeatureSource {
 
 // Throws on a source that the store does not have, naming the nearest.
 FeatureSource parse_source(const Store& store, const std::string& text);
+// Of a source that has one code.
+std::int64_t code_of(const FeatureSource& source, const EventPlace& place);
 
 // How a number becomes an id: 1 + the number of edges it reaches, or 1 + floor(log2(1 + x / unit)).
 struct NumberBuckets {
@@ -78,6 +84,8 @@ struct NumberScale {
 NumberScale training_scale(const Store& store, const FeatureSource& source, const Holdout& holdout,
                            std::int64_t targets);
 
+class PastRates;
+
 struct SampleFeature {
   std::string name;
   std::vector<FeatureSource> keys;                  // several: a cross
@@ -85,8 +93,9 @@ struct SampleFeature {
   NumberBuckets buckets;                            // of a number
   std::optional<NumberScale> scale = std::nullopt;  // of a number: instead of buckets
   std::int64_t most_ids = 1;                        // of a bag
+  std::shared_ptr<const PastRates> rates = {};      // the number is the keys' rate; has a scale
 
-  bool is_cross() const { return keys.size() > 1; }
+  bool is_cross() const { return keys.size() > 1 && !scale; }  // one hashed id
   bool is_bag() const { return !is_cross() && keys[0].is_bag(); }
   bool has_offsets() const { return is_bag() || scale.has_value(); }  // any number of ids
   std::int64_t rows() const;                                          // a table needs at least
