@@ -194,6 +194,21 @@ TEST(ArrowTables, TitlesAreKnownOfThemAndTheLaterTableCounts) {
   EXPECT_EQ(kind.value(kind.codes[1]), "c");
 }
 
+// KuaiRand's tags are a text with commas in its own files.
+TEST(ArrowTables, AutoKnowsPublishedTablesWhoseBagsAreLists) {
+  const TemporaryFolder folder;
+  PrepareOptions options = three_items(folder);
+  ArrowSource source({{numbers("video_id", "l", Ints{1, 2}),
+                       list("tag", {0, 2, 3}, numbers("", "l", Ints{12, 65, 3}))}});
+  options.item_tables = {{"video_features_basic_1k.parquet", source.stream()}};
+  options.item_features = {"auto"};
+  prepare(options);
+  const Store store(options.out);
+  const FeatureColumn tags = store.feature(FeatureOwner::kItem, "tag");
+  ASSERT_EQ(tags.bag(0).size(), 2u);
+  EXPECT_EQ(tags.value(tags.bag(0)[1]), "65");
+}
+
 TEST(ArrowTables, ATableThatIsNotKeptLeavesItsFeaturesAlone) {
   const TemporaryFolder folder;
   PrepareOptions options = three_items(folder);
@@ -217,6 +232,10 @@ TEST(ArrowTables, ParquetWantsItsLibrary) {
   options.item_tables = {write_file(folder / "items.parquet", "PAR1 and more")};
   const std::string refused = message_of([&] { prepare(options); });
   EXPECT_TRUE(refused.find("Parquet cannot be") != std::string::npos) << refused;
+  fs::create_directory(folder / "tables");
+  options.item_tables = {folder / "tables"};
+  const std::string empty = message_of([&] { prepare(options); });
+  EXPECT_NE(empty.find("is a folder without Parquet files"), std::string::npos) << empty;
 }
 
 }  // namespace

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
+#include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/data/arrow/arrow_csv.h"
 #include "turbogr/data/arrow/parquet_files.h"
 #include "turbogr/data/features/feature_text.h"
+#include "turbogr/data/features/known_tables.h"
 #include "turbogr/data/file_kind.h"
 #include "turbogr/data/log_layout.h"
 
@@ -21,13 +24,20 @@ std::unique_ptr<ArrowStream> open_columns(const TableInput& table) {
   if (table.stream != nullptr) {
     return std::make_unique<ArrowStream>(table.path.string(), table.stream);
   }
+  const auto is_file = [](const fs::directory_entry& entry) {
+    return entry.path().extension() == ".parquet";
+  };
+  TGR_CHECK(!fs::is_directory(table.path) ||
+                std::any_of(fs::recursive_directory_iterator(table.path), {}, is_file),
+            "'", table.path.string(), "' is a folder without Parquet files; a table of text is a ",
+            "file: name it");
   return open_parquet_table(table.path);
 }
 
-std::vector<FeatureRequest> named_features(const std::vector<std::string>& texts,
-                                           FeatureOwner owner) {
-  if (texts == std::vector<std::string>{"auto"}) return {};
-  return parse_feature_requests(texts, owner);
+std::vector<FeatureRequest> features_of(const std::vector<std::string>& texts, FeatureOwner owner,
+                                        const fs::path& table) {
+  const bool usual = texts == std::vector<std::string>{"auto"};
+  return parse_feature_requests(usual ? usual_features(table) : texts, owner);
 }
 
 TableFile as_text(const TableInput& table, FeatureOwner owner,
@@ -37,7 +47,7 @@ TableFile as_text(const TableInput& table, FeatureOwner owner,
     return {.path = table.path, .name = table.path.string(), .kept = table.kept};
   }
   const std::unique_ptr<ArrowStream> stream = open_columns(table);
-  const std::vector<FeatureRequest> requests = named_features(asked, owner);
+  const std::vector<FeatureRequest> requests = features_of(asked, owner, table.path);
   ArrowCsvOptions options;
   options.separator = [&](std::string_view column) {
     for (const FeatureRequest& request : requests) {
