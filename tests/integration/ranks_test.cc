@@ -83,6 +83,7 @@ TEST_F(Ranks, TrainAsOneDoes) {
     std::string name, more;
   } cases[] = {{2, "two", ""},
                {4, "four", "--dist.group=2 --dist.placement=hash --train.schedule=exact_prefetch"},
+               {4, "spread", "--dist.group=2 --dist.ranks_per_node=2 --dist.spread=true"},
                {3, "three", "--train.schedule=overlap --dist.balance=false"}};
   for (const auto& each : cases) {
     const Outcome many = train(each.ranks, each.name, "--train.steps=8 " + each.more);

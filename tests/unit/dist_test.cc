@@ -238,6 +238,15 @@ TEST(Topology, GroupsAreMachinesWhenTheyAreEqual) {
   EXPECT_EQ(make_topology({0, 0, 0, 1}, 0).group_size, 4);
 }
 
+TEST(Topology, SpreadGroupsHaveARankOfEveryMachine) {
+  const Topology one = make_topology({0, 0, 5, 5}, 2, /*spread=*/true);
+  EXPECT_EQ(one.group_of, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(one.place_of, (std::vector<int>{0, 0, 1, 1}));
+  // Dealt round the machines, and unequal ones.
+  EXPECT_EQ(make_topology({0, 1, 0, 1}, 2, true).group_of, (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(make_topology({0, 0, 0, 1}, 2, true).group_of, (std::vector<int>{0, 1, 1, 0}));
+}
+
 TEST(Topology, SaysWhyUnequalMachinesAreOneGroup) {
   const std::string remark = uneven_machines({0, 0, 0, 1}, 0);
   EXPECT_NE(remark.find("machines have 1 to 3 ranks"), std::string::npos) << remark;

@@ -56,10 +56,11 @@ TEST(IdleKeys, WhatAnotherKeySwitchesOffIsRefused) {
 }
 
 TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
-  const std::vector<Override> set = {
-      {"dist.ranks_per_node", "2"}, {"dist.placement", "hash"}, {"dist.replicas", "average"},
-      {"dist.rows", "bf16"},        {"dist.gradients", "bf16"}, {"dist.bucket", "7"},
-      {"dist.balance", "false"},    {"dist.timeout", "5.0"},    {"dist.average_every", "2"}};
+  const std::vector<Override> set = {{"dist.spread", "true"},    {"dist.ranks_per_node", "2"},
+                                     {"dist.placement", "hash"}, {"dist.replicas", "average"},
+                                     {"dist.rows", "bf16"},      {"dist.gradients", "bf16"},
+                                     {"dist.bucket", "7"},       {"dist.balance", "false"},
+                                     {"dist.timeout", "5.0"},    {"dist.average_every", "2"}};
   const Config config = with(set);
   const std::string alone = check_idle_keys(config, {});
   for (const Override& each : set) {
@@ -71,7 +72,8 @@ TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
   EXPECT_NE(one_asking.find("dist.balance"), std::string::npos) << one_asking;
   const std::string one_group = check_idle_keys(config, {.world = 4, .sharded = true});
   EXPECT_EQ(one_group,
-            "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks)");
+            "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks), "
+            "dist.spread = true (for several groups of ranks)");
   EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .sharded = true}), "");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "turbogr/core/check.h"
 
@@ -25,7 +26,7 @@ RanksPerMachine ranks_per_machine(const std::vector<int>& nodes) {
 
 }  // namespace
 
-Topology make_topology(const std::vector<int>& nodes, int group_size) {
+Topology make_topology(const std::vector<int>& nodes, int group_size, bool spread) {
   const int ranks = static_cast<int>(nodes.size());
   TGR_CHECK(ranks >= 1, "a topology of no ranks");
   if (group_size == 0) {
@@ -37,8 +38,13 @@ Topology make_topology(const std::vector<int>& nodes, int group_size) {
             "; set dist.group to a divisor of the world's size, or 0");
   std::vector<int> order(nodes.size());
   std::iota(order.begin(), order.end(), 0);
+  // Of each rank: its number on its machine where ranks are spread, and the machine.
+  std::map<int, int> seen;
+  std::vector<std::pair<int, int>> keys;
+  keys.reserve(nodes.size());
+  for (const int node : nodes) keys.emplace_back(spread ? seen[node]++ : 0, node);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return nodes[static_cast<std::size_t>(a)] < nodes[static_cast<std::size_t>(b)];
+    return keys[static_cast<std::size_t>(a)] < keys[static_cast<std::size_t>(b)];
   });
   Topology topology;
   topology.group_size = group_size;

@@ -1,5 +1,6 @@
 // How ranks are laid out for hierarchical sparse parallelism: T ranks in M groups of T / M, each
-// group holding every table once. Ranks of a group sit on one machine when the layout allows it.
+// group holding every table once. Ranks of a group sit on one machine when the layout allows it,
+// unless they are to be spread.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,10 @@ struct Topology {
 };
 
 // `group_size` 0: the ranks of a machine, when every machine has equally many; else all ranks are
-// one group. Ranks are dealt to groups machine by machine. Throws when the size does not divide.
-Topology make_topology(const std::vector<int>& nodes, int group_size);
+// one group. Ranks are dealt to groups machine by machine; with `spread` the first of every machine
+// come first, then the second ones: groups have ranks of as many machines as they can, and replicas
+// meet on one. Throws when the size does not divide.
+Topology make_topology(const std::vector<int>& nodes, int group_size, bool spread = false);
 
 // Why `group_size` 0 has made one group of all ranks of unequal machines, and what else could be
 // done; empty where it has not.

@@ -106,6 +106,7 @@ struct TrainConfig {
 
 struct DistConfig {
   std::int64_t group = 0;
+  bool spread = false;
   std::int64_t ranks_per_node = 0;
   std::string placement = "round_robin";
   std::string replicas = "exact";

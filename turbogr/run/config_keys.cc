@@ -238,6 +238,8 @@ std::vector<ConfigKey> make_keys() {
               "ranks that share one copy of the item table; 0: those of a machine, or all where "
               "machines "
               "have unequally many"),
+      TGR_KEY(dist, spread, anything(),
+              "groups have ranks of many machines, and replicas are on one; else the other way"),
       TGR_KEY(dist, ranks_per_node, between(0, 1 << 20),
               "play machines of so many ranks; 0: the machines there are"),
       TGR_KEY(dist, placement, one_of({"round_robin", "hash"}),

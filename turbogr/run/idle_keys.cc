@@ -61,6 +61,7 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"dist.group", several || config.dist.group == 1, true,
        "more ranks, started with mpirun or srun"},
       {"dist.replicas", layout.groups > 1, false, "several groups of ranks"},
+      {"dist.spread", layout.groups > 1, false, "several groups of ranks"},
       {"dist.ranks_per_node", several, false, kSeveral},
       {"dist.balance", several, false, kSeveral},
       {"dist.timeout", several, false, kSeveral},

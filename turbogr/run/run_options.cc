@@ -235,7 +235,7 @@ train::RankOptions rank_options(const Config& config, const std::vector<int>& no
   options.warmup = config.train.sync_steps;
   options.topology =
       dist::make_topology(dist::play_nodes(nodes, static_cast<int>(dist.ranks_per_node)),
-                          nodes.size() > 1 ? static_cast<int>(dist.group) : 1);
+                          nodes.size() > 1 ? static_cast<int>(dist.group) : 1, dist.spread);
   options.placement = embedding::placement_from_name(dist.placement);
   options.replicas = embedding::replica_mode_from_name(dist.replicas);
   options.average_every = dist.average_every;
