@@ -16,6 +16,7 @@
 #include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/run/config.h"
+#include "turbogr/run/run_options.h"
 
 namespace turbogr::apps {
 
@@ -60,6 +61,11 @@ void print_simulation(const plan::Simulation& result, const plan::SimulationSetu
     print_result("{:<32}{:>12.3f}{:>22.3f}{:>12.3f}\n", stage.name, 1e3 * stage.exposed,
                  1e3 * stage.waiting, 1e3 * stage.hidden);
   }
+}
+
+void print_data(const plan::Histories& histories, const plan::PlannedFeatures& features) {
+  print_result("data       {}\n", histories.text());
+  if (!features.empty()) print_result("features   {}\n", features.text());
 }
 
 std::unique_ptr<plan::Histories> histories_for(const run::Config& config,
@@ -116,7 +122,14 @@ void print_merged(const std::vector<plan::StepRoutes>& routes, const plan::Simul
 
 void run_simulation(const run::Config& config, const PlanCommand& command) {
   check_disturbances(command.disturbances, command.cluster.ranks());
-  plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
+  plan::check_plannable(config, command.cluster);
+  const int steps =
+      command.steps + (run::schedule_of(config, command.cluster.ranks()) == "serial" ? 2 : 3);
+  const std::int64_t start = Trace::now_ns();
+  const Context ctx;
+  const auto histories = histories_for(config, command, steps);
+  const plan::PlannedFeatures features(config, *histories);
+  plan::SimulationSetup setup = plan::setup_of(config, command.cluster, &features);
   setup.disturbances = command.disturbances;
   setup.disturbances.seed = static_cast<std::uint64_t>(config.run.seed);
   const int ranks = command.cluster.ranks();
@@ -125,10 +138,6 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
     check_usage(rank >= 0 && rank < ranks, "--trace-ranks names rank ", rank, " of ", ranks,
                 "; ranks are counted from 0");
   }
-  const int steps = command.steps + (setup.schedule == train::StepSchedule::kSerial ? 2 : 3);
-  const std::int64_t start = Trace::now_ns();
-  const Context ctx;
-  const auto histories = histories_for(config, command, steps);
   const plan::DrawnSteps drawn = plan::draw_steps(ctx, config, *histories, ranks, steps);
   const double draw_seconds = seconds_from(start);
   const std::int64_t began = Trace::now_ns();
@@ -138,6 +147,7 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
                         {.topology = setup.topology,
                          .placement = embedding::placement_from_name(config.dist.placement),
                          .rows = histories->num_items(),
+                         .feature_rows = features.table_rows(),
                          .machine_ranks = setup.machine_ranks},
                         drawn.steps);
   const double route_seconds = seconds_from(began);
@@ -151,7 +161,7 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
   print_result("cluster    {} ranks, {} a machine, {} over {}; groups of {}\n", ranks,
                command.cluster.ranks_of_node(), setup.gpu.name, setup.network.name,
                setup.topology.group_size);
-  print_result("data       {}\n", histories->text());
+  print_data(*histories, features);
   if (setup.machine_ranks > 0) print_merged(routes, setup);
   print_simulation(result, setup);
   print_result(

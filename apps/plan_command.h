@@ -8,6 +8,7 @@
 
 #include "turbogr/plan/cluster.h"
 #include "turbogr/plan/histories.h"
+#include "turbogr/plan/planned_features.h"
 #include "turbogr/plan/scaling.h"
 #include "turbogr/plan/simulator.h"
 #include "turbogr/run/config.h"
@@ -34,6 +35,7 @@ void run_search(const run::Config& config, const PlanCommand& command);  // plan
 
 nlohmann::ordered_json json_of(const plan::Simulation& result, int ranks);
 void print_simulation(const plan::Simulation& result, const plan::SimulationSetup& setup);
+void print_data(const plan::Histories& histories, const plan::PlannedFeatures& features);
 // With users enough for so many steps.
 std::unique_ptr<plan::Histories> histories_for(const run::Config& config,
                                                const PlanCommand& command, int steps);

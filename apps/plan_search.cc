@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
+#include "turbogr/plan/checkpoint_interval.h"
 #include "turbogr/plan/plan_page.h"
 #include "turbogr/plan/search.h"
 
@@ -23,6 +23,9 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 nlohmann::ordered_json choice_json(const plan::Choice& choice, int ranks) {
   nlohmann::ordered_json json = {{"group", choice.settings.group},
                                  {"schedule", choice.settings.schedule},
+                                 {"spread", choice.settings.spread},
+                                 {"tokens", choice.settings.tokens},
+                                 {"memory", choice.settings.memory},
                                  {"rows", choice.settings.rows},
                                  {"gradients", choice.settings.gradients},
                                  {"recompute", choice.settings.recompute},
@@ -31,7 +34,12 @@ nlohmann::ordered_json choice_json(const plan::Choice& choice, int ranks) {
                                  {"device_gib", choice.memory.device / kGib},
                                  {"activations_gib", choice.memory.activations / kGib},
                                  {"table_gib", choice.memory.table / kGib},
-                                 {"host_gib", choice.memory.host / kGib}};
+                                 {"least_device_gib", choice.memory.least_device() / kGib},
+                                 {"host_gib", choice.memory.host / kGib},
+                                 {"least_host_gib", choice.memory.least_host() / kGib},
+                                 {"host_steps_gib", choice.memory.host_steps / kGib},
+                                 {"host_batches_gib", choice.memory.host_batches / kGib},
+                                 {"host_table_gib", choice.memory.host_table / kGib}};
   if (choice.fits) json["simulation"] = json_of(choice.simulation, ranks);
   return json;
 }
@@ -45,20 +53,25 @@ const plan::Choice* best_of(const std::vector<plan::Choice>& choices, plan::Sema
 }
 
 void print_choices(const std::vector<plan::Choice>& choices) {
-  print_result("{:<58}{:>10}{:>10}{:>9}{:>8}{:>8}{:>9}\n", "setting", "results", "step ms",
-               "linear", "sparse", "dense", "GiB");
+  std::size_t wide = 40;
+  for (const plan::Choice& choice : choices) {
+    wide = std::max(wide, choice.settings.text().size());
+  }
+  print_result("{:<{}}{:>13}{:>10}{:>12}{:>9}{:>8}{:>8}{:>9}\n", "setting", wide, "results",
+               "step ms", "Mtokens/s", "linear", "sparse", "dense", "GiB");
   for (const plan::Choice& choice : choices) {
     const double gib = choice.memory.device / kGib;
     if (!choice.fits) {
-      print_result("{:<58}{:>10}{:>35}{:>9.1f}\n", choice.settings.text(),
+      print_result("{:<{}}{:>13}{:>47}{:>9.1f}\n", choice.settings.text(), wide,
                    text_of(choice.semantics), "does not fit", gib);
       continue;
     }
     const plan::Simulation& s = choice.simulation;
-    print_result("{:<58}{:>10}{:>10.2f}{:>9.3f}{:>7.1f}%{:>7.1f}%{:>9.1f}\n",
-                 choice.settings.text(), text_of(choice.semantics), 1e3 * s.step_seconds,
-                 s.linearity(), 100 * s.share(train::StageKind::kSparse),
-                 100 * s.share(train::StageKind::kDense), gib);
+    print_result("{:<{}}{:>13}{:>10.2f}{:>12.2f}{:>9.3f}{:>7.1f}%{:>7.1f}%{:>9.1f}\n",
+                 choice.settings.text(), wide, text_of(choice.semantics), 1e3 * s.step_seconds,
+                 1e-6 / choice.token_seconds(), s.linearity(),
+                 100 * s.share(train::StageKind::kSparse), 100 * s.share(train::StageKind::kDense),
+                 gib);
   }
 }
 
@@ -134,16 +147,40 @@ void print_checkpoints(const PlanCommand& command, const plan::SimulationSetup& 
       std::max(1, group / command.cluster.ranks_of_node());                // machines of one group
   const double dense = 12.0 * static_cast<double>(setup.work.parameters);  // and two moments, f32
   const double bytes = best.memory.table * group + dense;
-  const double save = bytes / (command.disk_gbs * 1e9 * writers);
-  const double between = 3600 * command.mtbf / command.cluster.nodes;
-  const double interval = std::sqrt(2 * save * between);
+  const plan::CheckpointInterval interval =
+      plan::checkpoint_interval({.bytes = bytes,
+                                 .writers = writers,
+                                 .disk_gbs = command.disk_gbs,
+                                 .machine_hours = command.mtbf,
+                                 .machines = command.cluster.nodes,
+                                 .step_seconds = best.simulation.step_seconds});
   print_result(
-      "save       {:.1f} GB in {:.1f} s at {:g} GB/s a machine, at most; with a failure every "
-      "{:.1f} "
-      "hours save every {:.1f} minutes (checkpoint.every = {}): {:.2f} % of the time is lost\n",
-      bytes * 1e-9, save, command.disk_gbs, between / 3600, interval / 60,
-      static_cast<std::int64_t>(interval / best.simulation.step_seconds),
-      100 * (save / interval + interval / 2 / between));
+      "save       {:.1f} GB in {:.1f} s at {:g} GB/s a machine of {}, at most; with a failure "
+      "every {:.1f} hours save every {:.1f} minutes (checkpoint.every = {}): {:.2f} % of the time "
+      "is saving, {:.2f} % is computed in vain\n",
+      bytes * 1e-9, interval.save_seconds, command.disk_gbs, writers,
+      interval.failure_seconds / 3600, interval.seconds / 60, interval.steps,
+      100 * interval.saving_share, 100 * interval.lost_share);
+}
+
+// Of a rank: of the one that needs most, where shards of tables make a difference to be seen.
+void print_memory(const plan::RankMemory& memory, double capacity_gib) {
+  const auto range = [](double least, double most) {
+    const std::string all = fmt::format("{:.1f}", most / kGib);
+    const std::string some = fmt::format("{:.1f}", least / kGib);
+    return some == all ? all : some + " to " + all;
+  };
+  print_result(
+      "memory     {} of {:.1f} GiB on the device of every rank: {:.1f} activations, {:.1f} tables "
+      "and their state\n",
+      range(memory.least_device(), memory.device), capacity_gib, memory.activations / kGib,
+      (memory.table - memory.host_table) / kGib);
+  print_result(
+      "           {} GiB of its host: {:.1f} tables, {:.1f} batches read ahead and kept, {:.1f} "
+      "ids, "
+      "negatives and inputs of steps on their way\n",
+      range(memory.least_host(), memory.host), memory.host_table / kGib, memory.host_batches / kGib,
+      memory.host_steps / kGib);
 }
 
 // What is known of a plan, as one page.
@@ -188,13 +225,15 @@ void write_page(const Context& ctx, const run::Config& config, const PlanCommand
 
 void run_search(const run::Config& config, const PlanCommand& command) {
   const int ranks = command.cluster.ranks();
-  const plan::SimulationSetup setup = plan::setup_of(config, command.cluster);
+  plan::check_plannable(config, command.cluster);
   const Context ctx;
   const auto histories = histories_for(config, command, command.steps + 3);
-  plan::PlanSearch search(ctx, config, command.cluster, *histories, command.steps);
+  const plan::PlannedFeatures features(config, *histories);
+  const plan::SimulationSetup setup = plan::setup_of(config, command.cluster, &features);
+  plan::PlanSearch search(ctx, config, command.cluster, *histories, command.steps, command.data);
   const std::vector<plan::Choice> choices = search.run();
   print_result("cluster    {} ranks, {} a machine\n", ranks, command.cluster.ranks_of_node());
-  print_result("data       {}\n", histories->text());
+  print_data(*histories, features);
   print_result("{} (--explain lists them)\n", sources_text(setup));
   print_result("\n");
   print_choices(choices);
@@ -214,11 +253,8 @@ void run_search(const run::Config& config, const PlanCommand& command) {
     print_result(", {:.2f} at {:g} a device and hour", epoch_hours * ranks * command.price,
                  command.price);
   }
-  print_result(
-      "\nmemory     {:.1f} of {:.1f} GiB a device: {:.1f} activations, {:.1f} item table and "
-      "its state\n",
-      best.memory.device / kGib, setup.gpu.memory_gib.value, best.memory.activations / kGib,
-      best.memory.table / kGib);
+  print_result("\n");
+  print_memory(best.memory, setup.gpu.memory_gib.value);
   if (command.mtbf > 0) print_checkpoints(command, setup, best);
   std::string line;
   for (const run::Override& each : best.settings.overrides()) {

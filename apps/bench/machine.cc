@@ -146,6 +146,7 @@ plan::GpuDescription base_of(const BenchMachineOptions& options, const std::stri
   const char* alone = "derived: no second rank of this machine was measured";
   base.local_gbs = {10, alone};
   base.local_us = {10, alone};
+  base.host_link_gbs = {10, "derived: a CPU's memory is its host's, and no link is asked for"};
   return base;
 }
 

@@ -29,14 +29,17 @@ TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
   const test::TemporaryFolder folder;
   const std::string file = (folder.path() / "plan.json").string();
   const test::Outcome run =
-      test::run_program(plan("--nodes 2 --gpus 2 --price 4 --explain --json " + file));
+      test::run_program(plan("--nodes 2 --gpus 2 --price 4 --mtbf 1000 --explain --json " + file));
   ASSERT_EQ(run.status, 0) << run.output;
   for (const char* part : {"groups of 2", "groups of 4", "semi_async", "late rows", "linearity",
-                           "at 4 a device and hour", "--dist.group=", "published:", "measured:"}) {
+                           "at 4 a device and hour", "--dist.group=", "published:", "measured:",
+                           "over machines", "other batch", "of its host", "is computed in vain"}) {
     EXPECT_TRUE(test::has(run, part)) << part << "\n" << run.output;
   }
   const auto json = nlohmann::json::parse(read_file(file));
-  EXPECT_EQ(json["choices"].size(), 12u);
+  // Two group sizes, three schedules and two formats; groups over machines for the best of each
+  // kind of results; batches half and twice as large.
+  EXPECT_EQ(json["choices"].size(), 12u + 3u + 2u);
   EXPECT_EQ(json["best"]["result"], "same");
   EXPECT_GT(json["best"]["device_gib"].get<double>(), 0);
   const double best = json["best"]["simulation"]["step_ms"];
@@ -59,7 +62,7 @@ TEST(Plan, WritesAPageOfItself) {
   const auto data = nlohmann::json::parse(text.substr(from, text.find("</script>", from) - from));
   EXPECT_EQ(data["charts"][0]["lines"][0]["points"].size(), 3u);
   EXPECT_GT(data["step"]["stages"].size(), 5u);
-  EXPECT_EQ(data["choices"].size(), 6u);
+  EXPECT_EQ(data["choices"].size(), 8u);
 }
 
 TEST(Plan, ABrowserDrawsItsPage) {
@@ -81,7 +84,7 @@ TEST(Plan, ABrowserDrawsItsPage) {
   };
   EXPECT_EQ(count("<circle "), 12u);        // two charts of two lines over three counts of ranks
   EXPECT_GT(count("class=\"stage\""), 5u);  // one of them in the script
-  EXPECT_EQ(count("class=\"part\""), 18u);  // three of every setting
+  EXPECT_EQ(count("class=\"part\""), 24u);  // three of every setting
   EXPECT_TRUE(test::has(drawn, "<div class=\"label\">linearity</div>"));
 }
 
@@ -147,6 +150,8 @@ TEST(Plan, SaysWhatIsWrong) {
        "--trace-ranks names rank 900");
   says(plan("--nodes 1000000000 --gpus 8"), "plans go up to 65536 devices");
   says(plan("--nodes 1 --trace t.json"), "add --simulate");
+  says(plan("--nodes 1 --features.a.from=item.a"), "[tables.a] rows = 1000");
+  says(plan("--nodes 2 --gpus 2 --simulate --two-hops --dist.spread=true"), "use one of the two");
   says(plan("--nodes 1 --jitter 0.1"), "add --simulate");
   says(plan("--nodes 2 --two-hops"), "add --simulate");
   says(plan("--nodes 3 --gpus 4 --simulate --two-hops --dist.group=6"), "a multiple of 4");

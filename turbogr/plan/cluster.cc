@@ -1,6 +1,8 @@
 #include "turbogr/plan/cluster.h"
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/dtype.h"
+#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/run/config_negatives.h"
 #include "turbogr/run/run_options.h"
 
@@ -31,13 +33,25 @@ std::int64_t dense_parameters(const model::ModelOptions& m) {
   return m.layers * layer + m.max_length * m.width;
 }
 
-SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster) {
-  TGR_CHECK(!config.ranks(), "task = \"ranking\": only the retrieval task can be planned so far");
+void check_plannable(const run::Config& config, const ClusterOptions& cluster) {
+  TGR_CHECK(!config.ranks(),
+            "task = \"ranking\": only the retrieval task can be planned so far; docs/planning.md "
+            "says what is missing");
   TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1 && cluster.sharing >= 1, "a cluster of ",
             cluster.nodes, " machines with ", cluster.gpus, " devices; give at least one of each");
   TGR_CHECK(std::int64_t{cluster.nodes} * cluster.gpus <= kMostRanks, "a cluster of ",
             cluster.nodes, " machines with ", cluster.gpus, " devices; plans go up to ", kMostRanks,
             " devices");
+  gpu_description(cluster.gpu);
+  network_description(cluster.network);
+}
+
+SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster,
+                         const PlannedFeatures* features) {
+  check_plannable(config, cluster);
+  TGR_CHECK(config.features.empty() || features != nullptr, "a config with ",
+            config.features.size(),
+            " features is planned without them; give setup_of their tables");
   SimulationSetup setup;
   setup.gpu = gpu_description(cluster.gpu);
   setup.network = network_description(cluster.network);
@@ -48,12 +62,19 @@ SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluste
   setup.staged = cluster.sharing > 1;
   const train::NegativeOptions negatives = run::negative_options(config.negatives);
   setup.work.model = run::model_options(config, /*num_signals=*/0);
+  if (features != nullptr) {
+    setup.work.prefix = features->options().num_prefix();
+    setup.work.model.max_length += setup.work.prefix;
+  }
   setup.work.parameters = dense_parameters(setup.work.model);
   setup.work.negatives = negatives.count;
   setup.work.shared_negatives = negatives.shared;
   setup.work.recompute = config.train.recompute;
   const train::RankOptions ranks = run::rank_options(config, setup.nodes);
   setup.topology = ranks.topology;
+  TGR_CHECK(!(cluster.two_hops && config.dist.spread),
+            "exchanges in two hops are of groups that have whole machines, and dist.spread = true "
+            "spreads them; use one of the two");
   if (cluster.two_hops) setup.machine_ranks = machine_ranks_of(ranks.topology, cluster);
   setup.schedule = ranks.schedule;
   setup.replicas = ranks.replicas;
@@ -62,6 +83,17 @@ SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluste
   setup.bucket_bytes = ranks.bucket_bytes;
   setup.clips = config.optim.clip > 0;
   setup.devices = config.train.device == "cuda";
+  if (setup.devices && config.embedding.memory == "host") {
+    const embedding::TableOptions row = {
+        .rows = ranks.topology.group_size,
+        .width = config.model.width,
+        .optimiser = embedding::sparse_optimiser_from_name(config.embedding.optimiser),
+        .dtype = dtype_from_name(config.embedding.dtype)};
+    setup.host_row_bytes =
+        static_cast<double>(config.model.width) * static_cast<double>(size_of(row.dtype));
+    // Read and written, its optimiser's state, too.
+    setup.host_update_bytes = 2 * static_cast<double>(embedding::shard_bytes(row, ranks.layout()));
+  }
   return setup;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "turbogr/plan/planned_features.h"
 #include "turbogr/plan/simulator.h"
 #include "turbogr/run/config.h"
 
@@ -24,6 +25,11 @@ struct ClusterOptions {
 // Dense weights of the model, position embedding included: those whose gradients are summed.
 std::int64_t dense_parameters(const model::ModelOptions& model);
 
-SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster);
+// Throws on clusters too large and tasks that cannot be planned: before anything is drawn.
+void check_plannable(const run::Config& config, const ClusterOptions& cluster);
+
+// `features`: of the config; null where it has none.
+SimulationSetup setup_of(const run::Config& config, const ClusterOptions& cluster,
+                         const PlannedFeatures* features = nullptr);
 
 }  // namespace turbogr::plan

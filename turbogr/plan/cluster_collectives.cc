@@ -162,6 +162,17 @@ void ClusterCollectives::gather_rows(const train::Stage& stage, Lane lane, const
   });
 }
 
+void ClusterCollectives::gather_all(const train::Stage& stage, Lane lane,
+                                    std::span<const std::int64_t> counts, std::int64_t bytes) {
+  std::vector<std::int64_t> sizes(counts.begin(), counts.end());
+  for (std::int64_t& size : sizes) size *= bytes;
+  together(
+      stage, lane, {everybody_}, [&](const std::vector<int>& members, std::span<double> times) {
+        gather(members, std::vector<std::int64_t>(members.size(), 2 * bytes), times, Memory::kHost);
+        gather(members, sizes, times, Memory::kHost);
+      });
+}
+
 void ClusterCollectives::gather(const std::vector<int>& members,
                                 const std::vector<std::int64_t>& sizes, std::span<double> times,
                                 Memory memory) {

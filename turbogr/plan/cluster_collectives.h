@@ -62,6 +62,9 @@ class ClusterCollectives {
   void gather_counts(const train::Stage& stage, Lane lane);
   void gather_rows(const train::Stage& stage, Lane lane, const Ids& ids, double bytes,
                    Memory memory);
+  // Between all ranks' hosts: how many each has, and everyone's, `bytes` each, to all.
+  void gather_all(const train::Stage& stage, Lane lane, std::span<const std::int64_t> counts,
+                  std::int64_t bytes);
   // A few numbers of all ranks added up.
   void small_sum(const train::Stage& stage, Lane lane, std::int64_t numbers, Memory memory);
   // Nobody goes on before `seconds`.

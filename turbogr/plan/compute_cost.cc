@@ -63,8 +63,10 @@ SectionCounts counts_of(const StepWork& work, std::span<const std::int64_t> leng
   const model::ModelOptions& m = work.model;
   const bool fuxi = m.kind == model::ModelKind::kFuxi;
   double tokens = 0, pairs = 0;
+  double predicting = 0;
   for (const std::int64_t length : lengths) {
-    const auto n = static_cast<double>(length);
+    const auto n = static_cast<double>(length + work.prefix);
+    predicting += static_cast<double>(length);
     tokens += n;
     pairs += n * (n + 1);
   }
@@ -79,7 +81,7 @@ SectionCounts counts_of(const StepWork& work, std::span<const std::int64_t> leng
       layers * tokens * width * kValueBytes * (fuxi ? kFuxiPasses : kHstuPasses);
   // Scores and the gradients of both their factors.
   (work.shared_negatives ? counts.loss_flops : counts.loss_bytes) =
-      tokens * negatives * width * (work.shared_negatives ? 3 * 2 : kValueBytes);
+      predicting * negatives * width * (work.shared_negatives ? 3 * 2 : kValueBytes);
   return counts;
 }
 
@@ -117,7 +119,10 @@ SectionSeconds ComputeCost::of(const RankBatch& batch) const {
                                    fuxi ? gpu_.fuxi_backward_token_ns : gpu_.hstu_backward_token_ns,
                                    gpu_.no_bias_backward);
   s.elementwise = counts.elementwise_bytes / stream;
-  s.embedding = embedding_bytes(work_, batch.lengths, batch.rows) / (gpu_.row_tbs.value * kTera);
+  // A feature's row is gathered and given its gradient as a token's is.
+  s.embedding = (embedding_bytes(work_, batch.lengths, batch.rows) +
+                 static_cast<double>(batch.feature_reads * work_.model.width) * kTokenRowBytes) /
+                (gpu_.row_tbs.value * kTera);
   s.row_update = row_seconds(batch.rows, kRowUpdateBytes);
   s.loss = counts.loss_flops / (gpu_.loss_tflops.value * kTera) +
            counts.loss_bytes / (gpu_.loss_gather_tbs.value * kTera);

@@ -22,7 +22,8 @@ struct StepWork {
   std::int64_t parameters = 0;  // dense weights
   std::int64_t negatives = 0;   // of the batch, or of each token
   bool shared_negatives = true;
-  bool recompute = false;  // the forward pass again in the backward one
+  std::int64_t prefix = 0;  // tokens of the user's features before every history
+  bool recompute = false;   // the forward pass again in the backward one
 };
 
 struct SectionSeconds {
@@ -52,7 +53,8 @@ struct SectionCounts {
 
 struct RankBatch {
   std::span<const std::int64_t> lengths;
-  std::int64_t rows = 0;  // distinct rows touched
+  std::int64_t rows = 0;           // distinct rows touched
+  std::int64_t feature_reads = 0;  // of features, repeats counted
 };
 
 SectionCounts counts_of(const StepWork& work, std::span<const std::int64_t> lengths);

@@ -30,6 +30,7 @@ class StoreHistories : public Histories {
     windows_ = data::make_windows(store_, run::train_loader_options(config, store_).windows);
     TGR_CHECK(!windows_.empty(), "'", folder, "' has no window to train on; see data.holdout");
     num_items_ = store_.num_items();
+    num_users_ = store_.num_users();
     text_ = fmt::format("{}: {} users, {} items", folder, grouped_text(store_.num_users()),
                         grouped_text(num_items_));
   }
@@ -37,6 +38,7 @@ class StoreHistories : public Histories {
   void read(const data::Window& window, std::span<std::int64_t> items) const override {
     store_.read_items(window.first_event, items);
   }
+  const data::Store* store() const override { return &store_; }
 
  private:
   data::Store store_;
@@ -73,6 +75,7 @@ class WorldHistories : public Histories {
                           .user = static_cast<std::int32_t>(user)});
     }
     num_items_ = world_.catalogue().num_items();
+    num_users_ = world_.num_users();
     text_ = fmt::format("a made-up world like {}: {} users, {} items", like,
                         grouped_text(world_.num_users()), grouped_text(num_items_));
   }
@@ -108,6 +111,7 @@ class ListenerHistories : public Histories {
                           .user = static_cast<std::int32_t>(user)});
     }
     num_items_ = kYambdaItems;
+    num_users_ = world_.num_users();
     text_ = fmt::format("a made-up world like yambda: {} users, {} items",
                         grouped_text(world_.num_users()), grouped_text(num_items_));
   }
@@ -142,6 +146,7 @@ class LengthHistories : public Histories {
            .user = static_cast<std::int32_t>(user)});
     }
     num_items_ = world_.catalogue().num_items();
+    num_users_ = std::ssize(lengths_);
     text_ = fmt::format("lengths of {}: {} users, {} made-up items", path,
                         grouped_text(std::ssize(lengths_)), grouped_text(num_items_));
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/data/store.h"
 #include "turbogr/data/windows.h"
 #include "turbogr/run/config.h"
 
@@ -22,13 +23,16 @@ class Histories {
   std::span<const data::Window> windows() const { return windows_; }  // of an epoch
   double epoch_tokens() const;
   std::int64_t num_items() const { return num_items_; }
+  std::int64_t num_users() const { return num_users_; }
   const std::string& text() const { return text_; }  // for tables: what they are
   // The items of a window's n inputs and of its last target: n + 1 of them. From any thread.
   virtual void read(const data::Window& window, std::span<std::int64_t> items) const = 0;
+  // Whose they are, with features and times; null: made up.
+  virtual const data::Store* store() const { return nullptr; }
 
  protected:
   std::vector<data::Window> windows_;
-  std::int64_t num_items_ = 0;
+  std::int64_t num_items_ = 0, num_users_ = 0;
   std::string text_;
 };
 

@@ -40,6 +40,7 @@ constexpr FigureKey<GpuDescription> kGpuKeys[] = {
     {"step_gap_ms", &GpuDescription::step_gap_ms},
     {"local_gbs", &GpuDescription::local_gbs},
     {"local_us", &GpuDescription::local_us},
+    {"host_link_gbs", &GpuDescription::host_link_gbs},
     {"host_ids_ns", &GpuDescription::host_ids_ns},
 };
 

@@ -44,7 +44,8 @@ struct GpuDescription {
   Figure step_gap_ms;         // of a step, in none of the above
   Figure local_gbs;           // to devices of the same machine, a direction
   Figure local_us;
-  Figure host_ids_ns;  // of the host, an id of a step
+  Figure host_link_gbs;  // to its host's memory, where tables may be
+  Figure host_ids_ns;    // of the host, an id of a step
 };
 
 struct NetworkDescription {

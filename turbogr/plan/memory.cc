@@ -1,69 +1,136 @@
 #include "turbogr/plan/memory.h"
 
+#include <algorithm>
+
 #include "turbogr/core/context.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_options.h"
+#include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/retrieval_trainer.h"
+#include "turbogr/train/step_in_flight.h"
+#include "turbogr/train/step_inputs.h"
 
 namespace turbogr::plan {
 namespace {
 
-// A GPU keeps each layer's bias between pairs of tokens, in f16, and adds up another matrix of the
-// size in the backward pass (docs/design.md, "Attention on a GPU").
+// A GPU keeps each layer's bias between pairs of tokens, in f16, and adds up another matrix of
+// the size in the backward pass (docs/design.md, "Attention on a GPU").
 double pair_matrix_bytes(const model::ModelOptions& model, double capacity) {
   if (model.bias == model::BiasKind::kNone || model.kind != model::ModelKind::kHstu) return 0;
   const double matrix = capacity * (static_cast<double>(model.max_length) + 192);
   return (static_cast<double>(model.layers) + 2) * matrix;
 }
 
+// Rows of all tables and their state, of the rank that has most, and how much less another has.
+struct TableBytes {
+  double most = 0, spread = 0;
+};
+
+TableBytes bytes_of_tables(const train::RetrievalOptions& options, std::int64_t num_items) {
+  TableBytes bytes;
+  const std::int64_t shards = options.ranks.topology.group_size;
+  for (const embedding::TableOptions& table : train::all_tables(options, num_items)) {
+    const auto shard = static_cast<double>(embedding::shard_bytes(table, options.ranks.layout()));
+    bytes.most += shard;
+    const std::int64_t rows = (table.rows + shards - 1) / shards;
+    if (table.rows % shards != 0) bytes.spread += shard / static_cast<double>(rows);
+  }
+  return bytes;
+}
+
+// Of a batch on the host (data/batch.h): items, targets, two times and a key a token, actions
+// where they are asked for; five lists a sequence.
+double batch_bytes(const run::Config& config, const RunShape& shape) {
+  return static_cast<double>(shape.tokens) * (5 * 8 + (config.model.actions ? 4 : 0)) +
+         static_cast<double>(shape.sequences) * 5 * 8;
+}
+
+// What a sampler keeps of every item: a class by its count, and by popularity a slot of a table.
+double sampler_bytes(const train::NegativeOptions& negatives, std::int64_t num_items) {
+  if (negatives.kind == train::NegativeKind::kUniform) return 0;
+  const bool slots = train::negative_parts(negatives)[1] > 0;
+  return static_cast<double>(num_items) * (4 + (slots ? sizeof(ops::AliasSlot) : 0));
+}
+
+int row_memories(train::StepSchedule schedule) {
+  return schedule == train::StepSchedule::kSerial    ? 1
+         : schedule == train::StepSchedule::kOverlap ? 2
+                                                     : 3;
+}
+
 template <class T>
 RankMemory planned_memory(const run::Config& config, const std::vector<int>& nodes,
-                          std::int64_t num_items, std::int64_t capacity) {
+                          const RunShape& shape) {
   const PlanOnly planning;
   const Context ctx({.threads = 1});
-  train::RetrievalOptions options = run::retrieval_options(config, 0, 1, capacity);
+  const bool on_gpu = config.train.device == "cuda";
+  train::RetrievalOptions options = run::retrieval_options(config, 0, 1, shape.tokens);
   options.ranks = run::rank_options(config, nodes);
   options.plan_only = true;
+  if (shape.features != nullptr && !shape.features->empty()) {
+    run::add_features(shape.features->options(), shape.sequences, options);
+  }
+  const double sampler = sampler_bytes(options.negatives, shape.num_items);
   // Kept on the host, it is the host's below; a CPU has no other memory to keep it in.
   const bool host_table = options.table_in_host_memory;
   options.table_in_host_memory = false;
-  options.negatives.kind = train::NegativeKind::kUniform;  // needs no counts of items
-  train::RetrievalTrainer<T> trainer(ctx, options, num_items);
+  options.negatives.kind = train::NegativeKind::kUniform;  // the sampler is counted above
+  options.negatives.trained_only = false;
+  train::RetrievalTrainer<T> trainer(ctx, options, shape.num_items);
+  const TableBytes tables = bytes_of_tables(options, shape.num_items);
   RankMemory memory;
   memory.device = static_cast<double>(trainer.planned_bytes(ctx).host);
   memory.table = static_cast<double>(trainer.rows().bytes().host);
+  memory.spread = nodes.size() > 1 ? tables.spread : 0;
   memory.activations = static_cast<double>(trainer.model().activation_bytes());
-  if (config.train.device == "cuda") {
-    const double pairs = pair_matrix_bytes(options.model, static_cast<double>(capacity));
-    memory.device += pairs;
-    memory.activations += pairs;
+  const double kept = static_cast<double>(options.accumulate) *
+                      static_cast<double>(trainer.queue_length() + config.data.prefetch + 1);
+  memory.host_batches = kept * batch_bytes(config, shape);
+  if (!on_gpu) {  // all of it is the host's
+    memory.host_steps = sampler;
+    memory.device += memory.host_batches + sampler;
+    memory.host = memory.device;
+    return memory;
   }
-  if (config.train.device == "cuda" && nodes.size() > 1) {
+  const int rows = row_memories(options.ranks.schedule);
+  const double row_bytes =
+      rows *
+      static_cast<double>(train::StepRowMemory<T>(ctx, options, shape.num_items).bytes().host);
+  const double steps = static_cast<double>(trainer.step_bytes().host) - row_bytes;
+  memory.device -= steps;
+  // A GPU's host prepares a step while the device computes the one before.
+  memory.host_steps =
+      steps * std::max(rows, 2) / rows + sampler +
+      static_cast<double>(train::StepInputs<T>(ctx, options, shape.num_items).bytes().host);
+  const double pairs = pair_matrix_bytes(options.model, static_cast<double>(shape.tokens));
+  memory.device += pairs;
+  memory.activations += pairs;
+  if (nodes.size() > 1) {
     // Rows on their way between devices, of every step in flight.
-    const auto flights = options.ranks.schedule == train::StepSchedule::kSerial ||
-                                 options.ranks.schedule == train::StepSchedule::kOverlap
-                             ? 2.0
-                             : 3.0;
-    memory.device += flights * static_cast<double>(embedding::exchange_bytes(
-                                   train::table_options(options, num_items),
-                                   train::touched_capacity(options, num_items)));
+    memory.device +=
+        std::max(rows, 2) * static_cast<double>(embedding::exchange_bytes(
+                                train::table_options(options, shape.num_items),
+                                train::touched_capacity(options, shape.num_items) +
+                                    train::most_feature_rows(options, shape.num_items)));
   }
   if (host_table) {
-    memory.host += memory.table;
-    memory.device -= (1 - config.embedding.cache) * memory.table;
+    // One rank alone keeps copies of the rows used most on its device.
+    const double copies = nodes.size() == 1 ? config.embedding.cache : 0;
+    memory.host_table = memory.table;
+    memory.device -= (1 - copies) * memory.table;
   }
+  memory.host = memory.host_steps + memory.host_batches + memory.host_table;
   return memory;
 }
 
 }  // namespace
 
 RankMemory memory_of(const run::Config& config, const std::vector<int>& nodes,
-                     std::int64_t num_items, std::int64_t capacity) {
-  if (config.train.dtype == "bf16") {
-    return planned_memory<bf16>(config, nodes, num_items, capacity);
-  }
-  return planned_memory<float>(config, nodes, num_items, capacity);
+                     const RunShape& shape) {
+  return config.train.dtype == "bf16" ? planned_memory<bf16>(config, nodes, shape)
+                                      : planned_memory<float>(config, nodes, shape);
 }
 
 }  // namespace turbogr::plan

@@ -2,23 +2,39 @@
 // formats and the layout of ranks without taking any of it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "turbogr/plan/planned_features.h"
 #include "turbogr/run/config.h"
 
 namespace turbogr::plan {
 
+// Bytes of the rank that needs most. Ranks plan for batches of one size; their shards of tables
+// differ by a row a table.
 struct RankMemory {
-  double device = 0;       // bytes, all of it
-  double activations = 0;  // of it, what layers keep for the backward pass
-  double table = 0;        // rows and their optimiser's state
-  double host = 0;         // the host's: steps drawn, a table kept there
+  double device = 0;        // all of it
+  double activations = 0;   // of it, what layers keep for the backward pass
+  double table = 0;         // rows of all tables and their optimisers' state, wherever they are
+  double host = 0;          // of its host: the three below
+  double host_steps = 0;    // ids and negatives of steps on their way, pinned inputs, the sampler
+  double host_batches = 0;  // read ahead and kept
+  double host_table = 0;    // pinned
+  double spread = 0;        // so much less of device and host the rank with least shards has
+
+  double least_device() const { return device - (host_table > 0 ? 0 : spread); }
+  double least_host() const { return host - (host_table > 0 ? spread : 0); }
 };
 
-// nodes [ranks]: their machines. `capacity`: tokens of the largest batch.
+// Of the data that a run has.
+struct RunShape {
+  std::int64_t num_items = 0;
+  std::int64_t tokens = 0, sequences = 0;     // of the largest batch
+  const PlannedFeatures* features = nullptr;  // null: none
+};
+
+// nodes [ranks]: their machines.
 RankMemory memory_of(const run::Config& config, const std::vector<int>& nodes,
-                     std::int64_t num_items, std::int64_t capacity);
+                     const RunShape& shape);
 
 }  // namespace turbogr::plan

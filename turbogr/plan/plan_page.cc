@@ -178,10 +178,11 @@ ordered_json memory_of_choices(const PlanFigures& figures) {
   for (const Choice& choice : figures.choices) {
     if (bars.size() == kMemoryBars) break;
     const RankMemory& m = choice.memory;
-    bars.push_back({{"name", choice.settings.text()},
-                    {"parts",
-                     {m.activations / kPageGib, m.table / kPageGib,
-                      std::max(0.0, m.device - m.activations - m.table) / kPageGib}}});
+    bars.push_back(
+        {{"name", choice.settings.text()},
+         {"parts",
+          {m.activations / kPageGib, (m.table - m.host_table) / kPageGib,
+           std::max(0.0, m.device - m.activations - m.table + m.host_table) / kPageGib}}});
   }
   return {{"capacity", figures.memory_gib}, {"bars", bars}};
 }

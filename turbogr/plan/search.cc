@@ -13,6 +13,9 @@ namespace {
 
 // Of a device's memory: the rest is the driver's and the libraries'.
 constexpr double kUsableMemory = 0.95;
+// Of batches of another size than the config's: two steps are timed, or one after one with late
+// rows.
+constexpr int kChangedSteps = 4;
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 run::Config with_settings(const run::Config& config, const Settings& settings) {
@@ -22,25 +25,37 @@ run::Config with_settings(const run::Config& config, const Settings& settings) {
   changed.dist.rows = settings.rows;
   changed.dist.gradients = settings.gradients;
   changed.train.recompute = settings.recompute;
+  changed.dist.spread = settings.spread;
+  if (settings.tokens > 0) changed.train.tokens = settings.tokens;
+  if (!settings.memory.empty()) changed.embedding.memory = settings.memory;
   return changed;
 }
 
 }  // namespace
 
 std::vector<run::Override> Settings::overrides() const {
-  return {{"dist.group", std::to_string(group)},
-          {"train.schedule", schedule},
-          {"dist.rows", rows},
-          {"dist.gradients", gradients},
-          {"train.recompute", recompute ? "true" : "false"}};
+  std::vector<run::Override> all = {{"dist.group", std::to_string(group)},
+                                    {"train.schedule", schedule},
+                                    {"dist.rows", rows},
+                                    {"dist.gradients", gradients},
+                                    {"train.recompute", recompute ? "true" : "false"}};
+  if (spread) all.push_back({"dist.spread", "true"});
+  if (tokens > 0) all.push_back({"train.tokens", std::to_string(tokens)});
+  if (!memory.empty()) all.push_back({"embedding.memory", memory});
+  return all;
 }
 
 std::string Settings::text() const {
-  return fmt::format("groups of {}, {}, rows {}, gradients {}{}", group, schedule, rows, gradients,
-                     recompute ? ", recompute" : "");
+  std::string text = fmt::format("groups of {}{}, {}, rows {}, gradients {}", group,
+                                 spread ? " over machines" : "", schedule, rows, gradients);
+  if (tokens > 0) text += fmt::format(", {} tokens", tokens);
+  if (memory == "host") text += ", tables on hosts";
+  if (recompute) text += ", recompute";
+  return text;
 }
 
 Semantics semantics_of(const Settings& settings, const run::Config& config) {
+  if (settings.tokens > 0 && settings.tokens != config.train.tokens) return Semantics::kOtherBatch;
   if (settings.schedule == "semi_async") return Semantics::kLate;
   const bool rows_rounded = settings.rows != "f32" && config.train.dtype != "bf16";
   return rows_rounded || settings.gradients != "f32" ? Semantics::kRounded : Semantics::kSame;
@@ -53,29 +68,66 @@ std::string_view text_of(Semantics semantics) {
     case Semantics::kRounded:
       return "rounded";
     case Semantics::kLate:
+      return "late rows";
+    case Semantics::kOtherBatch:
       break;
   }
-  return "late rows";
+  return "other batch";
 }
 
 PlanSearch::PlanSearch(const Context& ctx, const run::Config& config, const ClusterOptions& cluster,
-                       const Histories& histories, int steps)
-    : ctx_(ctx), config_(config), cluster_(cluster), histories_(histories) {
+                       const Histories& histories, int steps, std::string data)
+    : ctx_(ctx), config_(config), cluster_(cluster), histories_(histories), data_(std::move(data)) {
   for (int rank = 0; rank < cluster.ranks(); ++rank) {
     nodes_.push_back(rank / cluster.ranks_of_node());
   }
-  drawn_ = draw_steps(ctx, config, histories, cluster.ranks(), steps + 3);
-  capacity_ = data::BatchPlanner(histories.windows(), run::plan_options(config, 0, cluster.ranks()))
-                  .max_batch_tokens();
+  batches_.emplace(0, make_batches(config, histories, steps + 3));
 }
 
-const std::vector<StepRoutes>& PlanSearch::routes_of(int group) {
-  const auto known = routes_.find(group);
-  if (known != routes_.end()) return known->second;
-  const LayoutOptions layout = {.topology = dist::make_topology(nodes_, group),
+PlanSearch::Batches PlanSearch::make_batches(const run::Config& config, const Histories& histories,
+                                             int steps) const {
+  Batches batches;
+  batches.features = std::make_unique<PlannedFeatures>(config, histories);
+  batches.drawn = draw_steps(ctx_, config, histories, cluster_.ranks(), steps);
+  const data::BatchPlanner planner(histories.windows(),
+                                   run::plan_options(config, 0, cluster_.ranks()));
+  batches.shape = {.num_items = histories.num_items(),
+                   .tokens = planner.max_batch_tokens(),
+                   .sequences = planner.max_batch_samples(),
+                   .features = batches.features.get()};
+  return batches;
+}
+
+// Draws them where there are histories enough.
+bool PlanSearch::has_batches(std::int64_t tokens) {
+  if (batches_.contains(tokens)) return true;
+  run::Config config = config_;
+  config.train.tokens = tokens;
+  const std::int64_t wanted = (kChangedSteps + 1) * cluster_.ranks() * tokens;
+  if (histories_.epoch_tokens() >= static_cast<double>(wanted)) {
+    batches_.emplace(tokens, make_batches(config, histories_, kChangedSteps));
+    return true;
+  }
+  if (histories_.store() != nullptr || data_.empty()) return false;
+  auto made_up = open_histories(data_, {.config = config, .least_tokens = wanted});
+  if (made_up->epoch_tokens() < static_cast<double>(wanted)) return false;  // a table of lengths
+  Batches batches = make_batches(config, *made_up, kChangedSteps);
+  batches.made_up = std::move(made_up);
+  batches_.emplace(tokens, std::move(batches));
+  return true;
+}
+
+const std::vector<StepRoutes>& PlanSearch::routes_of(const Settings& settings,
+                                                     const dist::Topology& topology) {
+  Batches& batches = batches_of(settings.tokens);
+  const std::pair<int, bool> key = {topology.group_size, settings.spread};
+  const auto known = batches.routes.find(key);
+  if (known != batches.routes.end()) return known->second;
+  const LayoutOptions layout = {.topology = topology,
                                 .placement = embedding::placement_from_name(config_.dist.placement),
-                                .rows = histories_.num_items()};
-  return routes_.emplace(group, route_steps(ctx_, layout, drawn_.steps)).first->second;
+                                .rows = batches.shape.num_items,
+                                .feature_rows = batches.features->table_rows()};
+  return batches.routes.emplace(key, route_steps(ctx_, layout, batches.drawn.steps)).first->second;
 }
 
 // The ranks of a machine, twice as many, and so on up to all.
@@ -97,24 +149,67 @@ Choice PlanSearch::try_changed(const Settings& settings,
     if (each.key == "optim.clip") config.optim.clip = std::stod(each.value);
     if (each.key == "dist.bucket") config.dist.bucket = std::stoll(each.value);
   }
+  Batches& batches = batches_of(settings.tokens);
   Choice choice;
   choice.settings = settings;
   choice.semantics = semantics_of(settings, config_);
-  choice.memory = memory_of(config, nodes_, histories_.num_items(), capacity_);
-  SimulationSetup setup = setup_of(config, cluster_);
+  choice.memory = memory_of(config, nodes_, batches.shape);
+  SimulationSetup setup = setup_of(config, cluster_, batches.features.get());
   setup.network.nic_gbs.value *= network_factor;
   choice.fits =
       choice.memory.device * cluster_.sharing <= kUsableMemory * setup.gpu.memory_gib.value * kGib;
   if (choice.fits) {
-    choice.simulation = simulate(setup, drawn_.steps, routes_of(setup.topology.group_size));
+    choice.simulation = simulate(setup, batches.drawn.steps, routes_of(settings, setup.topology));
   }
   return choice;
 }
 
 Simulation PlanSearch::trace(const Settings& settings, int rank) {
-  SimulationSetup setup = setup_of(with_settings(config_, settings), cluster_);
+  Batches& batches = batches_of(settings.tokens);
+  SimulationSetup setup =
+      setup_of(with_settings(config_, settings), cluster_, batches.features.get());
   setup.traced = {rank};
-  return simulate(setup, drawn_.steps, routes_of(setup.topology.group_size));
+  return simulate(setup, batches.drawn.steps, routes_of(settings, setup.topology));
+}
+
+// Where it does not fit as it is, with activations made again, tables on hosts or both: the fastest
+// of those that do.
+Choice PlanSearch::try_to_fit(const Settings& settings) {
+  Choice best = try_settings(settings);
+  if (best.fits) return best;
+  for (const bool host : {false, true}) {
+    for (const bool recompute : {false, true}) {
+      Settings other = settings;
+      if (host && config_.train.device == "cuda") other.memory = "host";
+      other.recompute = settings.recompute || recompute;
+      Choice choice = try_settings(other);
+      if (!choice.fits) continue;
+      if (!best.fits || choice.token_seconds() < best.token_seconds()) best = std::move(choice);
+    }
+  }
+  return best;
+}
+
+// What else could be done: rows rounded on the wire, groups over machines, batches half and twice
+// as large.
+std::vector<Settings> PlanSearch::changes_to(const Settings& settings, bool batches) const {
+  std::vector<Settings> changes;
+  const auto changed = [&]() -> Settings& { return changes.emplace_back(settings); };
+  if (settings.rows == "f32" && cluster_.ranks() > 1) changed().rows = "bf16";
+  if (cluster_.nodes > 1 && cluster_.ranks_of_node() > 1) {
+    for (int group = cluster_.nodes; group < cluster_.ranks(); group *= 2) {
+      if (cluster_.ranks() % group != 0) continue;
+      Settings& spread = changed();
+      spread.group = group;
+      spread.spread = true;
+    }
+  }
+  if (!batches || config_.train.tokens == 0) return changes;
+  if (config_.train.tokens / 2 >= config_.data.max_length) {
+    changed().tokens = config_.train.tokens / 2;
+  }
+  changed().tokens = 2 * config_.train.tokens;
+  return changes;
 }
 
 std::vector<Choice> PlanSearch::run() {
@@ -126,22 +221,33 @@ std::vector<Choice> PlanSearch::run() {
     for (const std::string& schedule : schedules) {
       for (const char* gradients : {"f32", "bf16"}) {
         if (cluster_.ranks() == 1 && std::string(gradients) == "bf16") continue;
-        Settings settings = {group, schedule, rounds_rows ? "bf16" : config_.dist.rows, gradients,
-                             config_.train.recompute};
-        Choice choice = try_settings(settings);
-        if (!choice.fits && !settings.recompute) {
-          settings.recompute = true;
-          Choice again = try_settings(settings);
-          if (again.fits) choice = std::move(again);
-        }
-        choices.push_back(std::move(choice));
+        choices.push_back(try_to_fit({.group = group,
+                                      .schedule = schedule,
+                                      .rows = rounds_rows ? "bf16" : config_.dist.rows,
+                                      .gradients = gradients,
+                                      .recompute = config_.train.recompute}));
       }
     }
   }
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+  const auto faster = [](const Choice& a, const Choice& b) {
     if (a.fits != b.fits) return a.fits;
-    return a.fits && a.simulation.step_seconds < b.simulation.step_seconds;
-  });
+    return a.fits && a.token_seconds() < b.token_seconds();
+  };
+  std::stable_sort(choices.begin(), choices.end(), faster);
+  std::vector<Settings> changes;
+  for (const Semantics semantics : {Semantics::kSame, Semantics::kRounded, Semantics::kLate}) {
+    const auto best = std::find_if(choices.begin(), choices.end(), [&](const Choice& choice) {
+      return choice.fits && choice.semantics == semantics;
+    });
+    if (best == choices.end()) continue;
+    const auto own = changes_to(best->settings, /*batches=*/semantics == Semantics::kSame);
+    changes.insert(changes.end(), own.begin(), own.end());
+  }
+  for (const Settings& settings : changes) {
+    if (settings.tokens > 0 && !has_batches(settings.tokens)) continue;
+    choices.push_back(try_to_fit(settings));
+  }
+  std::stable_sort(choices.begin(), choices.end(), faster);
   return choices;
 }
 

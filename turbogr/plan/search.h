@@ -1,17 +1,21 @@
-// Which settings of a config are fastest on a cluster: every combination of what may be chosen is
-// simulated over the same batches, if it fits the devices' memory.
+// Which settings of a config are fastest on a cluster, of those that fit the devices' memory: every
+// group size, schedule and format of gradients together, simulated over the same batches; then what
+// else could be changed about the best of them.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "turbogr/core/context.h"
 #include "turbogr/plan/cluster.h"
 #include "turbogr/plan/histories.h"
 #include "turbogr/plan/memory.h"
+#include "turbogr/plan/planned_features.h"
 #include "turbogr/plan/simulator.h"
 #include "turbogr/plan/step_batches.h"
 #include "turbogr/plan/step_routes.h"
@@ -24,13 +28,17 @@ struct Settings {
   std::string schedule;
   std::string rows, gradients;  // formats on the wire
   bool recompute = false;
+  bool spread = false;      // groups over machines (dist.spread)
+  std::int64_t tokens = 0;  // of a rank and batch; 0: as the config has it
+  std::string memory;       // where tables are; empty: as the config has it
 
   std::vector<run::Override> overrides() const;  // for a command line
   std::string text() const;
 };
 
-// What else a choice changes: nothing; the last bits of sums; or rows that miss an update.
-enum class Semantics : std::uint8_t { kSame, kRounded, kLate };
+// What else a choice changes: nothing; the last bits of sums; rows that miss an update; or which
+// tokens an update is made of.
+enum class Semantics : std::uint8_t { kSame, kRounded, kLate, kOtherBatch };
 Semantics semantics_of(const Settings& settings, const run::Config& config);
 std::string_view text_of(Semantics semantics);
 
@@ -40,13 +48,16 @@ struct Choice {
   RankMemory memory;
   bool fits = false;
   Simulation simulation;  // where it fits
+
+  double token_seconds() const { return simulation.step_seconds / simulation.tokens; }
 };
 
 class PlanSearch {
  public:
-  // `config`, `histories` and the context outlive it.
+  // `config`, `histories` and the context outlive it. `data`: whose histories they are, to make up
+  // more of them for larger batches; without it those are tried where there are enough.
   PlanSearch(const Context& ctx, const run::Config& config, const ClusterOptions& cluster,
-             const Histories& histories, int steps);
+             const Histories& histories, int steps, std::string data = "");
 
   // Fastest first; those that do not fit last.
   std::vector<Choice> run();
@@ -58,17 +69,30 @@ class PlanSearch {
   Simulation trace(const Settings& settings, int rank);
 
  private:
-  const std::vector<StepRoutes>& routes_of(int group);
+  // Batches of one size.
+  struct Batches {
+    std::unique_ptr<Histories> made_up;  // where the given ones are too few
+    std::unique_ptr<PlannedFeatures> features;
+    RunShape shape;
+    DrawnSteps drawn;
+    std::map<std::pair<int, bool>, std::vector<StepRoutes>> routes;  // by group and spread
+  };
+  Batches make_batches(const run::Config& config, const Histories& histories, int steps) const;
+  bool has_batches(std::int64_t tokens);
+  Batches& batches_of(std::int64_t tokens) { return batches_.at(tokens); }
+  const std::vector<StepRoutes>& routes_of(const Settings& settings,
+                                           const dist::Topology& topology);
   std::vector<int> group_sizes() const;
+  Choice try_to_fit(const Settings& settings);
+  std::vector<Settings> changes_to(const Settings& settings, bool batches) const;
 
   const Context& ctx_;
   const run::Config& config_;
   ClusterOptions cluster_;
   const Histories& histories_;
+  std::string data_;
   std::vector<int> nodes_;
-  DrawnSteps drawn_;
-  std::int64_t capacity_ = 0;
-  std::map<int, std::vector<StepRoutes>> routes_;
+  std::map<std::int64_t, Batches> batches_;  // by the tokens of a rank; 0: the config's
 };
 
 }  // namespace turbogr::plan

@@ -80,12 +80,17 @@ class SimulatedCluster {
   Memory memory() const { return by_devices() ? Memory::kDevice : Memory::kHost; }
   double host_seconds(double ids) const { return ids * setup_.gpu.host_ids_ns.value * kNano; }
 
+  double host_link_seconds(std::int64_t rows, double bytes) const {
+    return static_cast<double>(rows) * bytes / (setup_.gpu.host_link_gbs.value * 1e9);
+  }
+
   std::vector<SectionSeconds> sections_of(const StepBatch& step) const {
     std::vector<SectionSeconds> all;
     all.reserve(setup_.nodes.size());
     for (int rank = 0; rank < ranks(); ++rank) {
-      all.push_back(
-          cost_.of({.lengths = step.lengths_of(rank), .rows = std::ssize(step.ids_of(rank))}));
+      all.push_back(cost_.of({.lengths = step.lengths_of(rank),
+                              .rows = std::ssize(step.ids_of(rank)),
+                              .feature_reads = step.feature_reads_of(rank)}));
     }
     return all;
   }
@@ -180,8 +185,13 @@ class SimulatedCluster {
     const StepBatch& batch = steps_[static_cast<std::size_t>(call.step)];
     // A GPU's host draws a step while the device is busy with the one before.
     const bool hidden = setup_.devices && call.lane == Lane::kThis;
+    if (!batch.positives.empty() && ranks() > 1) {
+      collectives_.gather_all(stages::kPositives, call.lane, batch.positives, 8);
+    }
     local(stages::kDraw, call.lane, [&](int rank) {
-      return hidden ? 0.0 : host_seconds(ids_marked(setup_.work, batch.lengths_of(rank)));
+      return hidden ? 0.0
+                    : host_seconds(ids_marked(setup_.work, batch.lengths_of(rank)) +
+                                   static_cast<double>(batch.feature_reads_of(rank)));
     });
     if (ranks() == 1) return;
     const RouteCounts& all = routes(call).all;
@@ -238,7 +248,8 @@ class SimulatedCluster {
                return cost_.row_seconds(relay.taken, 2 * wire);
              });
     local(stage, call.lane, [&](int rank) {  // packed by owners, unpacked by who asked
-      return cost_.row_seconds(requested(ids, rank) + asked_in_all(ids, rank), kPackBytes + wire);
+      return host_link_seconds(requested(ids, rank), setup_.host_row_bytes) +
+             cost_.row_seconds(requested(ids, rank) + asked_in_all(ids, rank), kPackBytes + wire);
     });
   }
 
@@ -304,8 +315,13 @@ class SimulatedCluster {
   void update_rows(const StageCall& call) {
     const StepRoutes& route = routes(call);
     if (ranks() == 1) {
-      return compute(call, stages::kRowUpdate,
-                     [](const SectionSeconds& s) { return s.row_update; });
+      // Rows of the host come and go beside a step's computing (embedding/host_rows.h).
+      const double link =
+          host_link_seconds(std::ssize(steps_[static_cast<std::size_t>(call.step)].ids_of(0)),
+                            setup_.host_row_bytes + setup_.host_update_bytes);
+      return compute(call, stages::kRowUpdate, [&](const SectionSeconds& s) {
+        return s.row_update + std::max(0.0, link - s.forward() - s.backward());
+      });
     }
     const RouteCounts& counts = call.part == Part::kNextReads ? route.next_reads : route.all;
     local(stages::kRowUpdate, call.lane, [&](int rank) {
@@ -313,7 +329,8 @@ class SimulatedCluster {
           static_cast<std::size_t>(setup_.topology.place_of[static_cast<std::size_t>(rank)]);
       std::int64_t rows = counts.touched[place];
       if (call.part == Part::kRest) rows -= route.next_reads.touched[place];
-      return cost_.row_seconds(rows, kRowUpdateBytes);
+      return host_link_seconds(rows, setup_.host_update_bytes) +
+             cost_.row_seconds(rows, kRowUpdateBytes);
     });
   }
 
@@ -388,8 +405,9 @@ class SimulatedCluster {
           static_cast<double>(std::accumulate(steps_[s].lengths.begin(), steps_[s].lengths.end(),
                                               std::int64_t{0})) /
           count;
-      simulation.causal_flops +=
-          model::step_flops(setup_.work.model, steps_[s].lengths).causal / count;
+      std::vector<std::int64_t> lengths = steps_[s].lengths;
+      for (std::int64_t& length : lengths) length += setup_.work.prefix;
+      simulation.causal_flops += model::step_flops(setup_.work.model, lengths).causal / count;
     }
     simulation.trace = clock_.take_trace();
     return simulation;

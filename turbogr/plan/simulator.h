@@ -45,6 +45,9 @@ struct SimulationSetup {
   DType row_wire = DType::kF32;
   DType gradient_wire = DType::kF32;
   std::int64_t bucket_bytes = 1 << 20;
+  // Tables in host memory: what a row is read as over the device's link to its host, and what its
+  // update reads and writes. 0: on the device.
+  double host_row_bytes = 0, host_update_bytes = 0;
   bool clips = false;
   bool devices = true;  // GPUs compute, beside their hosts
   bool staged = false;  // their rows and dense sums go from host to host, copied there and back

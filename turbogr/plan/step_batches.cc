@@ -1,13 +1,17 @@
 #include "turbogr/plan/step_batches.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <ctime>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/batching.h"
 #include "turbogr/embedding/touched_rows.h"
+#include "turbogr/plan/planned_features.h"
 #include "turbogr/run/config_negatives.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/train/negative_sampler.h"
@@ -28,35 +32,49 @@ double thread_seconds() {
 
 // What one thread finds ids with.
 struct IdFinder {
-  embedding::TouchedRows touched;
-  std::vector<std::int64_t> items;
-  std::vector<std::int64_t> negatives;
+  IdFinder(std::int64_t num_items, std::int64_t num_rows)
+      : touched(num_items), features(std::max(num_rows, std::int64_t{1})) {}
+
+  embedding::TouchedRows touched, features;
+  std::vector<std::int64_t> items, negatives, rows;
   double seconds = 0;
   std::int64_t marked = 0;
 };
+
+View<const std::int64_t, 1> view_of(const std::vector<std::int64_t>& values) {
+  return {values.data(), {std::ssize(values)}};
+}
 
 class IdDrawer {
  public:
   IdDrawer(const Context& ctx, const run::Config& config, const Histories& histories)
       : ctx_(ctx),
         histories_(histories),
-        options_(run::negative_options(config.negatives)),
+        features_(config, histories),
+        options_(options_of(config, features_)),
         seed_(static_cast<std::uint64_t>(config.run.seed)),
-        sampler_(uniform(options_), histories.num_items()) {
+        sampler_(make_sampler(ctx, options_, histories)) {
+    const std::int64_t all = histories.num_items() + features_.num_rows();
+    TGR_CHECK(all < std::numeric_limits<std::uint32_t>::max(), "tables of ", all,
+              " rows; a plan numbers them with 32 bits");
     for (int thread = 0; thread < ctx.threads(); ++thread) {
-      finders_.push_back({embedding::TouchedRows(histories.num_items()), {}, {}, 0, 0});
+      finders_.emplace_back(histories.num_items(), features_.num_rows());
     }
   }
 
-  // The distinct ids of every rank: `windows` of the step are those of `bounds`.
+  // The distinct ids of every rank: `order` has the windows that batch.bounds share out.
   void draw(std::int64_t step, std::span<const std::uint32_t> order, StepBatch& batch) {
+    const int ranks = batch.ranks();
     sampler_.begin_step({seed_, static_cast<std::uint64_t>(step)});
+    if (sampler_.needs_positives()) add_positives(order, batch);
     sampler_.finish_positives();
     if (options_.shared) {
       shared_.resize(static_cast<std::size_t>(options_.count));
-      sampler_.draw_shared(ctx_, 0, {shared_.data(), {std::ssize(shared_)}});
+      const std::int64_t drawn =
+          sampler_.draw_shared(ctx_, 0, {shared_.data(), {std::ssize(shared_)}});
+      shared_.resize(static_cast<std::size_t>(drawn));
     }
-    const int ranks = batch.ranks();
+    if (!features_.empty()) batch.feature_reads.assign(static_cast<std::size_t>(ranks), 0);
     std::vector<std::vector<std::uint32_t>> found(static_cast<std::size_t>(ranks));
     parallel_for(ctx_.pool(), ranks, [&](std::int64_t rank, int worker) {
       find(order, batch, static_cast<int>(rank), finders_[static_cast<std::size_t>(worker)],
@@ -84,28 +102,69 @@ class IdDrawer {
   }
 
  private:
-  // Which rows are drawn more often than others changes what is touched twice a little; a plan
-  // takes them to be drawn evenly.
-  static train::NegativeOptions uniform(train::NegativeOptions options) {
-    options.kind = train::NegativeKind::kUniform;
+  static train::NegativeOptions options_of(const run::Config& config,
+                                           const PlannedFeatures& features) {
+    train::NegativeOptions options = run::negative_options(config.negatives);
+    options.trained_only = features.of_items();  // as run::add_features has it
     return options;
   }
 
-  void find(std::span<const std::uint32_t> order, const StepBatch& batch, int rank,
-            IdFinder& finder, std::vector<std::uint32_t>& ids) {
-    const auto first = static_cast<std::size_t>(batch.bounds[static_cast<std::size_t>(rank)]);
-    const auto end = static_cast<std::size_t>(batch.bounds[static_cast<std::size_t>(rank) + 1]);
-    finder.items.clear();
-    for (std::size_t at = first; at < end; ++at) {
-      const data::Window& window = histories_.windows()[order[at]];
-      const std::size_t before = finder.items.size();
-      finder.items.resize(before + static_cast<std::size_t>(window.length) + 1);
-      histories_.read(window, std::span(finder.items).subspan(before));
+  static train::NegativeSampler make_sampler(const Context& ctx,
+                                             const train::NegativeOptions& options,
+                                             const Histories& histories) {
+    const bool counted = options.trained_only || options.kind != train::NegativeKind::kUniform;
+    return {options, histories.num_items(),
+            counted ? target_counts(ctx, histories) : std::vector<std::int64_t>()};
+  }
+
+  // Windows of a rank, one after the other: read(window, items of its inputs and last target).
+  template <class Read>
+  void for_each_window(std::span<const std::uint32_t> order, const StepBatch& batch,
+                       std::int64_t rank, std::vector<std::int64_t>& items, Read&& read) const {
+    const auto r = static_cast<std::size_t>(rank);
+    for (std::int64_t at = batch.bounds[r]; at < batch.bounds[r + 1]; ++at) {
+      const data::Window& window = histories_.windows()[order[static_cast<std::size_t>(at)]];
+      const std::size_t before = items.size();
+      items.resize(before + static_cast<std::size_t>(window.length) + 1);
+      histories_.read(window, std::span(items).subspan(before));
+      read(window, std::span<const std::int64_t>(items).subspan(before));
     }
+  }
+
+  // The targets of all ranks, which in-batch negatives are drawn from.
+  void add_positives(std::span<const std::uint32_t> order, StepBatch& batch) {
+    const auto ranks = static_cast<std::size_t>(batch.ranks());
+    std::vector<std::vector<std::int64_t>> targets(ranks);
+    std::vector<std::int64_t> count(ranks, 0);
+    batch.positives.assign(ranks, 0);
+    parallel_for(ctx_.pool(), std::ssize(targets), [&](std::int64_t rank, int) {
+      const auto r = static_cast<std::size_t>(rank);
+      std::vector<std::int64_t> items;
+      std::vector<std::int64_t>& own = targets[r];
+      for_each_window(order, batch, rank, items,
+                      [&](const data::Window&, std::span<const std::int64_t> all) {
+                        own.insert(own.end(), all.begin() + 1, all.end());
+                      });
+      count[r] = std::ssize(own);
+      std::sort(own.begin(), own.end());
+      own.erase(std::unique(own.begin(), own.end()), own.end());
+      batch.positives[r] = std::ssize(own);
+    });
+    for (std::size_t r = 0; r < ranks; ++r) sampler_.add_positives(view_of(targets[r]), count[r]);
+  }
+
+  void find(std::span<const std::uint32_t> order, StepBatch& batch, int rank, IdFinder& finder,
+            std::vector<std::uint32_t>& ids) {
+    finder.items.clear();
+    finder.rows.clear();
+    std::int64_t tokens = 0;
+    for_each_window(order, batch, rank, finder.items,
+                    [&](const data::Window& window, std::span<const std::int64_t> items) {
+                      tokens += window.length;
+                      if (features_.empty()) return;
+                      features_.read_window(window, items.first(items.size() - 1), finder.rows);
+                    });
     if (!options_.shared) {  // keyed by where the tokens are in the step
-      const std::int64_t tokens = std::accumulate(
-          batch.lengths.begin() + static_cast<std::ptrdiff_t>(first),
-          batch.lengths.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{0});
       std::vector<std::uint64_t> keys(static_cast<std::size_t>(tokens));
       std::iota(keys.begin(), keys.end(), static_cast<std::uint64_t>(rank) << 32);
       finder.negatives.resize(static_cast<std::size_t>(tokens * options_.count));
@@ -114,18 +173,31 @@ class IdDrawer {
     }
     const std::vector<std::int64_t>& negatives = options_.shared ? shared_ : finder.negatives;
     const double begin = thread_seconds();
-    finder.touched.clear();
-    finder.touched.mark(ctx_, {negatives.data(), {std::ssize(negatives)}});
-    finder.touched.mark(ctx_, {finder.items.data(), {std::ssize(finder.items)}});
-    finder.touched.number(ctx_);
-    const View<const std::int64_t, 1> touched = finder.touched.ids();
-    ids.assign(touched.data, touched.data + touched.shape[0]);
+    add_distinct({view_of(negatives), view_of(finder.items)}, 0, finder.touched, ids);
+    if (!features_.empty()) {
+      if (features_.of_items()) features_.read_items(finder.touched.ids(), finder.rows);
+      batch.feature_reads[static_cast<std::size_t>(rank)] = std::ssize(finder.rows);
+      add_distinct({view_of(finder.rows)}, histories_.num_items(), finder.features, ids);
+    }
     finder.seconds += thread_seconds() - begin;
-    finder.marked += std::ssize(negatives) + std::ssize(finder.items);
+    finder.marked += std::ssize(negatives) + std::ssize(finder.items) + std::ssize(finder.rows);
+  }
+
+  // Rows of a table, the first of them numbered `first`.
+  void add_distinct(std::initializer_list<View<const std::int64_t, 1>> rows, std::int64_t first,
+                    embedding::TouchedRows& touched, std::vector<std::uint32_t>& ids) const {
+    touched.clear();
+    for (const View<const std::int64_t, 1>& each : rows) touched.mark(ctx_, each);
+    touched.number(ctx_);
+    const View<const std::int64_t, 1> distinct = touched.ids();
+    for (std::int64_t i = 0; i < distinct.shape[0]; ++i) {
+      ids.push_back(static_cast<std::uint32_t>(first + distinct(i)));
+    }
   }
 
   const Context& ctx_;
   const Histories& histories_;
+  PlannedFeatures features_;
   train::NegativeOptions options_;
   std::uint64_t seed_;
   train::NegativeSampler sampler_;
@@ -147,10 +219,30 @@ std::span<const std::uint32_t> StepBatch::ids_of(int rank) const {
                                 static_cast<std::size_t>(id_bounds[r + 1] - id_bounds[r]));
 }
 
+std::vector<std::int64_t> target_counts(const Context& ctx, const Histories& histories,
+                                        std::int64_t most) {
+  const std::span<const data::Window> windows = histories.windows();
+  const double share = histories.store() != nullptr
+                           ? 1
+                           : std::min(1.0, static_cast<double>(most) / histories.epoch_tokens());
+  const auto counted =
+      static_cast<std::int64_t>(std::ceil(share * static_cast<double>(windows.size())));
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(histories.num_items()), 0);
+  parallel_for(ctx.pool(), counted, [&](std::int64_t i, int) {
+    const auto at = static_cast<std::size_t>(static_cast<double>(i) / share);
+    const data::Window& window = windows[std::min(at, windows.size() - 1)];
+    std::vector<std::int64_t> items(static_cast<std::size_t>(window.length) + 1);
+    histories.read(window, items);
+    for (std::size_t token = 1; token < items.size(); ++token) {
+      std::atomic_ref(counts[static_cast<std::size_t>(items[token])])
+          .fetch_add(1, std::memory_order_relaxed);
+    }
+  });
+  return counts;
+}
+
 DrawnSteps draw_steps(const Context& ctx, const run::Config& config, const Histories& histories,
                       int ranks, int steps) {
-  TGR_CHECK(histories.num_items() < std::numeric_limits<std::uint32_t>::max(), "a table of ",
-            histories.num_items(), " rows; a plan numbers them with 32 bits");
   data::BatchPlanner planner(histories.windows(), run::plan_options(config, 0, ranks));
   IdDrawer drawer(ctx, config, histories);
   DrawnSteps drawn;

@@ -7,6 +7,15 @@
 
 namespace turbogr::plan {
 
+TableShards::TableShards(const LayoutOptions& layout) : first_rows_({0}) {
+  std::vector<std::int64_t> tables = {layout.rows};
+  tables.insert(tables.end(), layout.feature_rows.begin(), layout.feature_rows.end());
+  for (const std::int64_t rows : tables) {
+    first_rows_.push_back(first_rows_.back() + rows);
+    shards_.emplace_back(rows, layout.topology.group_size, layout.placement);
+  }
+}
+
 std::vector<std::vector<int>> members_of(const dist::Topology& topology) {
   std::vector<std::vector<int>> members(
       static_cast<std::size_t>(topology.num_groups()),
@@ -52,9 +61,9 @@ class Router {
   Router(const Context& ctx, const LayoutOptions& layout)
       : ctx_(ctx),
         layout_(layout),
-        sharding_(layout.rows, layout.topology.group_size, layout.placement),
+        tables_(layout),
         members_(members_of(layout.topology)),
-        unions_(static_cast<std::size_t>(ctx.threads()), RowSet(layout.rows)) {
+        unions_(static_cast<std::size_t>(ctx.threads()), RowSet(tables_.num_rows())) {
     if (layout.machine_ranks > 0) machines_ = unions_;
   }
 
@@ -80,7 +89,7 @@ class Router {
       }
     });
     own.for_each([&](std::uint32_t id) {
-      const auto place = static_cast<std::size_t>(sharding_.shard_of(id));
+      const auto place = tables_.place_of(id);
       for (const CountedIds& kind : kinds) kind.counts->touched[place] += kind.has(id) ? 1 : 0;
     });
     return routes;
@@ -93,7 +102,7 @@ class Router {
     const auto size = static_cast<std::size_t>(layout_.topology.group_size);
     for (const int rank : members) {
       for (const std::uint32_t id : step.ids_of(rank)) {
-        const auto place = static_cast<std::size_t>(sharding_.shard_of(id));
+        const auto place = tables_.place_of(id);
         const bool first = together.add(id);
         for (const CountedIds& kind : kinds) {
           if (!kind.has(id)) continue;
@@ -115,7 +124,7 @@ class Router {
       for (std::size_t i = first; i < first + ranks; ++i) {
         for (const std::uint32_t id : step.ids_of(members[i])) {
           if (!together.add(id)) continue;
-          const auto place = static_cast<std::size_t>(sharding_.shard_of(id));
+          const auto place = tables_.place_of(id);
           for (const CountedIds& kind : kinds) {
             kind.counts->merged[machine * size + place] += kind.has(id) ? 1 : 0;
           }
@@ -129,7 +138,7 @@ class Router {
 
   const Context& ctx_;
   const LayoutOptions& layout_;
-  embedding::Sharding sharding_;
+  TableShards tables_;
   std::vector<std::vector<int>> members_;  // of each group, by place
   std::vector<RowSet> unions_, machines_;  // one a thread
 };
@@ -141,9 +150,10 @@ std::vector<StepRoutes> route_steps(const Context& ctx, const LayoutOptions& lay
   Router router(ctx, layout);
   std::vector<StepRoutes> routes;
   std::unique_ptr<RowSet> before, own, after;
-  if (!steps.empty()) own = touched_by_all(ctx, steps[0], layout.rows);
+  const std::int64_t rows = TableShards(layout).num_rows();
+  if (!steps.empty()) own = touched_by_all(ctx, steps[0], rows);
   for (std::size_t step = 0; step < steps.size(); ++step) {
-    if (step + 1 < steps.size()) after = touched_by_all(ctx, steps[step + 1], layout.rows);
+    if (step + 1 < steps.size()) after = touched_by_all(ctx, steps[step + 1], rows);
     routes.push_back(router.route(steps[step], *own, before.get(), after.get()));
     before = std::move(own);
     own = std::move(after);

@@ -42,10 +42,27 @@ struct StepRoutes {
 struct LayoutOptions {
   dist::Topology topology;
   embedding::Placement placement = embedding::Placement::kRoundRobin;
-  std::int64_t rows = 0;  // of the table
+  std::int64_t rows = 0;                   // of the item table
+  std::vector<std::int64_t> feature_rows;  // of the tables numbered after it
   // Two hops: so many places of a group, one after the other, are a machine's, and its ranks' ids
   // are merged. 0: one hop.
   int machine_ranks = 0;
+};
+
+// Who owns a row, by its number among all tables.
+class TableShards {
+ public:
+  explicit TableShards(const LayoutOptions& layout);
+  std::size_t place_of(std::uint32_t row) const {
+    std::size_t table = 0;
+    while (row >= first_rows_[table + 1]) ++table;
+    return static_cast<std::size_t>(shards_[table].shard_of(row - first_rows_[table]));
+  }
+  std::int64_t num_rows() const { return first_rows_.back(); }
+
+ private:
+  std::vector<std::int64_t> first_rows_;  // [tables + 1]
+  std::vector<embedding::Sharding> shards_;
 };
 
 // The ranks of every group, by place.

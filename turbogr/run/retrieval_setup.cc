@@ -46,6 +46,11 @@ void check_feature_config(const Config& config, const eval::RetrievalFeatures& f
 }  // namespace
 
 eval::RetrievalFeatures retrieval_features(const Config& config, const data::Store& store) {
+  return retrieval_features(
+      config, [&](const FeatureConfig& feature) { return sample_feature(config, feature, store); });
+}
+
+eval::RetrievalFeatures retrieval_features(const Config& config, const FeatureReader& reads_of) {
   eval::RetrievalFeatures features;
   FeatureTables tables(config, config.model.width, "model.width", config.embedding.init);
   for (const FeatureConfig& feature : config.features) {
@@ -56,7 +61,7 @@ eval::RetrievalFeatures retrieval_features(const Config& config, const data::Sto
     TGR_CHECK(feature.number == "buckets", "[features.", feature.name, "]: number = \"",
               feature.number, "\" is for the ranking task; leave it out");
     eval::RetrievalFeature own;
-    own.reads = sample_feature(config, feature, store);
+    own.reads = reads_of(feature);
     const std::int64_t needed = own.reads.is_cross() ? 0 : own.reads.rows();
     own.rows = model_feature(feature, own.reads, tables.add(feature, needed));
     const Owner owner = owner_of(feature, own.reads);

@@ -1,0 +1,163 @@
+// What a plan searches, how much memory it says a rank takes, and how often it says to save.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/messages.h"
+#include "tests/support/paths.h"
+#include "turbogr/plan/checkpoint_interval.h"
+#include "turbogr/plan/memory.h"
+#include "turbogr/plan/search.h"
+#include "turbogr/run/config.h"
+
+namespace turbogr::plan {
+namespace {
+
+run::Config small_config(std::vector<run::Override> more = {}) {
+  std::vector<run::Override> overrides = {{"train.device", "cuda"},
+                                          {"train.tokens", "1024"},
+                                          {"data.max_length", "128"},
+                                          {"negatives.set", "batch"},
+                                          {"optim.clip", "0"}};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return run::load_config(test::source_dir() + "/configs/demo.toml", overrides);
+}
+
+std::vector<Choice> searched(const run::Config& config, const ClusterOptions& cluster) {
+  const Context ctx({.threads = 2});
+  const auto histories = open_histories("movielens", {.config = config});
+  return PlanSearch(ctx, config, cluster, *histories, 1, "movielens").run();
+}
+
+TEST(PlanSearch, TriesFormatsBatchesAndGroupsOverMachines) {
+  const run::Config config = small_config();
+  const std::vector<Choice> choices = searched(config, {.nodes = 2, .gpus = 2});
+  std::set<std::int64_t> tokens;
+  bool rounded = false, spread = false;
+  for (const Choice& choice : choices) {
+    EXPECT_TRUE(choice.fits);
+    tokens.insert(choice.settings.tokens);
+    rounded = rounded || choice.settings.rows == "bf16";
+    if (choice.settings.rows == "bf16") {
+      EXPECT_NE(choice.semantics, Semantics::kSame);
+    }
+    spread = spread || choice.settings.spread;
+    const bool other = choice.settings.tokens != 0;
+    EXPECT_EQ(choice.semantics == Semantics::kOtherBatch, other) << choice.settings.text();
+    const auto wanted = static_cast<double>(4 * (other ? choice.settings.tokens : 1024));
+    EXPECT_NEAR(choice.simulation.tokens, wanted, 0.2 * wanted);
+  }
+  EXPECT_EQ(tokens, (std::set<std::int64_t>{0, 512, 2048}));
+  EXPECT_TRUE(rounded);
+  EXPECT_TRUE(spread);
+  EXPECT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    return a.token_seconds() < b.token_seconds();
+  }));
+}
+
+// What is printed to be taken is what was simulated.
+TEST(PlanSearch, NamesTheKeysOfASetting) {
+  Settings settings = {8, "overlap", "bf16", "f32", true};
+  settings.spread = true;
+  settings.tokens = 512;
+  settings.memory = "host";
+  const run::Config config = small_config(settings.overrides());
+  EXPECT_EQ(config.dist.group, 8);
+  EXPECT_TRUE(config.dist.spread);
+  EXPECT_EQ(config.train.tokens, 512);
+  EXPECT_EQ(config.embedding.memory, "host");
+  EXPECT_TRUE(config.train.recompute);
+  EXPECT_EQ(settings.text(),
+            "groups of 8 over machines, overlap, rows bf16, gradients f32, 512 tokens, tables on "
+            "hosts, recompute");
+}
+
+// A table that no device has room for goes to the hosts, and its rows over their links.
+TEST(PlanSearch, KeepsTablesOnHostsWhereTheyDoNotFit) {
+  run::Config config = small_config({{"embedding.optimiser", "adagrad"}, {"embedding.cache", "0"}});
+  const Context ctx({.threads = 2});
+  const auto histories = open_histories("kuairand27k", {.config = config});
+  PlanSearch search(ctx, config, {.nodes = 1, .gpus = 1}, *histories, 1);
+  const Settings device = {1, "serial", "f32", "f32", false};
+  Settings host = device;
+  host.memory = "host";
+  const Choice there = search.try_settings(device), here = search.try_settings(host);
+  ASSERT_TRUE(there.fits && here.fits);
+  EXPECT_LT(here.memory.device, there.memory.device - 0.99 * here.memory.host_table);
+  EXPECT_EQ(here.memory.host_table, there.memory.table);
+  EXPECT_EQ(there.memory.host_table, 0);
+  EXPECT_GE(here.simulation.step_seconds, there.simulation.step_seconds);
+
+  config.model.width = 4096;  // 525 GB of rows
+  config.embedding.dtype = "f32";
+  PlanSearch large(ctx, config, {.nodes = 1, .gpus = 2}, *histories, 1);
+  for (const Choice& choice : large.run()) {
+    EXPECT_TRUE(choice.fits);
+    EXPECT_EQ(choice.settings.memory, "host");
+    EXPECT_GT(choice.memory.least_host(), 200e9);
+    EXPECT_LT(choice.memory.least_host(), choice.memory.host);  // an odd number of rows
+  }
+}
+
+TEST(PlanMemory, IsTheDevicesAndTheHosts) {
+  const std::vector<int> nodes = {0, 0, 1, 1};
+  const run::Config config = small_config();
+  const RunShape shape = {.num_items = 100'001, .tokens = 1024, .sequences = 64};
+  const RankMemory memory = memory_of(config, nodes, shape);
+  EXPECT_DOUBLE_EQ(memory.host, memory.host_steps + memory.host_batches + memory.host_table);
+  EXPECT_GT(memory.host_batches, 1024 * 40);
+  EXPECT_GT(memory.host_steps, 0);
+  // Groups of two ranks: one has a row more, with its optimiser's state.
+  EXPECT_GT(memory.device, memory.least_device());
+  EXPECT_NEAR(memory.device - memory.least_device(), memory.table / 50'001, 1);
+  EXPECT_EQ(memory.host, memory.least_host());
+  RunShape even = shape;
+  even.num_items = 100'000;
+  EXPECT_EQ(memory_of(config, nodes, even).spread, 0);
+  // An alias table of every item, and a host that reads further ahead.
+  run::Config popular = config;
+  popular.negatives.sampler = "popularity";
+  EXPECT_GT(memory_of(popular, nodes, shape).host, memory.host + 8 * 100'001);
+  run::Config ahead = config;
+  ahead.data.prefetch += 10;
+  EXPECT_GT(memory_of(ahead, nodes, shape).host_batches, memory.host_batches + 10 * 1024 * 40);
+  run::Config processor = config;
+  processor.train.device = "cpu";
+  const RankMemory all = memory_of(processor, nodes, shape);
+  EXPECT_EQ(all.host, all.device);
+}
+
+// Young: with a save of 50 s and a failure every 10,000 s, every 1,000 s; 5 % and 5 %.
+TEST(PlanCheckpoints, AreAsFarApartAsLosesLeast) {
+  const CheckpointQuestion question = {.bytes = 400e9,
+                                       .writers = 4,
+                                       .disk_gbs = 2,
+                                       .machine_hours = 160'000.0 / 3600,
+                                       .machines = 16,
+                                       .step_seconds = 0.1};
+  const CheckpointInterval interval = checkpoint_interval(question);
+  EXPECT_DOUBLE_EQ(interval.save_seconds, 50);
+  EXPECT_NEAR(interval.failure_seconds, 10'000, 1e-6);
+  EXPECT_NEAR(interval.seconds, 1000, 1e-6);
+  EXPECT_NEAR(static_cast<double>(interval.steps), 10'000, 1);
+  EXPECT_NEAR(interval.saving_share, 0.05, 1e-9);
+  EXPECT_NEAR(interval.lost_share, 0.05, 1e-9);
+  // Any other interval loses more.
+  const auto lost = [&](double seconds) {
+    return interval.save_seconds / seconds + seconds / 2 / interval.failure_seconds;
+  };
+  EXPECT_LT(lost(1000), lost(900));
+  EXPECT_LT(lost(1000), lost(1100));
+  CheckpointQuestion slow = question;
+  slow.step_seconds = 1e6;
+  EXPECT_EQ(checkpoint_interval(slow).steps, 1);
+  slow.bytes = 0;
+  EXPECT_TRUE(test::has(test::message_of([&] { checkpoint_interval(slow); }), "above zero"));
+}
+
+}  // namespace
+}  // namespace turbogr::plan
