@@ -12,6 +12,7 @@
 #include "apps/commands.h"
 #include "apps/plan_command.h"
 #include "turbogr/core/check.h"
+#include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/data/interrupt.h"
@@ -280,6 +281,13 @@ Command* add_plan(Command& app) {
       plan.cluster.nodes = plan.ranks / plan.cluster.gpus;
     }
     if (plan.data.empty()) plan.data = config.data.store;
+    if (config.train.accumulate > 1) {
+      log::warn(
+          "train.accumulate = {}: a plan takes every part of a step for a step of its own, with "
+          "its "
+          "exchanges and its update; take its figures as those of parts",
+          config.train.accumulate);
+    }
     check_usage(!plan.data.empty(), "no data to plan with; give --data or data.store");
     plan.simulate ? run_simulation(config, plan) : run_search(config, plan);
   });

@@ -88,6 +88,13 @@ TEST(Plan, ABrowserDrawsItsPage) {
   EXPECT_TRUE(test::has(drawn, "<div class=\"label\">linearity</div>"));
 }
 
+TEST(Plan, WarnsOfPartsThatItTakesForSteps) {
+  const test::Outcome parts =
+      test::run_program(plan("--nodes 1 --gpus 2 --simulate --train.accumulate=2"));
+  EXPECT_EQ(parts.status, 0) << parts.output;
+  EXPECT_TRUE(test::has(parts, "takes every part of a step for a step")) << parts.output;
+}
+
 // A rank on this machine's processor, described and planned for.
 TEST(Plan, TakesAMachineThatWasMeasured) {
   const test::TemporaryFolder folder;

@@ -88,7 +88,8 @@ TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
   EXPECT_NE(one_asking.find("dist.balance"), std::string::npos) << one_asking;
   const std::string one_group = check_idle_keys(config, {.world = 4, .sharded = true});
   EXPECT_EQ(one_group,
-            "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks)");
+            "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks), "
+            "dist.spread = true (for several groups of ranks)");
   EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .sharded = true}), "");
 }
 

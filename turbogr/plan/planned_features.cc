@@ -138,6 +138,7 @@ std::string PlannedFeatures::text() const {
 std::vector<PlannedFeatures::Read> PlannedFeatures::reads_of(
     const std::vector<eval::RetrievalFeature>& features) const {
   std::vector<Read> reads;
+  reads.reserve(features.size());
   for (const eval::RetrievalFeature& feature : features) {
     reads.push_back(
         {&feature.reads, first_rows_[feature.rows.table], table_rows_[feature.rows.table]});
