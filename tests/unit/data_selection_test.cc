@@ -47,9 +47,8 @@ TEST(Label, HoldsByItsSign) {
   EXPECT_EQ(parse_label("rating!=4").tests[0].of(missing), LabelVerdict::kMissing);
   EXPECT_EQ(parse_label("!rating!=4").tests[0].of(missing), LabelVerdict::kSet);
   EXPECT_EQ(parse_label("rating >= 4").name, "rating>=4");
-  for (const char* text :
-       {"", "rating", ">=4", "rating>=", "rating>=good", "rating>=nan", "rating=>4", "x=4&",
-        "=4==4", "a==b&", "&a==b", "!=4", "a===b"}) {
+  for (const char* text : {"", "rating", ">=4", "rating>=", "rating>=good", "rating>=nan",
+                           "rating=>4", "x=4&", "=4==4", "a==b&", "&a==b", "!=4", "a===b"}) {
     EXPECT_TRUE(has(message_of([&] { parse_label(text); }), "write it like \"rating>=4\"")) << text;
   }
 }
