@@ -10,9 +10,7 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90a-real)
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
-if(TGR_CCACHE)
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TGR_CCACHE})
-endif()
+set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})  # ccache, where there is one
 enable_language(CUDA)
 # CMake 3.25 does not know which dialects nvcc 13 has.
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
