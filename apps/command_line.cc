@@ -95,6 +95,7 @@ std::string no_command(const CLI::App& app, const std::string& name) {
 std::string meant(const CLI::App& app, const std::vector<std::string>& unexpected) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+  if (command->get_allow_extras()) return "";  // its overrides of a config
   for (const std::string& word : unexpected) {
     if (!word.starts_with("--")) continue;
     const std::string name = word.substr(0, word.find('='));

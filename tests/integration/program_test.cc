@@ -71,6 +71,9 @@ TEST(Program, WrongValuesOfOptionsHaveTheStatusOfAWrongCommandLine) {
     EXPECT_EQ(finished.status, 2) << arguments << ": " << finished.output;
     EXPECT_NE(finished.output.find("turbogr: "), std::string::npos) << finished.output;
   }
+  // An override is no mistyped option.
+  const auto finished = run_program("--log-level warn train --run.seed=1");
+  EXPECT_NE(finished.output.find("'warn' is none of"), std::string::npos) << finished.output;
 }
 
 TEST(Program, ShowsThatTrainTuneAndConfigTakeAFile) {
