@@ -51,6 +51,8 @@ TEST(Field, ReadsNumbers) {
   EXPECT_TRUE(std::isnan(number("")));
   float value = 0;
   EXPECT_EQ(parse_float("1e999", value), FieldError::kTooLarge);
+  EXPECT_EQ(parse_float("inf", value), FieldError::kNotANumber);
+  EXPECT_EQ(parse_float("-infinity", value), FieldError::kNotANumber);
   EXPECT_EQ(parse_float("4 stars", value), FieldError::kNotANumber);
 }
 

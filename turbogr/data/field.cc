@@ -116,7 +116,7 @@ FieldError parse_float(std::string_view text, float& value) {
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(first, last, value);
   if (error == std::errc::result_out_of_range) return FieldError::kTooLarge;
-  if (error != std::errc() || end != last) return FieldError::kNotANumber;
+  if (error != std::errc() || end != last || std::isinf(value)) return FieldError::kNotANumber;
   return FieldError::kNone;
 }
 

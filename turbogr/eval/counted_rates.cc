@@ -67,7 +67,7 @@ std::int64_t CountedRates::code_of(const Factor& factor, const Target& target) {
     case data::FeatureSource::Kind::kItem:
       return target.item + 1;
     default:
-      return factor.source.column.codes[static_cast<std::size_t>(target.event)];
+      return factor.source.column.code(target.event);
   }
 }
 

@@ -22,12 +22,26 @@ std::span<const T> part_of(std::span<const T> values, std::span<const std::int64
   return values.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
 
+void check_code(std::int32_t code, std::int32_t first, std::int64_t row, const Feature& feature) {
+  TGR_CHECK(code >= first && code <= feature.values, name_of(feature.owner), " feature '",
+            feature.name, "' has code ", code, " at ", row, " where there are ", feature.values,
+            " values: the store is damaged; run `turbogr data verify`");
+}
+
 }  // namespace
+
+std::int32_t FeatureColumn::code(std::int64_t row) const {
+  const std::int32_t code = codes[static_cast<std::size_t>(row)];
+  check_code(code, 0, row, about);
+  return code;
+}
 
 std::span<const std::int32_t> FeatureColumn::bag(std::int64_t row) const {
   TGR_CHECK(about.kind == FeatureKind::kBag, name_of(about.owner), " feature '", about.name,
             "' is a ", name_of(about.kind), ", not a bag");
-  return part_of(codes, offsets, row, about);
+  const std::span<const std::int32_t> found = part_of(codes, offsets, row, about);
+  for (const std::int32_t code : found) check_code(code, 1, row, about);
+  return found;
 }
 
 std::string_view FeatureColumn::value(std::int32_t code) const {

@@ -20,7 +20,10 @@ struct FeatureColumn {
   std::span<const std::int64_t> text_offsets;  // [values + 1]
   std::span<const char> text;
 
-  // Codes of one row, each from 1. Throws on offsets that only a damaged store has.
+  // The code of one row of a category. Throws on one that only a damaged store has: it would lead
+  // out of the memory of whoever counts by codes.
+  std::int32_t code(std::int64_t row) const;
+  // Codes of one row, each from 1. Throws on offsets and codes that only a damaged store has.
   std::span<const std::int32_t> bag(std::int64_t row) const;
   // What a code stands for, as it stood in the input; empty for 0.
   std::string_view value(std::int32_t code) const;

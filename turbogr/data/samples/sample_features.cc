@@ -104,7 +104,7 @@ std::int64_t code_of(const FeatureSource& source, const EventPlace& place) {
       break;
   }
   const std::int64_t row = row_of(source, place);
-  if (row >= 0) return source.column.codes[static_cast<std::size_t>(row)];
+  if (row >= 0) return source.column.code(row);
   if (source.of_event() && place.values != nullptr) {
     for (const EventValue& value : *place.values) {
       if (value.feature == source.column.about.name) return value.code;
