@@ -446,6 +446,49 @@ TEST_F(Ranking, AStoreWhoseCodesMeanSomethingElseIsRefused) {
   }
 }
 
+TEST_F(Ranking, AStoreWithOtherSignalsIsRefused) {
+  ASSERT_EQ(train("signals", "--train.steps=2").status, 0);
+  const Outcome made = run_program(fmt::format(
+      "data prepare {0}/log.csv --out {0}/signals-store --label other=tab==1 --signal-columns like "
+      "--event-features tab --item-table {0}/items.csv --item-features colour:category "
+      "--user-table "
+      "{0}/users.csv --user-features colour:category",
+      root()));
+  ASSERT_EQ(made.status, 0) << made.output;
+  for (const std::string command :
+       {"rank --user 5 --items 1,2 --checkpoint {0}/signals --store {0}/signals-store",
+        "eval --checkpoint {0}/signals --store {0}/signals-store"}) {
+    const Outcome other = run_program(fmt::format(fmt::runtime(command), root()));
+    EXPECT_NE(other.status, 0) << command;
+    EXPECT_NE(other.output.find("with the signals like in this order"), std::string::npos)
+        << other.output;
+  }
+}
+
+TEST_F(Ranking, CodesOfADamagedStoreAreNamed) {
+  ASSERT_EQ(train("whole", "--train.steps=2").status, 0);
+  std::filesystem::copy(root() + "/store", root() + "/damaged");
+  std::fstream codes(root() + "/damaged/event_feature_tab.bin",
+                     std::ios::in | std::ios::out | std::ios::binary);
+  ASSERT_TRUE(codes.good());
+  const std::vector<std::int32_t> far(500, 0x7f000001);
+  codes.write(reinterpret_cast<const char*>(far.data()), 4 * std::ssize(far));
+  codes.close();
+  for (const std::string command :
+       {"eval --checkpoint {0}/whole --store {0}/damaged --split test",
+        "eval --checkpoint {0}/whole --store {0}/damaged --split test --no-popularity",
+        "rank --user 0 --items 1,2 --checkpoint {0}/whole --store {0}/damaged",
+        "train --task=ranking --data.store={0}/damaged --run.dir={0}/of-damaged --train.steps=2",
+        "train --task=ranking --data.store={0}/damaged --run.dir={0}/rates-of-damaged "
+        "--train.steps=2 --features.often.from=event.tab --features.often.rate=like "
+        "--features.item.from=item"}) {
+    const Outcome outcome = run_program(fmt::format(fmt::runtime(command), root()));
+    EXPECT_EQ(outcome.status, 1) << command << outcome.output;
+    EXPECT_NE(outcome.output.find("event feature 'tab' has code 2130706433"), std::string::npos)
+        << outcome.output;
+  }
+}
+
 // The test of each of 60 users is their last 8 events: one group a user, or two samples of 4.
 TEST_F(Ranking, GaucComparesTargetsOfAUserOrOfARequest) {
   const std::string keys = "--train.steps=20 --data.holdout=last:27% ";

@@ -151,11 +151,11 @@ class RetrievalTask : public Task {
   }
   void check_saved(const checkpoint::Checkpoint& saved) override {
     check_item_names(saved, store_);
-    if (!features_.empty()) check_vocabularies(saved, config_, store_);
+    check_vocabularies(saved, config_, store_);
     names_.add_trained(saved, store_);
   }
   std::string start_from(const checkpoint::Checkpoint& saved) override {
-    if (!features_.empty()) check_vocabularies(saved, config_, store_);
+    check_vocabularies(saved, config_, store_);
     checkpoint::read_tensors(parts_.ctx, saved, weights());
     names_.add_trained(saved, store_);
     embedding::RowSource<T>& rows = trainer_->rows();

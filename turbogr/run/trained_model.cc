@@ -267,7 +267,7 @@ TrainedModel::TrainedModel(const checkpoint::Checkpoint& checkpoint, const data:
   config_.train.threads = threads;
   if (!kWithCuda || device_memory().total == 0) config_.train.device = "cpu";
   check_run(config_, store);
-  if (!config_.features.empty()) check_vocabularies(checkpoint, config_, store);
+  check_vocabularies(checkpoint, config_, store);
   const std::int64_t tokens = std::max(most_tokens, config_.data.max_length);
   if (config_.train.dtype == "bf16") {
     scorer_ = std::make_unique<ScorerOf<bf16>>(config_, checkpoint, store, tokens, threads, world,

@@ -11,11 +11,11 @@
 namespace turbogr::run {
 
 // Checksums of the ids and values that codes stand for, by the names features read them by: "user",
-// "item.colour". Kept in a checkpoint's state.
+// "item.colour"; and "signals", their names in order. Kept in a checkpoint's state.
 nlohmann::json vocabularies_of(const data::Store& store);
 
-// Throws where a feature of `config` reads codes that mean something else than in training. (A
-// checkpoint of an older program does not say: then with a remark in the log.)
+// Throws where what `config` reads means something else than in training: codes of features, bits of
+// signals. (A checkpoint of an older program does not say of codes: then with a remark in the log.)
 void check_vocabularies(const checkpoint::Checkpoint& saved, const Config& config,
                         const data::Store& store);
 
