@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -318,8 +319,8 @@ Check is_positive() {
   return [](const std::string& text) -> std::string {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    if (end != text.c_str() && *end == 0 && value > 0) return "";
-    return "'" + text + "' is not more than 0";
+    if (end != text.c_str() && *end == 0 && value > 0 && std::isfinite(value)) return "";
+    return "'" + text + "' is not more than 0, or no finite number";
   };
 }
 
@@ -327,8 +328,8 @@ Check is_not_negative() {
   return [](const std::string& text) -> std::string {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    if (end != text.c_str() && *end == 0 && value >= 0) return "";
-    return "'" + text + "' is less than 0, or no number";
+    if (end != text.c_str() && *end == 0 && value >= 0 && std::isfinite(value)) return "";
+    return "'" + text + "' is less than 0, or no finite number";
   };
 }
 

@@ -122,8 +122,8 @@ void print_merged(const std::vector<plan::StepRoutes>& routes, const plan::Simul
 }
 
 void run_simulation(const run::Config& config, const PlanCommand& command) {
-  check_disturbances(command.disturbances, command.cluster.ranks());
   plan::check_plannable(config, command.cluster);
+  check_disturbances(command.disturbances, command.cluster.ranks());
   const int steps =
       command.steps + (run::schedule_of(config, command.cluster.ranks()) == "serial" ? 2 : 3);
   const std::int64_t start = Trace::now_ns();

@@ -25,6 +25,16 @@ std::string plan(const std::string& more, const std::string& data = "movielens")
          more;
 }
 
+TEST(Plan, RefusesFiguresThatAreNotFiniteAndClustersThatAreTooLarge) {
+  for (const std::string wrong : {"--mtbf inf", "--mtbf nan", "--disk-gbs inf", "--price inf"}) {
+    const auto refused = test::run_program(plan("--nodes 2 --gpus 2 " + wrong));
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_NE(refused.output.find("no finite number"), std::string::npos) << refused.output;
+  }
+  const auto many = test::run_program(plan("--simulate --nodes 1000000000"));
+  EXPECT_NE(many.output.find("plans go up to 65536 devices"), std::string::npos) << many.output;
+}
+
 TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
   const test::TemporaryFolder folder;
   const std::string file = (folder.path() / "plan.json").string();

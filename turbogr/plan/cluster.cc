@@ -39,9 +39,10 @@ void check_plannable(const run::Config& config, const ClusterOptions& cluster) {
             "says what is missing");
   TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1 && cluster.sharing >= 1, "a cluster of ",
             cluster.nodes, " machines with ", cluster.gpus, " devices; give at least one of each");
-  TGR_CHECK(std::int64_t{cluster.nodes} * cluster.gpus <= kMostRanks, "a cluster of ",
-            cluster.nodes, " machines with ", cluster.gpus, " devices; plans go up to ", kMostRanks,
-            " devices");
+  TGR_CHECK(std::int64_t{cluster.nodes} * cluster.gpus <= kMostRanks &&
+                std::int64_t{cluster.nodes} * cluster.gpus * cluster.sharing <= kMostRanks,
+            "a cluster of ", cluster.nodes, " machines with ", cluster.gpus,
+            " devices; plans go up to ", kMostRanks, " devices");
   gpu_description(cluster.gpu);
   network_description(cluster.network);
 }
