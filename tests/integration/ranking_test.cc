@@ -474,14 +474,17 @@ TEST_F(Ranking, CodesOfADamagedStoreAreNamed) {
   const std::vector<std::int32_t> far(500, 0x7f000001);
   codes.write(reinterpret_cast<const char*>(far.data()), 4 * std::ssize(far));
   codes.close();
-  for (const std::string command :
-       {"eval --checkpoint {0}/whole --store {0}/damaged --split test",
-        "eval --checkpoint {0}/whole --store {0}/damaged --split test --no-popularity",
-        "rank --user 0 --items 1,2 --checkpoint {0}/whole --store {0}/damaged",
-        "train --task=ranking --data.store={0}/damaged --run.dir={0}/of-damaged --train.steps=2",
-        "train --task=ranking --data.store={0}/damaged --run.dir={0}/rates-of-damaged "
-        "--train.steps=2 --features.often.from=event.tab --features.often.rate=like "
-        "--features.item.from=item"}) {
+  const std::string with_rates =
+      "train --task=ranking --data.store={0}/damaged --run.dir={0}/rates-of-damaged "
+      "--train.steps=2 --features.often.from=event.tab --features.often.rate=like "
+      "--features.item.from=item";
+  for (const std::string& command :
+       {std::string("eval --checkpoint {0}/whole --store {0}/damaged --split test"),
+        std::string("eval --checkpoint {0}/whole --store {0}/damaged --split test --no-popularity"),
+        std::string("rank --user 0 --items 1,2 --checkpoint {0}/whole --store {0}/damaged"),
+        std::string("train --task=ranking --data.store={0}/damaged --run.dir={0}/of-damaged "
+                    "--train.steps=2"),
+        with_rates}) {
     const Outcome outcome = run_program(fmt::format(fmt::runtime(command), root()));
     EXPECT_EQ(outcome.status, 1) << command << outcome.output;
     EXPECT_NE(outcome.output.find("event feature 'tab' has code 2130706433"), std::string::npos)
