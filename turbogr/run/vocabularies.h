@@ -14,8 +14,9 @@ namespace turbogr::run {
 // "item.colour"; and "signals", their names in order. Kept in a checkpoint's state.
 nlohmann::json vocabularies_of(const data::Store& store);
 
-// Throws where what `config` reads means something else than in training: codes of features, bits of
-// signals. (A checkpoint of an older program does not say of codes: then with a remark in the log.)
+// Throws where what `config` reads means something else than in training: codes of features, bits
+// of signals. (A checkpoint of an older program does not say of codes: then with a remark in the
+// log.)
 void check_vocabularies(const checkpoint::Checkpoint& saved, const Config& config,
                         const data::Store& store);
 
