@@ -1,6 +1,7 @@
 // Made-up features for steps of rank_batches.h: columns in memory, as a store would have them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -92,7 +93,10 @@ class FeatureWorld {
                        const std::vector<std::int32_t>& codes) {
     Source source;
     source.kind = Source::Kind::kColumn;
-    source.column.about = {.name = name, .owner = owner, .kind = kind};
+    source.column.about = {.name = name,
+                           .owner = owner,
+                           .kind = kind,
+                           .values = *std::max_element(codes.begin(), codes.end())};
     source.column.codes = codes;
     return source;
   }
