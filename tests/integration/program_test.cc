@@ -120,6 +120,17 @@ TEST(Program, OutputThatCannotBeWrittenIsNoSuccess) {
   }
 }
 
+// The kernel's own folder takes no new ones, from root either.
+TEST(Program, AFolderThatTakesNoFilesIsNotCalledFull) {
+  for (const char* arguments : {"data synth --users 5 --out /sys/kernel/store",
+                                "recommend --checkpoint x --all --out /sys/kernel/lists.csv"}) {
+    const auto finished = run_program(arguments);
+    EXPECT_EQ(finished.status, 1) << arguments;
+    EXPECT_NE(finished.output.find("check the permissions"), std::string::npos) << finished.output;
+    EXPECT_EQ(finished.output.find("disk"), std::string::npos) << finished.output;
+  }
+}
+
 TEST(Program, TooManyThreadsAreAnErrorAndNoCrash) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const auto finished = run_program("data synth --users 1 --threads 4000 --out x",
