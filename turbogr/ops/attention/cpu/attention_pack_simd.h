@@ -2,6 +2,8 @@
 // multiplies. Everything that is not data is zero.
 #pragma once
 
+#include <utility>
+
 #include "turbogr/ops/attention/cpu/attention_gemm_simd.h"
 #include "turbogr/ops/attention/cpu/attention_simd.h"
 
@@ -74,18 +76,26 @@ inline void pack_rows(const T* source, std::int64_t source_stride, std::int64_t 
   }
 }
 
+// Element l of the answer is element order(l) of `a` and, behind it, `b`.
+template <class Vector, class Order, int... lane>
+inline Vector shuffle(Vector a, Vector b, Order, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(a, b, Order()(lane)...);
+}
+
 #if defined(__AVX512BF16__)
 typedef std::uint16_t Halves2 __attribute__((vector_size(kLanes * 4)));
 
+// Halves of `a` and `b` side by side, from half `first` of each on.
+template <int first>
+inline Halves2 interleave(Halves2 a, Halves2 b) {
+  const auto order = [](int l) { return first + l / 2 + (l % 2) * 2 * kLanes; };
+  return shuffle(a, b, order, std::make_integer_sequence<int, 2 * kLanes>());
+}
+
 // Words of two rows, element by element side by side.
 inline void store_pairs(float* words, Halves2 low, Halves2 high) {
-  Halves2 first, second;
-  for (int i = 0; i < 2 * kLanes; ++i) {
-    first[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * 2 * kLanes);
-    second[i] = static_cast<std::uint16_t>(first[i] + kLanes);
-  }
-  store(words, (Floats)__builtin_shuffle(low, high, first));
-  store(words + kLanes, (Floats)__builtin_shuffle(low, high, second));
+  store(words, (Floats)interleave<0>(low, high));
+  store(words + kLanes, (Floats)interleave<kLanes>(low, high));
 }
 #endif
 
@@ -123,21 +133,19 @@ inline void pack_lines(const T* source, std::int64_t source_stride, std::int64_t
 }
 
 // Lane l of vector r becomes lane r of vector l: stage by stage, blocks of `step` change places.
+template <int step = 1>
 inline void transpose_vectors(Floats (&rows)[kLanes]) {
-  for (int step = 1; step < kLanes; step *= 2) {
-    Ints low, high;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      low[lane] = (lane & step) == 0 ? lane : kLanes + lane - step;
-      high[lane] = (lane & step) == 0 ? lane + step : kLanes + lane;
-    }
-    for (int r = 0; r < kLanes; ++r) {
-      if ((r & step) != 0) continue;
-      const Floats a = rows[r];
-      const Floats b = rows[r + step];
-      rows[r] = __builtin_shuffle(a, b, low);
-      rows[r + step] = __builtin_shuffle(a, b, high);
-    }
+  const auto low = [](int l) { return (l & step) == 0 ? l : kLanes + l - step; };
+  const auto high = [](int l) { return (l & step) == 0 ? l + step : kLanes + l; };
+  const auto lanes = std::make_integer_sequence<int, kLanes>();
+  for (int r = 0; r < kLanes; ++r) {
+    if ((r & step) != 0) continue;
+    const Floats a = rows[r];
+    const Floats b = rows[r + step];
+    rows[r] = shuffle(a, b, low, lanes);
+    rows[r + step] = shuffle(a, b, high, lanes);
   }
+  if constexpr (2 * step < kLanes) transpose_vectors<2 * step>(rows);
 }
 
 // Right side that sums along the width: columns(k, r) = word k of row r; 64 rows apart.

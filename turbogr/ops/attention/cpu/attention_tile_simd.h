@@ -163,12 +163,9 @@ inline Halves2 join(Floats first, Floats second) {
 // Two rows as words: element l of `low` and of `high` side by side.
 inline Floats zip(Floats low, Floats high) {
 #if defined(__AVX512BF16__)
+  const auto order = [](int l) { return l / 2 + (l % 2) * kLanes; };
   const Halves2 halves = join(low, high);
-  Halves2 order;
-  for (int i = 0; i < 2 * kLanes; ++i) {
-    order[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * kLanes);
-  }
-  return (Floats)__builtin_shuffle(halves, order);
+  return (Floats)shuffle(halves, halves, order, std::make_integer_sequence<int, 2 * kLanes>());
 #else
   const Words a = __builtin_convertvector(to_halves(low), Words);
   const Words b = __builtin_convertvector(to_halves(high), Words);
