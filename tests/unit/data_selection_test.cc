@@ -119,6 +119,23 @@ TEST(Label, IsASignalBesideTheOthers) {
       has(message_of([&] { prepare(options); }), "there is no column 'stars'; it has: user"));
 }
 
+TEST(Label, IsRemarkedOnWhereItIsTheSameEverywhere) {
+  TemporaryFolder folder;
+  const auto log =
+      write_file(folder / "log.csv", "user,item,time,rating\n1,1,1,5\n1,2,2,3\n1,3,3,1\n");
+  PrepareOptions options{.inputs = {log}, .out = folder / "s"};
+  options.columns.labels = {"rating>=4", "rating>=40", "rating>=1"};
+  const PrepareReport report = prepare(options);
+  ASSERT_EQ(report.remarks.size(), 2u);
+  EXPECT_TRUE(has(report.remarks[0], "--label 'rating>=40' is set in none of the 3 events"));
+  EXPECT_TRUE(has(report.remarks[1], "--label 'rating>=1' is set in all of the 3 events"));
+
+  options.overwrite = true;
+  options.columns.labels = {"rating>=4"};
+  options.keep_signal = "rating>=4";  // was asked for
+  EXPECT_EQ(prepare(options).remarks, Lines{});
+}
+
 TEST(Label, KnowsTheRatingOfMovieLensFilesWithoutAHeader) {
   TemporaryFolder folder;
   const auto log = write_file(folder / "ratings.dat", "1::10::5::1\n1::11::2::2\n1::12::4::3\n");

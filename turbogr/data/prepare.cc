@@ -123,6 +123,20 @@ void remark_on_tables(const PrepareOptions& options, const std::vector<TableFile
   }
 }
 
+// The last of the signals are labels. One that is the same everywhere is often misspelt.
+void remark_on_labels(const PrepareOptions& options, std::span<const std::string> signals,
+                      const StoreWriter& writer, std::vector<std::string>& remarks) {
+  for (std::size_t i = signals.size() - options.columns.labels.size(); i < signals.size(); ++i) {
+    const bool any = (writer.signals_of_any() >> i & 1) != 0;
+    const bool all = (writer.signals_of_all() >> i & 1) != 0;
+    if ((any && !all) || signals[i] == options.keep_signal) continue;
+    remarks.push_back(fmt::format(
+        "--label '{}' is set in {} of the {} events, so there is nothing to learn from it; compare "
+        "what it asks for with the column's values",
+        signals[i], any ? "all" : "none", writer.num_events()));
+  }
+}
+
 PrepareReport prepare_or_run_out(PrepareOptions options) {
   TGR_CHECK(options.min_user >= 0 && options.min_item >= 0,
             "--min-user and --min-item cannot be negative");
@@ -217,6 +231,7 @@ PrepareReport prepare_or_run_out(PrepareOptions options) {
         feature_requests(items ? options.item_features : options.user_features, owner, tables),
         plan.working, work, report.remarks);
   }
+  remark_on_labels(options, log.signal_names, writer, report.remarks);
   report.users = writer.num_users();
   report.items = num_items;
   report.events = writer.num_events();

@@ -172,6 +172,10 @@ void StoreWriter::write_times(std::span<const std::int64_t> times) {
 }
 
 void StoreWriter::write_signals(std::span<const std::uint32_t> signals) {
+  for (const std::uint32_t bits : signals) {
+    signals_of_any_ |= bits;
+    signals_of_all_ &= bits;
+  }
   if (schema_.signals.size() > 16) {
     signals_->file.append(signals.data(), signals.size_bytes());
     return;

@@ -93,6 +93,9 @@ class StoreWriter {
   const std::filesystem::path& folder() const { return folder_.path(); }
   std::int64_t num_users() const { return num_users_; }
   std::int64_t num_events() const { return num_events_; }
+  // Bits of the signals that some event has, and that every event has.
+  std::uint32_t signals_of_any() const { return signals_of_any_; }
+  std::uint32_t signals_of_all() const { return signals_of_all_; }
 
  private:
   struct Column {
@@ -128,6 +131,7 @@ class StoreWriter {
   Column* items_ = nullptr;
   Column* times_ = nullptr;
   Column* signals_ = nullptr;
+  std::uint32_t signals_of_any_ = 0, signals_of_all_ = ~0u;
   std::vector<Column*> numbers_;
   Ids user_ids_;
   Ids item_ids_;
