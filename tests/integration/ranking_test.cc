@@ -632,5 +632,24 @@ TEST_F(Ranking, StopsEarlyByTheValidationSplitAndKeepsTheBest) {
       << wrong.output;
 }
 
+TEST_F(Ranking, SaysOnceThatItsMetricHasNoValue) {
+  const Outcome made = run_program(fmt::format(
+      "data prepare {0}/log.csv --out {0}/same --label 'shown=tab>=0' --event-features tab",
+      root()));
+  ASSERT_EQ(made.status, 0) << made.output;
+  const Outcome trained = run_program(fmt::format(
+      "train --task=ranking --data.store={0}/same --run.dir={0}/no-score --train.epochs=2 "
+      "--tasks.shown.weight=1 --train.batch=16 --eval.every=1 --checkpoint.keep_best=1 "
+      "--model.layers=1 --model.width=16 "
+      "--model.positions=128 --model.heads=1 --samples.targets=4",
+      root()));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const std::string warning = "eval.metric = \"auc\" has no value on the validation split";
+  const std::size_t first = trained.output.find(warning);
+  ASSERT_NE(first, std::string::npos) << trained.output;
+  EXPECT_EQ(trained.output.find(warning, first + 1), std::string::npos) << trained.output;
+  EXPECT_FALSE(std::filesystem::exists(root() + "/no-score/checkpoints/best"));
+}
+
 }  // namespace
 }  // namespace turbogr

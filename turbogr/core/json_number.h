@@ -21,4 +21,12 @@ T whole_number(const Json& value) {
   throw Json::type_error::create(302, "not a whole number that fits", &value);
 }
 
+// Likewise, from 0 on.
+template <class Json>
+std::int64_t count_of(const Json& value) {
+  const auto count = whole_number<std::int64_t>(value);
+  if (count < 0) throw Json::type_error::create(302, "less than 0", &value);
+  return count;
+}
+
 }  // namespace turbogr

@@ -22,7 +22,7 @@ nlohmann::json EarlyStopping::state() const {
 }
 
 void EarlyStopping::restore(const nlohmann::json& state) {
-  since_best_ = whole_number<std::int64_t>(state.value("since_best", nlohmann::json(0)));
+  since_best_ = count_of(state.value("since_best", nlohmann::json(0)));
   best_.reset();
   if (state.contains("best")) best_ = state.at("best").get<double>();
 }

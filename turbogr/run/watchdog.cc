@@ -179,4 +179,11 @@ std::optional<Suspect> Watchdog::look(const RankTimes& since_start) {
   return found;
 }
 
+bool Watchdog::is_news(const Suspect& found, std::int64_t step, std::int64_t again) {
+  if (found.rank == named_rank_ && step - named_step_ < again) return false;
+  named_rank_ = found.rank;
+  named_step_ = step;
+  return true;
+}
+
 }  // namespace turbogr::run

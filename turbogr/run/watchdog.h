@@ -72,6 +72,8 @@ class Watchdog {
   // All ranks alike: times since the beginning. What the look before this one has found, if that is
   // worth saying.
   std::optional<Suspect> look(const RankTimes& since_start);
+  // Another rank than was named last, or the same `again` steps later; remembers it then.
+  bool is_news(const Suspect& found, std::int64_t step, std::int64_t again);
 
  private:
   std::unique_ptr<dist::Communicator> ranks_;
@@ -80,6 +82,8 @@ class Watchdog {
   std::vector<double> waited_, waited_before_;  // for each rank, since the beginning
   std::vector<std::int64_t> bytes_;
   bool started_ = false;
+  int named_rank_ = -1;  // last
+  std::int64_t named_step_ = 0;
   dist::Pending gather_;  // last: waited for while the memory is there
 };
 

@@ -1,68 +1,29 @@
-// What a run saves, goes on from and starts from.
+#include "turbogr/run/run_checkpoints.h"
+
+#include <cstddef>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
-#include "turbogr/checkpoint/checkpoint.h"
 #include "turbogr/checkpoint/device_tensors.h"
-#include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/data/checksum.h"
 #include "turbogr/run/seen_rule.h"
 #include "turbogr/run/trained_model.h"
-#include "turbogr/run/training_run_class.h"
 #include "turbogr/run/vocabularies.h"
-#include "turbogr/train/stages.h"
 
 namespace turbogr::run {
 namespace {
 
 using nlohmann::json;
 
-// The figures of steps that no line has yet: the first line after a resume counts them, too.
-json window_state(const Window& window, const train::StageTimes& stages) {
-  const train::StageTimes since = stages - window.stages;
-  return {{"loss_sum", window.loss_sum},
-          {"predicting", window.predicting},
-          {"tokens", window.tokens},
-          {"seconds", window.seconds},
-          {"flops", {window.flops.causal, window.flops.paper}},
-          {"stages", {since.compute, since.dense_communication, since.sparse_communication}}};
-}
-
 [[noreturn]] void refuse_state(const checkpoint::Checkpoint& saved) {
   detail::throw_error("checkpoint '", saved.folder(),
                       "': its state.json does not say where the run stood (loader, epoch, window) "
                       "as this program writes it; go on from another checkpoint");
-}
-
-std::int64_t count_of(const json& value, const checkpoint::Checkpoint& saved) {
-  const auto count = value.is_number_integer() ? value.get<std::int64_t>() : -1;
-  if (count < 0) refuse_state(saved);
-  return count;
-}
-
-// A number that is not finite is null in JSON.
-double number_of(const json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-Window window_from(const json& state, const checkpoint::Checkpoint& saved) {
-  Window window;
-  window.loss_sum = number_of(state.at("loss_sum"));
-  window.predicting = count_of(state.at("predicting"), saved);
-  window.tokens = count_of(state.at("tokens"), saved);
-  window.seconds = state.at("seconds").get<double>();
-  window.flops = {state.at("flops").at(0).get<double>(), state.at("flops").at(1).get<double>()};
-  const json& stages = state.at("stages");
-  // The clocks of a new trainer begin at zero.
-  window.stages = train::StageTimes{} - train::StageTimes{stages.at(0).get<double>(),
-                                                          stages.at(1).get<double>(),
-                                                          stages.at(2).get<double>()};
-  return window;
 }
 
 // A run that was killed before its first checkpoint loses nothing by beginning again; one whose
@@ -108,8 +69,12 @@ void check_same_events(const checkpoint::Checkpoint& saved, const data::Store& s
 
 }  // namespace
 
-std::optional<std::int64_t> TrainingRun::resume() {
-  const bool start_over = std::exchange(config_.run.start_over, false);  // this once
+RunCheckpoints::RunCheckpoints(const Context& ctx, dist::Communicator& world, const Config& config,
+                               const data::Store& store, const RunFolder& folder, Task& task)
+    : ctx_(ctx), world_(world), config_(config), store_(store), folder_(folder), task_(task) {}
+
+std::optional<std::int64_t> RunCheckpoints::resume(bool start_over, RunPosition& position,
+                                                   std::optional<LoggedBytes>& logged) {
   if (checkpoint::list_checkpoints(folder_.checkpoints()).empty() &&
       std::filesystem::exists(folder_.config())) {
     check_beginning_again(folder_, start_over);
@@ -133,23 +98,18 @@ std::optional<std::int64_t> TrainingRun::resume() {
   }
   const std::string seen = check_same_seen(was, config_);
   if (leads() && !seen.empty()) log::warn("{}", seen);
-  task_->check_saved(saved);
+  task_.check_saved(saved);
   check_same_events(saved, store_);
-  checkpoint::read_tensors(ctx_, saved, task_->weights(), {"model"});
-  checkpoint::read_tensors(ctx_, saved, task_->moments(), {"optimiser"});
+  checkpoint::read_tensors(ctx_, saved, task_.weights(), {"model"});
+  checkpoint::read_tensors(ctx_, saved, task_.moments(), {"optimiser"});
   read_tables(saved, checkpoint::TableParts::kAll);
-  task_->set_steps_done(saved.step());
-  task_->refresh();
+  task_.set_steps_done(saved.step());
+  task_.refresh();
   try {
     const json& state = saved.state();
-    task_->restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
-    epoch_ = count_of(state.at("epoch"), saved);
-    bad_steps_ = count_of(state.value("bad_steps", json(0)), saved);
-    skipped_steps_ = count_of(state.value("skipped_steps", json(0)), saved);
-    early_stopping_.restore(state.value("early_stopping", json::object()));
-    if (early_stopping_.since_best() < 0) refuse_state(saved);
-    if (state.contains("window")) window_ = window_from(state.at("window"), saved);
-    logged_ = LoggedBytes::of(state);
+    task_.restore(data::LoaderState::from_json(state.at("loader").get<std::string>()));
+    position.restore(state);
+    logged = LoggedBytes::of(state);
   } catch (const json::exception&) {
     refuse_state(saved);
   }
@@ -158,14 +118,15 @@ std::optional<std::int64_t> TrainingRun::resume() {
   return saved.step();
 }
 
-void TrainingRun::read_tables(const checkpoint::Checkpoint& saved, checkpoint::TableParts wanted) {
-  for (const TaskTable& table : task_->tables()) {
+void RunCheckpoints::read_tables(const checkpoint::Checkpoint& saved,
+                                 checkpoint::TableParts wanted) {
+  for (const TaskTable& table : task_.tables()) {
     checkpoint::read_table(ctx_, saved, table.name, wanted, table.sharding, table.index,
                            table.part);
   }
 }
 
-void TrainingRun::start_from() {
+void RunCheckpoints::start_from() {
   const checkpoint::Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   for (const char* section : {"task", "model.", "tables.", "features.", "tasks."}) {
@@ -173,58 +134,70 @@ void TrainingRun::start_from() {
     TGR_CHECK(differences.empty(), "cannot start from checkpoint '", saved.folder(),
               "': ", differences.front(), "; use its model");
   }
-  const std::string known = task_->start_from(saved);
-  task_->refresh();
+  const std::string known = task_.start_from(saved);
+  task_.refresh();
   if (leads()) log::info("started from {}: {}", saved.folder(), known);
 }
 
-std::string TrainingRun::load_best() {
+std::string RunCheckpoints::load_best() {
   const std::string best = checkpoint::best_checkpoint(folder_.checkpoints());
   if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
   const checkpoint::Checkpoint saved = checkpoint::open_named_checkpoint(best);
-  if (saved.step() == task_->steps_done()) return "";
-  checkpoint::read_tensors(ctx_, saved, task_->weights(), {"model"});
+  if (saved.step() == task_.steps_done()) return "";
+  checkpoint::read_tensors(ctx_, saved, task_.weights(), {"model"});
   read_tables(saved, checkpoint::TableParts::kWeights);
-  task_->refresh();
+  task_.refresh();
   return std::filesystem::path(saved.folder()).filename().string();
 }
 
-void TrainingRun::save_if_scored(std::optional<double> score) {
-  if (score && config_.checkpoint.keep_best > 0) save(score);
+// Groups are replicas of each other: the one of rank 0 writes.
+void RunCheckpoints::open_writer() {
+  bool writes = true;
+  if (world_.size() > 1) {
+    const std::vector<int>& group_of = task_.ranks().topology.group_of;
+    writes = group_of[static_cast<std::size_t>(world_.rank())] == group_of[0];
+    writing_ranks_ = world_.split(writes ? 0 : 1, world_.rank(), "checkpoints");
+  }
+  if (!writes) return;
+  checkpoint::CheckpointWriterOptions options = {
+      .keep_last = config_.checkpoint.keep_last,
+      .keep_best = config_.checkpoint.keep_best,
+      .background = config_.checkpoint.background,
+      .device = ctx_.device() == Device::kCuda ? &ctx_ : nullptr,
+      .ranks = writing_ranks_.get()};
+  if (leads()) options.check_folder = [this] { folder_.check_in_place(); };
+  writer_ = std::make_unique<checkpoint::CheckpointWriter>(folder_.checkpoints(), options);
 }
 
-void TrainingRun::save(std::optional<double> score) {
-  if (last_saved_ == task_->steps_done() && !score) return;
-  const TraceScope scope(trace_.get(), train::stages::kSave.name, train::kComputeLane);
-  last_saved_ = task_->steps_done();
-  task_->settle();
-  if (writer_) write_checkpoint(score);
-}
-
-void TrainingRun::write_checkpoint(std::optional<double> score) {
+void RunCheckpoints::save(const RunPosition& position, const std::optional<LoggedBytes>& logged,
+                          const std::string& command, std::optional<double> score) {
+  if (last_saved_ == task_.steps_done() && !score) return;
+  last_saved_ = task_.steps_done();
+  task_.settle();
+  if (!writer_) return;
   checkpoint::CheckpointContents contents;
-  contents.step = task_->steps_done();
-  for (const TaskTable& table : task_->tables()) {
+  contents.step = task_.steps_done();
+  for (const TaskTable& table : task_.tables()) {
     contents.tables.push_back(
         checkpoint::table_contents(table.name, table.part, table.sharding, table.index));
   }
   if (!leads()) return writer_->save(contents);
-  contents.shards = {{"model", task_->weights()}, {"optimiser", task_->moments()}};
-  for (checkpoint::CheckpointShard& shard : task_->other_shards())
+  contents.shards = {{"model", task_.weights()}, {"optimiser", task_.moments()}};
+  for (checkpoint::CheckpointShard& shard : task_.other_shards())
     contents.shards.push_back(std::move(shard));
-  contents.state = {{"loader", task_->position().to_json()},
-                    {"epoch", epoch_},
+  contents.state = {{"loader", task_.position().to_json()},
                     {"store", events_checksum(store_)},
                     {"vocabularies", vocabularies_of(store_)},
-                    {"bad_steps", bad_steps_},
-                    {"skipped_steps", skipped_steps_},
-                    {"early_stopping", early_stopping_.state()},
-                    {"window", window_state(window_, task_->times())},
-                    {"metrics", lines_->logged().to_json()}};
+                    {"metrics", logged->to_json()}};
+  position.add_to(contents.state, task_.times());
   contents.config = config_text(config_);
-  contents.command = command_;
+  contents.command = command;
   contents.score = score;
   writer_->save(contents);
+}
+
+void RunCheckpoints::wait() {
+  if (writer_) writer_->wait();
 }
 
 }  // namespace turbogr::run
