@@ -153,6 +153,12 @@ const std::vector<EventCase>& event_cases() {
       {.prefix = 1, .history = {30, 1, 5}, .targets = {1, 3, 2}, .cols = 45, .dropout = dropout},
       {.prefix = 8, .history = {2, 70}, .targets = {1, 1}, .cols = 129, .positions = 9},
       {.prefix = 0, .history = {3}, .targets = {4}, .cols = 1, .positions = 1, .buckets = 0},
+      {.prefix = 1,
+       .history = {30, 1, 5},
+       .targets = {1, 3, 2},
+       .cols = 45,
+       .buckets = 3,
+       .kind = TimeBuckets::kLog},
       {.prefix = 8,
        .history = {900, 0, 1300, 17, 600},
        .targets = {1, 1, 40, 0, 700},
@@ -178,7 +184,8 @@ EventResults event_input_on(Device device, const EventCase& c, const EventBatch&
   const Tensor position = test::place(ctx, in.position), time = test::place(ctx, in.time);
   Tensor dposition = test::place(ctx, test::event_start<A>({c.positions, c.cols}));
   Tensor dtime = test::place(ctx, test::event_start<A>({c.buckets + 1, c.cols}));
-  const EventInputOptions options = {.scale = test::kEventScale, .dropout = c.dropout};
+  const EventInputOptions options = {
+      .scale = test::kEventScale, .buckets = c.kind, .dropout = c.dropout};
   ctx.workspace().reserve(event_input_workspace_bytes<T>(ctx, c.tokens() + 1, c.cols));
   event_input<T>(ctx, events.view(), {prefix.rows(), tokens.rows()},
                  {position.view<A, 2>(), time.view<A, 2>()}, options, x.rows());

@@ -2,7 +2,7 @@
 #include "turbogr/run/config.h"
 
 #include "tests/fuzz/support.h"
-#include "turbogr/run/ranking_setup.h"
+#include "turbogr/run/named_features.h"
 
 // Looks into a store, of which texts have none; without it the model need not be linked.
 void turbogr::run::name_features(Config&, const data::Store&) {}

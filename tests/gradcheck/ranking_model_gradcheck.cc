@@ -77,6 +77,15 @@ std::vector<Case> cases() {
       all.back().name = name + each.name;
     }
   }
+  RankingOptions log_times = test::small_ranking(), layer_post = log_times, l2_post = log_times;
+  log_times.buckets = ops::TimeBuckets::kLog;
+  layer_post.post = PostKind::kLayer;
+  l2_post.post = PostKind::kL2;
+  for (const Case& each :
+       {Case{"log_times", log_times}, Case{"layer_post", layer_post}, Case{"l2_post", l2_post},
+        Case{"l2_post_one_target", l2_post, 0, false, true}}) {
+    all.push_back(each);
+  }
   RankingOptions maps = test::small_ranking(ModelKind::kFuxi);
   for (const auto& [name, kind] :
        {std::pair{"no", BiasKind::kNone}, std::pair{"position", BiasKind::kPosition},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct EventCase {
   std::vector<std::int64_t> history, targets;
   std::int64_t cols = 8, positions = 9, buckets = 6;  // buckets: T, one less than the table's rows
   ops::DropoutOptions dropout = {};
+  ops::TimeBuckets kind = ops::TimeBuckets::kSquareRoot;
 
   std::vector<std::int64_t> offsets() const {
     std::vector<std::int64_t> lengths;
@@ -92,6 +94,12 @@ struct EventResults {
   Tensor x, dprefix, devents, dposition, dtime;
 };
 
+// Where bucket k begins, in seconds.
+inline double bucket_edge(ops::TimeBuckets kind, std::int64_t k) {
+  const auto number = static_cast<double>(k);
+  return kind == ops::TimeBuckets::kLog ? 60 * std::exp(number) : 60 * number * number;
+}
+
 // Token by token; the bucket by counting up.
 template <class T>
 EventResults plain_event_input(const EventCase& c, const EventBatch& batch,
@@ -111,7 +119,8 @@ EventResults plain_event_input(const EventCase& c, const EventBatch& batch,
       const std::int64_t j = i - c.prefix;
       const std::int64_t time = is_prefix ? 0 : batch.times[static_cast<std::size_t>(event)];
       std::int64_t bucket = 0;
-      while (bucket < c.buckets && 60 * (bucket + 1) * (bucket + 1) <= now - time) ++bucket;
+      const auto gap = static_cast<double>(now - time);
+      while (bucket < c.buckets && bucket_edge(c.kind, bucket + 1) <= gap) ++bucket;
       std::int64_t place = i;
       if (!is_prefix) place = j < c.history[b] ? c.prefix + c.history[b] - j : c.prefix;
       place = std::min(place, c.positions - 1);
@@ -146,7 +155,8 @@ EventResults run_event_input(Context& ctx, const EventCase& c, const EventBatch&
   EventResults out;
   out.dposition = event_start<A>({c.positions, c.cols});
   out.dtime = event_start<A>({c.buckets + 1, c.cols});
-  const ops::EventInputOptions options = {.scale = kEventScale, .dropout = c.dropout};
+  const ops::EventInputOptions options = {
+      .scale = kEventScale, .buckets = c.kind, .dropout = c.dropout};
   ctx.workspace().reserve(ops::event_input_workspace_bytes<T>(ctx, c.tokens(), c.cols));
   ops::event_input<T>(ctx, batch.view(), {prefix.rows(), events.rows()},
                       {in.position.template view<A, 2>(), in.time.template view<A, 2>()}, options,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -34,6 +35,12 @@ TYPED_TEST(EventInputOf, MatchesTheDefinitionAtEveryShapeAndInstructionSet) {
       {.prefix = 1, .history = {30, 1, 5}, .targets = {1, 3, 2}, .cols = 45, .dropout = dropout},
       {.prefix = 8, .history = {2, 70}, .targets = {1, 1}, .cols = 129, .positions = 9},
       {.prefix = 0, .history = {3}, .targets = {4}, .cols = 1, .positions = 1, .buckets = 0},
+      {.prefix = 1,
+       .history = {30, 1, 5},
+       .targets = {1, 3, 2},
+       .cols = 45,
+       .buckets = 3,
+       .kind = TimeBuckets::kLog},
   };
   for (const EventCase& c : cases) {
     SCOPED_TRACE(::testing::Message() << c.tokens() << " tokens of " << c.cols);
@@ -84,6 +91,22 @@ TEST(SquareRootBucket, EdgesAreWhereTheySay) {
   EXPECT_EQ(square_root_bucket(late, -late, 2048), 2048);
   EXPECT_EQ(square_root_bucket(-late, late, 2048), 0);
   EXPECT_EQ(square_root_bucket(100, 0, 0), 0);
+}
+
+TEST(LogBucket, EdgesAreWhereTheySay) {
+  EXPECT_EQ(log_bucket(60, 0, 2048), 0);
+  EXPECT_EQ(log_bucket(0, 600, 2048), 0);
+  EXPECT_EQ(log_bucket(-5, -205, 2048), 1);
+  for (std::int64_t k = 1; k < 24; ++k) {  // 18,000 years
+    const auto below = static_cast<std::int64_t>(60 * std::exp(static_cast<long double>(k)));
+    EXPECT_EQ(log_bucket(below, 0, 5000), k - 1);
+    EXPECT_EQ(log_bucket(below + 1, 0, 5000), k);
+  }
+  const std::int64_t late = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(log_bucket(late, 0, 2048), 39);
+  EXPECT_EQ(log_bucket(late, -late, 30), 30);
+  EXPECT_EQ(log_bucket(-late, late, 2048), 0);
+  EXPECT_EQ(log_bucket(1000, 0, 0), 0);
 }
 
 TEST(EventInput, SaysWhatIsWrong) {

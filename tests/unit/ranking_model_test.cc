@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <set>
 #include <string>
@@ -62,6 +63,35 @@ TEST_P(RankingModelOf, ThreadsAndRecomputeChangeNoBit) {
     const std::vector<Tensor> got = one_step<float>(ctx, memory, batch, options);
     ASSERT_EQ(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(test::same_bits(got[i], wanted[i]));
+  }
+}
+
+TEST(RankingModel, PostProcessorsMakeWhatTheySay) {
+  const Context ctx({.threads = 1});
+  for (const PostKind kind : {PostKind::kLayer, PostKind::kL2}) {
+    RankingOptions options = test::small_ranking();
+    options.post = kind;
+    RankingBatch<double> batch(kCase, options);
+    RankingModel<double> model(ctx, options, batch.memory());
+    model.initialise(ctx, 5);
+    model.forward(ctx, batch.step, batch.rows());
+    const Rows<const double> given = model.target_rows(batch.step.num_targets);
+    const Rows<const double> made = model.user_rows(batch.step.num_targets);
+    for (std::int64_t r = 0; r < given.rows; ++r) {
+      double sum = 0, squares = 0;
+      for (std::int64_t c = 0; c < given.cols; ++c) {
+        sum += given(r, c);
+        squares += given(r, c) * given(r, c);
+      }
+      const auto count = static_cast<double>(given.cols);
+      const bool norm = kind == PostKind::kLayer;
+      const double mean = norm ? sum / count : 0;
+      const double length =
+          norm ? std::sqrt(squares / count - mean * mean + 1e-5) : std::sqrt(squares);
+      for (std::int64_t c = 0; c < given.cols; ++c) {
+        EXPECT_NEAR(made(r, c), (given(r, c) - mean) / length, 1e-12);
+      }
+    }
   }
 }
 

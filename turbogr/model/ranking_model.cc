@@ -8,13 +8,10 @@
 #include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/dense/row_arithmetic.h"
 #include "turbogr/ops/rows/action_bits.h"
-#include "turbogr/ops/rows/clock_features.h"
 #include "turbogr/ops/rows/embedding.h"
 
 namespace turbogr::model {
 namespace {
-
-constexpr double kPostEps = 1e-5;
 
 // Up to so many targets a sequence, attention of theirs alone is cheaper than the kernels for all,
 // which have a processor's vectors or a GPU's tensor cores.
@@ -97,15 +94,12 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
       time_(add_table("time", {options.time_buckets + 1, options.width}, Init::kUniform,
                       table_bound(options.time_buckets))),
       layers_(ctx, layer_options(options), layer_memory(options, memory), parameters_),
-      post_(parameters_,
-            {.name = "post",
-             .shape = {options.width + ops::kClockFeatures, options.width},
-             .init = Init::kNormal,
-             .scale = xavier_deviation(options.width + ops::kClockFeatures, options.width),
-             .decay = true}),
-      post_bias_(add_table("post_bias", {options.width}, Init::kZero, 0)),
-      post_norm_weight_(add_table("post_norm_weight", {options.width}, Init::kOne, 1)),
-      post_norm_bias_(add_table("post_norm_bias", {options.width}, Init::kZero, 0)),
+      post_(ctx,
+            {.kind = options.post,
+             .width = options.width,
+             .targets = memory.targets,
+             .inference = memory.layers.inference},
+            parameters_),
       tower_(ctx,
              target_mlp("tower", options.item_features * options.embedding, options.width, true),
              parameters_),
@@ -134,11 +128,6 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
   target_times_ = numbers(DType::kI64, memory.targets);
   target_keys_ = numbers(DType::kI64, memory.targets);
   target_starts_ = numbers(DType::kI64, batch + 1);
-  post_input_ = rows(memory.targets, width + ops::kClockFeatures);
-  post_linear_ = rows(memory.targets, width);
-  user_ = rows(memory.targets, width);
-  post_mean_ = numbers(dtype_of<Accum<T>>(), memory.targets);
-  post_rstd_ = numbers(dtype_of<Accum<T>>(), memory.targets);
   target_items_ = rows(memory.targets, items);
   item_ = rows(memory.targets, width);
   product_ = rows(memory.targets, width);
@@ -150,7 +139,6 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
     dproduct_ = rows(memory.targets, width);
     duser_ = rows(memory.targets, width);
     ditem_ = rows(memory.targets, width);
-    dpost_input_ = rows(memory.targets, width + ops::kClockFeatures);
     dtarget_items_ = rows(memory.targets, items);
   }
   refresh(ctx);
@@ -281,14 +269,8 @@ StepInput RankingModel<T>::layer_step(const RankingStep& step) const {
 template <class T>
 ops::EventInputOptions RankingModel<T>::input_options(const StepInput& step) const {
   return {.scale = std::sqrt(static_cast<double>(options_.width)),
+          .buckets = options_.buckets,
           .dropout = step.dropout(options_.input_dropout, -1, 0)};
-}
-
-template <class T>
-ops::NormOptions<T> RankingModel<T>::post_norm_options() const {
-  return {.eps = kPostEps,
-          .weight = parameters_.value(post_norm_weight_).template view<Accum<T>, 1>(),
-          .bias = parameters_.value(post_norm_bias_).template view<Accum<T>, 1>()};
 }
 
 template <class T>
@@ -308,12 +290,12 @@ View<Accum<T>, 1> RankingModel<T>::vector_gradient(int index) {
 
 template <class T>
 Rows<const T> RankingModel<T>::target_rows(std::int64_t count) const {
-  return first_rows<T>(post_input_, count).columns(0, options_.width);
+  return post_.input(count);
 }
 
 template <class T>
 Rows<const T> RankingModel<T>::user_rows(std::int64_t count) const {
-  return first_rows<T>(user_, count);
+  return post_.result(count);
 }
 
 template <class T>
@@ -364,17 +346,10 @@ Rows<const T> RankingModel<T>::forward(const Context& ctx, const RankingStep& st
                       input_options(input), layers_.input(input.num_tokens));
   const ops::EventTargets at = targets(step);
   ops::find_targets(ctx, sequences, step.row_keys, at);
-  const Rows<T> post_input = first_rows<T>(post_input_, m);
-  layers_.forward(ctx, parameters_, input, post_input.columns(0, width));
+  layers_.forward(ctx, parameters_, input, post_.input(m));
 
   // Targets.
-  const Rows<T> post_linear = first_rows<T>(post_linear_, m);
-  const Rows<T> user = first_rows<T>(user_, m);
-  ops::clock_features<T>(ctx, at.times, post_input.columns(width, ops::kClockFeatures));
-  ops::linear<T>(ctx, post_input, post_.packed(),
-                 {.bias = parameters_.value(post_bias_).template view<A, 1>()}, post_linear);
-  ops::norm<T>(ctx, post_linear, post_norm_options(), user,
-               {first_values<A>(post_mean_, m), first_values<A>(post_rstd_, m)});
+  const Rows<const T> user = post_.forward(ctx, parameters_, at.times);
   const Rows<T> target_items = first_rows<T>(target_items_, m);
   const Rows<T> item = first_rows<T>(item_, m);
   ops::gather_rows<T, T, std::int64_t>(ctx, rows.items, at.events, target_items);
@@ -411,20 +386,10 @@ void RankingModel<T>::backward(const Context& ctx, const RankingStep& step,
   const Rows<T> dtarget_items = first_rows<T>(dtarget_items_, m);
   tower_.backward(ctx, parameters_, first_rows<T>(std::as_const(target_items_), m), ditem,
                   dtarget_items);
-  ops::norm_backward<T>(ctx, first_rows<T>(std::as_const(post_linear_), m), duser,
-                        post_norm_options(),
-                        {first_values<A>(post_mean_, m), first_values<A>(post_rstd_, m)},
-                        {.dx = duser,
-                         .dweight = vector_gradient(post_norm_weight_),
-                         .dbias = vector_gradient(post_norm_bias_)});
-  const Rows<T> dpost_input = first_rows<T>(dpost_input_, m);
-  ops::linear_backward<T>(
-      ctx, first_rows<T>(std::as_const(post_input_), m), post_.packed(), duser, {},
-      {.dx = dpost_input, .dw = post_.gradient(parameters_), .db = vector_gradient(post_bias_)});
+  const Rows<const T> dtargets = post_.backward(ctx, parameters_, duser);
 
   // Layers.
-  const Rows<const T> dinput =
-      layers_.backward(ctx, parameters_, input, dpost_input.columns(0, width), ready);
+  const Rows<const T> dinput = layers_.backward(ctx, parameters_, input, dtargets, ready);
   const Rows<T> dprefix = first_rows<T>(dprefix_tokens_, sequences.batch());
   const Rows<T> devents = first_rows<T>(devent_tokens_, num_events);
   ops::event_input_backward<T>(ctx, sequences, dinput, input_options(input),
@@ -460,14 +425,14 @@ void RankingModel<T>::backward(const Context& ctx, const RankingStep& step,
 template <class T>
 std::size_t RankingModel<T>::activation_bytes() const {
   std::size_t total = layers_.activation_bytes() + content_.bytes() + action_.bytes() +
-                      tower_.bytes() + head_.bytes() + (extra_ ? extra_->bytes() : 0);
+                      post_.bytes() + tower_.bytes() + head_.bytes() +
+                      (extra_ ? extra_->bytes() : 0);
   for (const Tensor* tensor :
        {&prefix_counts_, &prefix_tokens_, &event_tokens_, &other_tokens_, &actions_,
         &target_tokens_, &target_events_, &target_times_, &target_keys_,  &target_starts_,
-        &post_input_,    &post_linear_,   &user_,         &post_mean_,    &post_rstd_,
         &target_items_,  &item_,          &product_,      &logits_,       &dprefix_tokens_,
         &devent_tokens_, &dactions_,      &dproduct_,     &duser_,        &ditem_,
-        &dpost_input_,   &dtarget_items_}) {
+        &dtarget_items_}) {
     total += tensor->bytes();
   }
   return total;
@@ -477,16 +442,14 @@ template <class T>
 std::size_t RankingModel<T>::workspace_bytes(const Context& ctx) const {
   std::size_t most = std::max(
       {layers_.workspace_bytes(ctx), content_.workspace_bytes(ctx), action_.workspace_bytes(ctx),
-       tower_.workspace_bytes(ctx), head_.workspace_bytes(ctx),
+       post_.workspace_bytes(ctx), tower_.workspace_bytes(ctx), head_.workspace_bytes(ctx),
        ops::event_input_workspace_bytes<T>(ctx, memory_.layers.capacity, options_.width),
-       ops::action_bits_workspace_bytes<T>(ctx, options_.action_width()),
-       ops::norm_workspace_bytes<T>(ctx, options_.width)});
+       ops::action_bits_workspace_bytes<T>(ctx, options_.action_width())});
   if (extra_) most = std::max(most, extra_->workspace_bytes(ctx));
   const auto product = [&](const WeightMatrix<T>& weight, std::int64_t rows) {
     return std::max(ops::linear_workspace_bytes<T>(ctx, weight.packed()),
                     ops::linear_backward_workspace_bytes<T>(ctx, weight.packed(), rows));
   };
-  most = std::max(most, product(post_, memory_.targets));
   for (const PrefixFeature& feature : prefix_) {
     most = std::max(most, product(feature.weight, memory_.layers.sequences));
   }

@@ -5,7 +5,7 @@
 //   prefix token k   = row W_k + b_k
 //   event token      = content(id's row) + extra(the other rows) + action(bits)      MLPs
 //   x                = dropout(sqrt(D) token + position + time)                      event_input
-//   r                = LayerNorm([layers(x) at targets | clock] W + b)
+//   r                = layers(x) at targets, with their clock (post_processor.h)
 //   logits           = head(r * tower(a target's rows))                              MLPs
 //
 //   RankingModel<float> model(ctx, options, {.layers = {.capacity = 65536, .sequences = 64},
@@ -29,6 +29,7 @@
 #include "turbogr/model/layer_stack.h"
 #include "turbogr/model/mlp.h"
 #include "turbogr/model/parameters.h"
+#include "turbogr/model/post_processor.h"
 #include "turbogr/model/ranking_options.h"
 #include "turbogr/model/weight_matrix.h"
 #include "turbogr/ops/rows/event_input.h"
@@ -133,7 +134,6 @@ class RankingModel {
   void check_step(const RankingStep& step, const RankingRows<const T>& rows) const;
   StepInput layer_step(const RankingStep& step) const;
   ops::EventInputOptions input_options(const StepInput& step) const;
-  ops::NormOptions<T> post_norm_options() const;
   ops::EventTargets targets(const RankingStep& step);
   View<Accum<T>, 1> vector_gradient(int index);
 
@@ -147,8 +147,7 @@ class RankingModel {
   Mlp<T> action_;
   int position_, time_;
   LayerStack<T> layers_;
-  WeightMatrix<T> post_;
-  int post_bias_, post_norm_weight_, post_norm_bias_;
+  PostProcessor<T> post_;
   Mlp<T> tower_, head_;
 
   Tensor prefix_counts_;                                               // [B], all c
@@ -156,11 +155,9 @@ class RankingModel {
   Tensor actions_;                                                     // [N, 8 A]
   Tensor target_tokens_, target_events_, target_times_, target_keys_;  // [M]
   Tensor target_starts_;                                               // [B + 1]
-  Tensor post_input_, post_linear_, user_;                             // [M, D + 4], [M, D], [M, D]
-  Tensor post_mean_, post_rstd_;                                       // [M]
   Tensor target_items_, item_, product_, logits_;     // [M, F E], [M, D], [M, D], [M, K]
   Tensor dprefix_tokens_, devent_tokens_, dactions_;  // as what they are gradients of
-  Tensor dproduct_, duser_, ditem_, dpost_input_, dtarget_items_;
+  Tensor dproduct_, duser_, ditem_, dtarget_items_;
 };
 
 }  // namespace turbogr::model

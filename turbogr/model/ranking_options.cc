@@ -35,6 +35,13 @@ ModelOptions layer_options(const RankingOptions& o) {
   return layers;
 }
 
+PostKind post_kind_from_name(std::string_view name) {
+  if (name == "time") return PostKind::kTime;
+  if (name == "layer") return PostKind::kLayer;
+  TGR_CHECK(name == "l2", "post-processor '", name, "'; it must be time, layer or l2");
+  return PostKind::kL2;
+}
+
 void check_ranking_options(const RankingOptions& o) {
   check_model_options(layer_options(o));
   TGR_CHECK(o.embedding >= 1, "feature rows of width ", o.embedding, "; give at least 1");

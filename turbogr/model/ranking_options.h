@@ -5,10 +5,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "turbogr/model/model_options.h"
+#include "turbogr/ops/rows/event_sequences.h"
 
 namespace turbogr::model {
+
+// What becomes of the layers' result at targets (post_processor.h).
+enum class PostKind : std::uint8_t { kTime, kLayer, kL2 };
+PostKind post_kind_from_name(std::string_view name);  // time, layer, l2
 
 struct RankingOptions {
   std::int64_t embedding = 64;     // E
@@ -29,11 +35,13 @@ struct RankingOptions {
   std::int64_t head_hidden = 512;    // of the item tower and the head
   std::int64_t positions = 8192;     // P
   std::int64_t time_buckets = 2048;  // T; the table has one row more
-  std::int64_t max_length = 4096;    // the longest sequence, all of it
-  std::int64_t max_history = 4096;   // of events; FuXi's position map knows no longer one
-  double norm_length = 4096;         // what attention is divided by, unless a step says otherwise
-  bool full_prefix = false;          // prefix tokens see all of the prefix and the history, not
-                                     // only what is before them
+  ops::TimeBuckets buckets = ops::TimeBuckets::kSquareRoot;
+  PostKind post = PostKind::kTime;
+  std::int64_t max_length = 4096;   // the longest sequence, all of it
+  std::int64_t max_history = 4096;  // of events; FuXi's position map knows no longer one
+  double norm_length = 4096;        // what attention is divided by, unless a step says otherwise
+  bool full_prefix = false;         // prefix tokens see all of the prefix and the history, not
+                                    // only what is before them
   double input_dropout = 0.2;
   double dropout = 0.1;  // of each layer
 

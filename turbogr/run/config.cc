@@ -12,7 +12,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
-#include "turbogr/run/ranking_setup.h"
+#include "turbogr/run/named_features.h"
 #include "turbogr/run/store_defaults.h"
 #include "turbogr/run/task_defaults.h"
 
@@ -261,7 +261,7 @@ LoadedConfig load_config_for_store(const std::string& path,
       const data::Store store(draft.config.data.store);
       decided =
           choose_for_store(draft.config, draft.named, size_of(store, draft.config.data.max_length));
-      if (draft.config.ranks()) run::name_features(draft.config, store);
+      name_features(draft.config, store);
     } catch (const Error& error) {
       loaded.unread = error.what();
     }

@@ -68,14 +68,17 @@ struct ModelConfig {
   bool actions = false;
   double temperature = 0.05;
   std::string output = "item";
+  std::string features = "named";
   std::int64_t embedding = 16;
   std::int64_t hidden = 0;
   std::int64_t head_hidden = 0;
   std::int64_t positions = 8192;
   std::int64_t time_buckets = 2048;
+  std::string time_bucket = "sqrt";
   double input_dropout = 0.2;
   double action_scale = 0.1;
   std::string prefix_mask = "causal";
+  std::string post = "time";
   std::string normaliser = "length";
 
   bool operator==(const ModelConfig&) const = default;
@@ -165,6 +168,7 @@ struct NegativesConfig {
   std::int64_t sharing_factor = 1;
   std::string dtype = "full";
   bool half_table = false;
+  bool untrained = true;
 
   bool operator==(const NegativesConfig&) const = default;
 };

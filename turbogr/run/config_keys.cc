@@ -182,6 +182,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, output, one_of({"id", "item"}),
               "retrieval: candidates are rows of the item table, or with the features of the item "
               "added, so that items that were never trained are found by these"),
+      TGR_KEY(model, features, one_of({"named", "store"}),
+              "retrieval: without any [features.X] a token is its item's row alone, or has all "
+              "features of items that the store has"),
       TGR_KEY(model, embedding, between(1, 65536), "ranking: width E of the rows of all tables"),
       TGR_KEY(model, hidden, at_least(0),
               "ranking: hidden width of the MLPs that make tokens; 0: model.width"),
@@ -189,11 +192,17 @@ std::vector<ConfigKey> make_keys() {
               "ranking: hidden width of the item tower and the head; 0: model.width"),
       TGR_KEY(model, positions, between(2, 1 << 24), "ranking: rows of the position table"),
       TGR_KEY(model, time_buckets, between(1, 1 << 24), "ranking: buckets of the time table"),
+      TGR_KEY(model, time_bucket, one_of({"sqrt", "log"}),
+              "ranking: a bucket of the time table begins at 60 k^2 seconds before the last event, "
+              "or at 60 e^k"),
       TGR_KEY(model, input_dropout, below_one(), "ranking: share of the input dropped in training"),
       TGR_KEY(model, action_scale, positive(),
               "ranking: standard deviation of the action tables' start"),
       TGR_KEY(model, prefix_mask, one_of({"causal", "full"}),
               "ranking: prefix tokens see what is before them, or all of prefix and history"),
+      TGR_KEY(model, post, one_of({"time", "layer", "l2"}),
+              "ranking: what becomes of the layers' result at a target: a linear layer of it and "
+              "the clock, then a norm; a norm; or length 1"),
       TGR_KEY(model, normaliser, one_of({"length", "batch"}),
               "ranking: attention is divided by model.norm_length, or by the longest history and "
               "most targets of the batch, so that scores depend on who shares it"),
@@ -322,6 +331,9 @@ std::vector<ConfigKey> make_keys() {
               "how negatives' rows are read: as positives are, or in f16 scaled row by row"),
       TGR_KEY(negatives, half_table, anything(),
               "f16: keep the whole table's copy in it, not only the rows of a step"),
+      TGR_KEY(negatives, untrained, anything(),
+              "uniform draws are of all items; false: not of those that training never has as a "
+              "target, which are then as good as their features say (docs/features.md)"),
 
       TGR_KEY(eval, every, at_least(0), "epochs between evaluations; 0: only at the end"),
       TGR_KEY(eval, every_steps, at_least(0), "steps between evaluations; 0: by epochs"),

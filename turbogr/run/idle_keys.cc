@@ -24,15 +24,16 @@ struct Reader {
 constexpr std::string_view kOfRanking[] = {
     "embedding.cut",      "train.loss_scale",    "model.embedding",    "model.positions",
     "model.time_buckets", "model.input_dropout", "model.action_scale", "model.prefix_mask",
-    "model.normaliser",   "eval.group",
+    "model.normaliser",   "model.time_bucket",   "model.post",         "eval.group",
 };
 constexpr std::string_view kRankingTask = "task = \"ranking\"";
 
 // Keys of the retrieval task alone, beside negatives.*.
 constexpr std::string_view kOfRetrieval[] = {
-    "data.history",    "model.alpha",         "model.silu",    "model.affine",  "model.concat",
-    "model.window",    "model.prefix",        "model.targets", "model.actions", "model.temperature",
-    "model.time_unit", "optim.decay_vectors", "eval.at",       "eval.seen",
+    "data.history",        "model.alpha",       "model.silu",     "model.affine",
+    "model.concat",        "model.window",      "model.prefix",   "model.targets",
+    "model.actions",       "model.temperature", "model.features", "model.time_unit",
+    "optim.decay_vectors", "eval.at",           "eval.seen",
 };
 constexpr std::string_view kRetrievalTask = "task = \"retrieval\"";
 

@@ -1,7 +1,6 @@
 #include "turbogr/run/ranking_setup.h"
 
 #include <algorithm>
-#include <cctype>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,31 +13,6 @@
 
 namespace turbogr::run {
 namespace {
-
-// A store's names may be longer and of other letters than those of a config.
-constexpr std::size_t kLongestMadeName = 56;
-
-std::string name_for(const std::string& text) {
-  std::string name;
-  for (const char c : text.substr(0, kLongestMadeName)) {
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
-  }
-  return name;
-}
-
-std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
-  std::string name = wanted;
-  for (int i = 2; !taken.insert(name).second; ++i) name = wanted + "_" + std::to_string(i);
-  return name;
-}
-
-void add_feature(Config& config, std::set<std::string>& taken, const std::string& name,
-                 const std::string& from) {
-  FeatureConfig feature;
-  feature.name = unique_name(name_for(name), taken);
-  feature.from = from;
-  config.features.push_back(std::move(feature));
-}
 
 // By its name alone: what depends on the item or the event belongs to every one of them. So does a
 // rate, which another event has another of.
@@ -151,33 +125,6 @@ void add_rates(const Config& config, const data::Store& store, RankingSetup& set
 
 }  // namespace
 
-void name_features(Config& config, const data::Store& store) {
-  std::set<std::string> taken;
-  if (config.features.empty()) {
-    add_feature(config, taken, "user", "user");
-    add_feature(config, taken, "item", "item");
-    for (const data::Feature& feature : store.manifest().features) {
-      add_feature(config, taken, feature.name,
-                  std::string(name_of(feature.owner)) + "." + feature.name);
-    }
-  }
-  // Remembered with the run: another store has another mean.
-  for (FeatureConfig& feature : config.features) {
-    if (feature.number != "normalised" || feature.sd > 0) continue;
-    const data::NumberScale scale = *sample_feature(config, feature, store).scale;
-    feature.mean = scale.mean;
-    feature.sd = scale.sd;
-  }
-  if (!config.tasks.empty()) return;
-  taken.clear();
-  for (const std::string& signal : store.manifest().signals) {
-    TaskConfig task;
-    task.name = unique_name(name_for(signal), taken);
-    task.signals = {signal};
-    config.tasks.push_back(std::move(task));
-  }
-}
-
 RankingSetup ranking_setup(const Config& config, const data::Store& store) {
   const ModelConfig& m = config.model;
   TGR_CHECK(m.kind != "fuxi" || (m.bias != "time" && m.bias != "both") || store.has_times(),
@@ -250,30 +197,33 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
                                       std::int64_t most_targets) {
   const ModelConfig& m = config.model;
   const auto prefix = std::ssize(setup.features.prefix);
-  return {.embedding = m.embedding,
-          .prefix = prefix,
-          .item_features = std::ssize(setup.features.items),
-          .actions = std::max<std::int64_t>(1, std::ssize(setup.layout.action_bits)),
-          .action_scale = m.action_scale,
-          .tasks = std::ssize(setup.layout.tasks),
-          .kind = model::model_kind_from_name(m.kind),
-          .layers = m.layers,
-          .width = m.width,
-          .heads = static_cast<int>(m.heads),
-          .dq = m.dq,
-          .dv = m.dv,
-          .feed_forward = feed_forward_width(m),
-          .maps = model::bias_kind_from_name(m.bias),
-          .hidden = m.hidden,
-          .head_hidden = m.head_hidden,
-          .positions = m.positions,
-          .time_buckets = m.time_buckets,
-          .max_length = prefix + config.data.max_length + most_targets,
-          .max_history = config.data.max_length,
-          .norm_length = static_cast<double>(m.norm_length),
-          .full_prefix = m.prefix_mask == "full",
-          .input_dropout = m.input_dropout,
-          .dropout = m.dropout};
+  return {
+      .embedding = m.embedding,
+      .prefix = prefix,
+      .item_features = std::ssize(setup.features.items),
+      .actions = std::max<std::int64_t>(1, std::ssize(setup.layout.action_bits)),
+      .action_scale = m.action_scale,
+      .tasks = std::ssize(setup.layout.tasks),
+      .kind = model::model_kind_from_name(m.kind),
+      .layers = m.layers,
+      .width = m.width,
+      .heads = static_cast<int>(m.heads),
+      .dq = m.dq,
+      .dv = m.dv,
+      .feed_forward = feed_forward_width(m),
+      .maps = model::bias_kind_from_name(m.bias),
+      .hidden = m.hidden,
+      .head_hidden = m.head_hidden,
+      .positions = m.positions,
+      .time_buckets = m.time_buckets,
+      .buckets = m.time_bucket == "log" ? ops::TimeBuckets::kLog : ops::TimeBuckets::kSquareRoot,
+      .post = model::post_kind_from_name(m.post),
+      .max_length = prefix + config.data.max_length + most_targets,
+      .max_history = config.data.max_length,
+      .norm_length = static_cast<double>(m.norm_length),
+      .full_prefix = m.prefix_mask == "full",
+      .input_dropout = m.input_dropout,
+      .dropout = m.dropout};
 }
 
 void RankingBounds::include(const data::SampleLoader& loader) {

@@ -17,10 +17,6 @@
 
 namespace turbogr::run {
 
-// Where a config names no features or no tasks: all that the store has. Users' features become
-// prefix tokens, items' and events' parts of every event; every signal is a task.
-void name_features(Config& config, const data::Store& store);
-
 struct RankingSetup {
   data::SampleLayout layout;
   model::RankingFeatures features;

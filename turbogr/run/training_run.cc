@@ -19,10 +19,10 @@
 #include "turbogr/data/store.h"
 #include "turbogr/run/idle_keys.h"
 #include "turbogr/run/lengths.h"
+#include "turbogr/run/named_features.h"
 #include "turbogr/run/peak_rate.h"
 #include "turbogr/run/rank_cores.h"
 #include "turbogr/run/rank_traces.h"
-#include "turbogr/run/ranking_setup.h"
 #include "turbogr/run/run_checkpoints.h"
 #include "turbogr/run/run_folder.h"
 #include "turbogr/run/run_options.h"
@@ -524,10 +524,10 @@ RunEnd run_training(const Config& given, const std::string& command, dist::Commu
   Config config = given;
   // As the run remembers it: who reads the run later may stand in another folder.
   config.data.store = std::filesystem::absolute(given.data.store).string();
-  if (config.ranks()) {
-    name_features(config, data::Store(config.data.store));
-  } else {
-    const std::string seen = resolve_seen(config, data::Store(config.data.store));
+  const data::Store store(config.data.store);
+  name_features(config, store);
+  if (!config.ranks()) {
+    const std::string seen = resolve_seen(config, store);
     if (world.rank() == 0 && !control.quiet && !seen.empty()) log::info("{}", seen);
   }
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);

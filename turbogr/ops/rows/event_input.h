@@ -3,9 +3,9 @@
 //   place   of prefix token k: k; of history event j of h, counted from the oldest: c + h - j, at
 //           most P - 1; of a target: c. So both the newest event and the targets always mean the
 //           same place, however long the history is.
-//   bucket  of a token at time t: the largest k with 60 k^2 <= q - t, at most T, where q is the
-//   time
-//           of the sequence's last event; prefix tokens have t = 0
+//   bucket  of a token at time t: the largest k with 60 k^2 <= q - t (or 60 e^k), at most T, where
+//   q
+//           is the time of the sequence's last event; prefix tokens have t = 0
 //
 //   event_input<float>(ctx, sequences, {prefix, events}, {position, time}, {.scale = 16}, x);
 #pragma once
@@ -37,6 +37,7 @@ struct EventTables {
 
 struct EventInputOptions {
   double scale = 1;  // of tokens
+  TimeBuckets buckets = TimeBuckets::kSquareRoot;
   DropoutOptions dropout;
 };
 

@@ -18,7 +18,7 @@ struct Places {
 };
 
 Places make_places(Cpu cpu, WorkspaceScope& scope, const EventSequences& s, std::int64_t positions,
-                   std::int64_t last_bucket) {
+                   TimeBuckets buckets, std::int64_t last_bucket) {
   const std::int64_t tokens = s.num_tokens();
   const std::int64_t c = s.num_prefix;
   const std::int64_t prefix_rows = s.batch() * c;
@@ -30,14 +30,14 @@ Places make_places(Cpu cpu, WorkspaceScope& scope, const EventSequences& s, std:
     for (std::int64_t k = 0; k < c; ++k) {
       places.source(at.token + k) = b * c + k;
       places.position(at.token + k) = k;
-      places.bucket(at.token + k) = square_root_bucket(now, 0, last_bucket);
+      places.bucket(at.token + k) = time_bucket(buckets, now, 0, last_bucket);
     }
     for (std::int64_t j = 0; j < at.events(); ++j) {
       const std::int64_t token = at.token + c + j;
       const std::int64_t back = std::max<std::int64_t>(at.history - j, 0);  // 0: a target
       places.source(token) = prefix_rows + at.event + j;
       places.position(token) = std::min(c + back, positions - 1);
-      places.bucket(token) = square_root_bucket(now, s.times(at.event + j), last_bucket);
+      places.bucket(token) = time_bucket(buckets, now, s.times(at.event + j), last_bucket);
     }
   });
   return places;
@@ -64,8 +64,8 @@ void event_input(Cpu cpu, const EventSequences& sequences, const EventTokens<con
   const auto scale = static_cast<float>(options.scale);
   const DropoutDraw draw(options.dropout);
   WorkspaceScope scope(cpu.workspace);
-  const Places places =
-      make_places(cpu, scope, sequences, tables.position.shape[0], tables.time.shape[0] - 1);
+  const Places places = make_places(cpu, scope, sequences, tables.position.shape[0],
+                                    options.buckets, tables.time.shape[0] - 1);
   parallel_ranges(cpu.pool, x.rows, kRows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       forward(row_args(draw, r, x.cols), scale, token_row(tokens, places.source(r)),
@@ -83,8 +83,8 @@ void event_input_backward(Cpu cpu, const EventSequences& sequences, Rows<const T
   const auto scale = static_cast<float>(options.scale);
   const DropoutDraw draw(options.dropout);
   WorkspaceScope scope(cpu.workspace);
-  const Places places =
-      make_places(cpu, scope, sequences, dtables.position.shape[0], dtables.time.shape[0] - 1);
+  const Places places = make_places(cpu, scope, sequences, dtables.position.shape[0],
+                                    options.buckets, dtables.time.shape[0] - 1);
   const auto d = scope.take<float, 2>({dx.rows, dx.cols});
   parallel_ranges(cpu.pool, dx.rows, kRows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
@@ -113,8 +113,8 @@ void event_input<double>(Cpu cpu, const EventSequences& sequences,
                          const EventTables<const double>& tables, const EventInputOptions& options,
                          Rows<double> x) {
   WorkspaceScope scope(cpu.workspace);
-  const Places places =
-      make_places(cpu, scope, sequences, tables.position.shape[0], tables.time.shape[0] - 1);
+  const Places places = make_places(cpu, scope, sequences, tables.position.shape[0],
+                                    options.buckets, tables.time.shape[0] - 1);
   parallel_ranges(cpu.pool, x.rows, kRows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       const DropoutRow drop = dropout_row(options.dropout, r);
@@ -134,8 +134,8 @@ void event_input_backward<double>(Cpu cpu, const EventSequences& sequences, Rows
                                   const EventTokens<double>& dtokens,
                                   const EventTables<double>& dtables) {
   WorkspaceScope scope(cpu.workspace);
-  const Places places =
-      make_places(cpu, scope, sequences, dtables.position.shape[0], dtables.time.shape[0] - 1);
+  const Places places = make_places(cpu, scope, sequences, dtables.position.shape[0],
+                                    options.buckets, dtables.time.shape[0] - 1);
   parallel_ranges(cpu.pool, dx.cols, kColumns, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = 0; r < dx.rows; ++r) {
       const DropoutRow drop = dropout_row(options.dropout, r);

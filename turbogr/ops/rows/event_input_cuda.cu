@@ -29,7 +29,7 @@ struct Places {
 };
 
 __global__ void places_kernel(EventSequences s, std::int64_t tokens, std::int64_t positions,
-                              std::int64_t last_bucket, Places places) {
+                              TimeBuckets kind, std::int64_t last_bucket, Places places) {
   const std::int64_t token = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (token >= tokens) return;
   const std::int64_t c = s.num_prefix;
@@ -43,7 +43,7 @@ __global__ void places_kernel(EventSequences s, std::int64_t tokens, std::int64_
   const std::int64_t time = j < 0 ? 0 : s.times.data[at.event + j];
   places.source[token] = static_cast<std::uint32_t>(source);
   places.position[token] = static_cast<std::uint32_t>(position);
-  places.bucket[token] = static_cast<std::uint32_t>(square_root_bucket(now, time, last_bucket));
+  places.bucket[token] = static_cast<std::uint32_t>(time_bucket(kind, now, time, last_bucket));
 }
 
 __global__ void count_up_kernel(std::uint32_t* values, std::int64_t count) {
@@ -56,7 +56,7 @@ unsigned blocks_for(std::int64_t count) {
 }
 
 Places make_places(Cuda cuda, WorkspaceScope& scope, const EventSequences& s,
-                   std::int64_t positions, std::int64_t buckets) {
+                   std::int64_t positions, TimeBuckets kind, std::int64_t buckets) {
   const std::int64_t tokens = s.num_tokens();
   TGR_CHECK(tokens <= std::numeric_limits<std::int32_t>::max(), "event_input: ", tokens,
             " tokens at once; on a GPU up to 2^31 - 1 are possible");
@@ -64,7 +64,7 @@ Places make_places(Cuda cuda, WorkspaceScope& scope, const EventSequences& s,
                          scope.take<std::uint32_t>(tokens).data,
                          scope.take<std::uint32_t>(tokens).data};
   places_kernel<<<blocks_for(tokens), kThreads, 0, cuda::stream_of(cuda.stream)>>>(
-      s, tokens, positions, buckets - 1, places);
+      s, tokens, positions, kind, buckets - 1, places);
   return places;
 }
 
@@ -168,8 +168,8 @@ void event_input(Cuda cuda, const EventSequences& sequences, const EventTokens<c
                  Rows<T> x) {
   if (x.rows == 0 || x.cols == 0) return;
   WorkspaceScope scope(cuda.workspace);
-  const Places places =
-      make_places(cuda, scope, sequences, tables.position.shape[0], tables.time.shape[0]);
+  const Places places = make_places(cuda, scope, sequences, tables.position.shape[0],
+                                    options.buckets, tables.time.shape[0]);
   const RowLaunch l(cuda, x.rows, x.cols);
   const bool vectors =
       vectorable_tokens(tokens) && vectorable_tables(tables) && cuda::vectorable(x);
@@ -190,8 +190,8 @@ void event_input_backward(Cuda cuda, const EventSequences& sequences, Rows<const
   if (dx.rows == 0 || dx.cols == 0) return;
   const std::int64_t tokens = dx.rows;
   WorkspaceScope scope(cuda.workspace);
-  const Places places =
-      make_places(cuda, scope, sequences, dtables.position.shape[0], dtables.time.shape[0]);
+  const Places places = make_places(cuda, scope, sequences, dtables.position.shape[0],
+                                    options.buckets, dtables.time.shape[0]);
   std::uint32_t* const index = scope.take<std::uint32_t>(tokens).data;
   std::uint32_t* const keys = scope.take<std::uint32_t>(tokens).data;
   std::uint32_t* const order = scope.take<std::uint32_t>(tokens).data;

@@ -59,6 +59,26 @@ TGR_HD inline std::int64_t square_root_bucket(std::int64_t now, std::int64_t tim
   return static_cast<std::int64_t>(k);
 }
 
+// The largest k with 60 e^k <= the seconds from `time` to `now`, at most `last`; 0 below e minutes
+// and when now is not later. No whole number of seconds, up to 2^39, is so near an edge that
+// rounding matters.
+TGR_HD inline std::int64_t log_bucket(std::int64_t now, std::int64_t time, std::int64_t last) {
+  if (now <= time) return 0;
+  const std::uint64_t gap = static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(time);
+  if (gap <= 60) return 0;
+  const auto k = static_cast<std::int64_t>(std::log(static_cast<double>(gap) / 60));
+  return k < last ? k : last;
+}
+
+// How the time table's rows share out the past.
+enum class TimeBuckets : std::uint8_t { kSquareRoot, kLog };
+
+TGR_HD inline std::int64_t time_bucket(TimeBuckets kind, std::int64_t now, std::int64_t time,
+                                       std::int64_t last) {
+  return kind == TimeBuckets::kLog ? log_bucket(now, time, last)
+                                   : square_root_bucket(now, time, last);
+}
+
 // Throws when the sequences do not fit together.
 inline void check_event_sequences(const Context& ctx, const char* op, const EventSequences& s) {
   TGR_CHECK(s.num_prefix >= 0, op, ": ", s.num_prefix,
