@@ -2,6 +2,7 @@
 // never trained.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -98,8 +99,9 @@ class RetrievalFeaturesRun : public ::testing::Test {
 };
 
 TEST_F(RetrievalFeaturesRun, ItemsThatWereNeverTrainedAreFoundByTheirFeatures) {
-  const Outcome trained = test::run_command(
-      command("cold", "--train.epochs=25 --features.category.from=item.category"));
+  const Outcome trained = test::run_command(command("cold",
+                                                    "--train.epochs=25 --negatives.untrained=false"
+                                                    " --features.category.from=item.category"));
   ASSERT_EQ(trained.status, 0) << trained.output;
   EXPECT_TRUE(has(trained, "features 1 of items, 0 of events, 0 of users")) << trained.output;
   EXPECT_TRUE(has(trained, "candidates by id and features")) << trained.output;
@@ -134,17 +136,23 @@ TEST_F(RetrievalFeaturesRun, ItemsThatNeverOccurredAreRecommendedByTheirFeatures
   ASSERT_EQ(made.status, 0) << made.output;
   EXPECT_TRUE(has(made, "4 of the items have no events and are kept for their features"))
       << made.output;
-  const Outcome trained =
-      test::run_command(command("new", "--train.epochs=25 --features.category.from=item.category"));
-  ASSERT_EQ(trained.status, 0) << trained.output;
+  for (const std::string untrained : {"true", "false"}) {
+    const Outcome trained =
+        test::run_command(command("new_" + untrained,
+                                  "--train.epochs=25 --features.category.from=item.category"
+                                  " --negatives.untrained=" +
+                                      untrained));
+    ASSERT_EQ(trained.status, 0) << trained.output;
+  }
   // Ten items of the category and two that were never trained, before all other items.
-  const auto listed = [&](int user, const std::string& more) {
+  const auto listed = [&](int user, const std::string& more, const std::string& run = "new_false") {
     const Outcome list =
-        run_program("recommend --checkpoint " + root_ + "/new --k 12 --seen keep --user " +
+        run_program("recommend --checkpoint " + root_ + "/" + run + " --k 12 --seen keep --user " +
                     std::to_string(user) + " --out " + root_ + "/list.csv " + more);
     EXPECT_EQ(list.status, 0) << list.output;
     return test::read_file(folder_ / "list.csv");
   };
+  std::int64_t ahead_drawn = 0, ahead_undrawn = 0;
   for (int user = kCategories; user < 3 * kCategories; ++user) {
     const std::string list = listed(user, "--untrained-items");
     for (int category = 0; category < kCategories; ++category) {
@@ -153,11 +161,20 @@ TEST_F(RetrievalFeaturesRun, ItemsThatNeverOccurredAreRecommendedByTheirFeatures
           << user << " " << category << "\n"
           << list;
     }
+    // Drawn as negatives such items stand further behind those that were learnt.
+    const std::string own = "," + std::to_string(200 + user % kCategories) + ",";
+    const auto ahead = [&](const std::string& text) {
+      return std::count(text.begin(), text.begin() + std::ssize(text.substr(0, text.find(own))),
+                        '\n');
+    };
+    ahead_undrawn += ahead(list);
+    ahead_drawn += ahead(listed(user, "--untrained-items", "new_true"));
     const std::string trained_only = listed(user, "");
     EXPECT_EQ(trained_only.find("," + std::to_string(200 + user % kCategories) + ","),
               std::string::npos)
         << trained_only;
   }
+  EXPECT_GT(ahead_drawn, ahead_undrawn);
 }
 
 TEST_F(RetrievalFeaturesRun, ResumingGivesTheBitsOfOneRun) {

@@ -14,6 +14,7 @@
 #include "tests/support/temporary_folder.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/run/config_keys.h"
+#include "turbogr/run/named_features.h"
 
 namespace turbogr::run {
 namespace {
@@ -310,6 +311,25 @@ TEST(RankingNames, LongNamesOfAStoreBecomeNamesOfEntries) {
   name_features(config, data::Store(folder.path() / "store"));
   EXPECT_EQ(config.features.size(), 4u);
   EXPECT_EQ(parse_config(config_text(config), "printed"), config);
+}
+
+TEST_F(RankingSetupTest, RetrievalTakesFeaturesOfItemsWhereAskedTo) {
+  Config named = parse_config("", "run.toml"), store = named, own = named;
+  store.model.features = own.model.features = "store";
+  own.features.push_back({.name = "price", .from = "item.price"});
+  for (Config* config : {&named, &store, &own}) name_features(*config, *store_);
+  EXPECT_TRUE(named.features.empty());
+  ASSERT_FALSE(store.features.empty());
+  std::size_t of_items = 0;
+  for (const data::Feature& feature : store_->manifest().features) {
+    if (feature.owner == data::FeatureOwner::kItem) ++of_items;
+  }
+  EXPECT_EQ(store.features.size(), of_items);
+  for (const FeatureConfig& feature : store.features) {
+    EXPECT_TRUE(feature.from.starts_with("item.")) << feature.from;
+  }
+  EXPECT_EQ(own.features.size(), 1u);
+  EXPECT_EQ(parse_config(config_text(store), "printed"), store);
 }
 
 // An example of each: ids, categories of the event and the request, bags, numbers by edges and by

@@ -38,6 +38,21 @@ TEST(StoreDefaults, SmallStoresGetManySmallStepsAndPatience) {
   EXPECT_EQ(config.model.bias, "both");
 }
 
+TEST(StoreDefaults, FeaturesOfItemsAreTakenWhereTheRunIsLeftOpen) {
+  const run::StoreSize size = {.users = 610, .items = 99, .events = 1'000, .item_features = true};
+  EXPECT_EQ(chosen_for(size).model.features, "store");
+  EXPECT_EQ(chosen_for(size, {"model.features"}).model.features, "named");
+  EXPECT_EQ(chosen_for(size, {"train.epochs"}).model.features, "named");  // a recipe
+  run::Config named, half;
+  named.features.push_back({.name = "genres", .from = "item.genres"});
+  half.negatives.dtype = "f16";
+  for (run::Config* config : {&named, &half}) {
+    run::choose_for_store(*config, {}, size);
+    EXPECT_EQ(config->model.features, "named");
+  }
+  EXPECT_EQ(chosen_for({.users = 610, .items = 99, .events = 1'000}).model.features, "named");
+}
+
 TEST(StoreDefaults, LargerStoresGetLargerModelsAndFewerEpochs) {
   std::int64_t width = 0, layers = 0, epochs = 1000;
   for (const std::int64_t events : {1'000'000, 10'000'000, 300'000'000}) {

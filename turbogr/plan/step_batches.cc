@@ -51,7 +51,7 @@ class IdDrawer {
       : ctx_(ctx),
         histories_(histories),
         features_(config, histories),
-        options_(options_of(config, features_)),
+        options_(run::negative_options(config.negatives)),
         seed_(static_cast<std::uint64_t>(config.run.seed)),
         sampler_(make_sampler(ctx, options_, histories)) {
     const std::int64_t all = histories.num_items() + features_.num_rows();
@@ -102,13 +102,6 @@ class IdDrawer {
   }
 
  private:
-  static train::NegativeOptions options_of(const run::Config& config,
-                                           const PlannedFeatures& features) {
-    train::NegativeOptions options = run::negative_options(config.negatives);
-    options.trained_only = features.of_items();  // as run::add_features has it
-    return options;
-  }
-
   static train::NegativeSampler make_sampler(const Context& ctx,
                                              const train::NegativeOptions& options,
                                              const Histories& histories) {

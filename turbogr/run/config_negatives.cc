@@ -23,6 +23,7 @@ train::NegativeOptions negative_options(const NegativesConfig& n) {
   options.sharing_factor = n.sharing_factor;
   options.half = n.dtype == "f16";
   options.half_table = n.half_table;
+  options.trained_only = !n.untrained;
   train::check_negatives(options);
   return options;
 }

@@ -89,7 +89,6 @@ void add_features(eval::RetrievalFeatures features, std::int64_t most_sequences,
                   train::RetrievalOptions& options) {
   options.model.max_length += features.num_prefix();
   options.most_sequences = features.prefix.empty() ? 0 : most_sequences;
-  options.negatives.trained_only = features.encodes_items();
   options.features = std::move(features);
 }
 

@@ -136,6 +136,16 @@ const Rule kRules[] = {
        choice.config.model.bias = choice.size.times ? "both" : "position";
        return true;
      }},
+    {"model.features",
+     "store, where neither train.epochs nor train.steps is named, no [features.X] is there and the "
+     "store has features of items; else named",
+     [](Choice& choice) {
+       const Config& config = choice.config;
+       const bool none = config.features.empty() && config.negatives.dtype == "full";
+       if (!none || !choice.open_end() || !choice.size.item_features) return false;
+       choice.config.model.features = "store";
+       return true;
+     }},
     {"train.batch",
      "a 32nd of the users, as a power of 2 from 16 to 128, unless train.tokens is named",
      choose_batch},
@@ -252,13 +262,17 @@ StoreSize size_of(const data::Store& store, std::int64_t max_length) {
   for (std::size_t user = 1; user < offsets.size(); ++user) {
     recent += std::min(offsets[user] - offsets[user - 1], max_length);
   }
+  const auto& features = store.manifest().features;
   const std::filesystem::path folder = std::filesystem::absolute(store.folder()).lexically_normal();
   return {.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string(),
           .users = store.num_users(),
           .items = store.num_items(),
           .events = store.num_events(),
           .recent_events = recent,
-          .times = store.has_times()};
+          .times = store.has_times(),
+          .item_features = std::any_of(features.begin(), features.end(), [](const auto& feature) {
+            return feature.owner == data::FeatureOwner::kItem;
+          })};
 }
 
 bool leaves_to_the_store(Config config, const NamedKeys& named) {

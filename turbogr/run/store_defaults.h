@@ -23,6 +23,7 @@ struct StoreSize {
   std::int64_t events = 0;
   std::int64_t recent_events = 0;  // of them, those among their user's last data.max_length
   bool times = true;               // false: only the order of events is known
+  bool item_features = false;      // it has some
 };
 StoreSize size_of(const data::Store& store, std::int64_t max_length);
 

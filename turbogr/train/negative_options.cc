@@ -81,6 +81,10 @@ void check_negatives(const NegativeOptions& options) {
   TGR_CHECK(use(1) || options.alpha == defaults.alpha, "negatives.alpha = ", options.alpha,
             " shapes draws by popularity, of which there are none; leave it out, or use sampler = "
             "\"popularity\" or a mix with it");
+  TGR_CHECK(
+      !options.trained_only || use(0),
+      "negatives.untrained = false shapes uniform draws, of which there are none; leave it out, "
+      "or use sampler = \"uniform\" or a mix with it");
   TGR_CHECK(options.correction || use(1) || use(2),
             "negatives.correction = false switches off what uniform negatives do not have; leave "
             "it out");
