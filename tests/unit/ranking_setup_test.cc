@@ -124,6 +124,7 @@ TEST(RankingConfig, WhatTheTaskCannotDoIsRefused) {
       {"[train]\naccumulate = 17\n", "at most 16 parts"},
       {"[samples]\norder = \"time\"\n", "data.shuffle = false"},
       {"[samples]\nwindow = 60\n", "samples.order = \"time\""},
+      {"[samples]\nwhole_batches = true\n", "is for windows (samples.window)"},
   };
   for (const auto& each : cases) {
     EXPECT_NE(message_of([&] { parsed(each.text); }).find(each.message), std::string::npos)

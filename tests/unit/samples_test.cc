@@ -147,6 +147,13 @@ TEST_F(SamplesTest, TimeOrderGoesThroughWindowsUserByUser) {
   EXPECT_EQ(firsts(), (std::vector<std::int64_t>{0, 3, 1, 4, 2, 5}));
   options.window_seconds = 30;
   EXPECT_EQ(firsts(), (std::vector<std::int64_t>{0, 1, 3, 2, 4, 5}));
+  options.window_batch = 2;
+  EXPECT_EQ(firsts(), (std::vector<std::int64_t>{0, 1, 2, 4}));
+  options.window_batch = 3;
+  EXPECT_EQ(firsts(), (std::vector<std::int64_t>{0, 1, 3, 2, 4, 5}));
+  options.window_batch = 4;
+  EXPECT_NE(message_of(firsts).find("no window of 30 seconds has the 4 samples of a batch"),
+            std::string::npos);
 }
 
 TEST_F(SamplesTest, AFewUsersAreDrawnByTheSeed) {

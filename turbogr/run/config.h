@@ -37,6 +37,7 @@ struct SamplesConfig {
   std::string history = "all";
   std::string order = "user";
   std::int64_t window = 0;
+  bool whole_batches = false;
   std::vector<std::string> anchor;
   std::int64_t least_history = 0;
   std::int64_t lookback = 20000;

@@ -142,6 +142,8 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(samples, window, at_least(0),
               "order in time: seconds of a window, inside of which it goes user by user; 0: sample "
               "by sample"),
+      TGR_KEY(samples, whole_batches, anything(),
+              "windows: the last samples of a window are left out where they fill no train.batch"),
       TGR_KEY(samples, anchor, anything(),
               "anchors: signals any of which makes an event an anchor; none named: every event"),
       TGR_KEY(samples, least_history, at_least(0),

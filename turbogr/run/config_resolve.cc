@@ -23,6 +23,10 @@ void check_ranking(const Config& config) {
   TGR_CHECK(config.samples.window == 0 || config.samples.order == "time",
             "samples.window = ", config.samples.window,
             " is for samples.order = \"time\"; use that, or leave samples.window out");
+  TGR_CHECK(
+      !config.samples.whole_batches || (config.samples.window > 0 && config.train.tokens == 0),
+      "samples.whole_batches = true is for windows (samples.window) in batches of train.batch "
+      "samples; set both, or leave it out");
   TGR_CHECK(config.samples.order == "user" || !config.data.shuffle,
             "samples.order = \"time\" is for data.shuffle = false; use that, or leave "
             "samples.order out");

@@ -17,6 +17,7 @@ data::SampleOptions sample_options(const Config& config, data::Split split) {
   if (split == data::Split::kTrain && samples.order == "time") {
     options.order = data::SampleOrder::kTime;
     options.window_seconds = samples.window;
+    if (samples.whole_batches) options.window_batch = config.train.batch;
   }
   options.anchors = {.signals = samples.anchor,
                      .actions = samples.actions,

@@ -135,7 +135,7 @@ void draw_sample_users(Samples& samples, std::int64_t count, std::uint64_t seed)
   keep(samples, which);
 }
 
-void sort_by_time(const Store& store, std::int64_t window_seconds, Samples& samples) {
+void sort_by_time(const Store& store, const SampleOptions& options, Samples& samples) {
   if (samples.windows.empty()) return;
   const std::span<const std::int64_t> times = store.times();
   const std::int64_t second = store.time_unit() == TimeUnit::kMilliseconds ? 1000 : 1;
@@ -146,11 +146,22 @@ void sort_by_time(const Store& store, std::int64_t window_seconds, Samples& samp
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::int64_t start = std::numeric_limits<std::int64_t>::max();
   for (const std::size_t i : order) start = std::min(start, time(i));
-  const std::int64_t width = window_seconds == 0 ? 1 : window_seconds * second;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return (time(a) - start) / width < (time(b) - start) / width;
-  });
-  keep(samples, order);
+  const std::int64_t width = options.window_seconds == 0 ? 1 : options.window_seconds * second;
+  const auto window = [&](std::size_t i) { return (time(i) - start) / width; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return window(a) < window(b); });
+  std::vector<std::size_t> kept;
+  for (auto first = order.begin(); first != order.end();) {
+    const auto end = std::find_if(first, order.end(),
+                                  [&](std::size_t i) { return window(i) != window(*first); });
+    kept.insert(kept.end(), first, end - (end - first) % options.window_batch);
+    first = end;
+  }
+  TGR_CHECK(!kept.empty(), "no window of ", options.window_seconds, " seconds has the ",
+            options.window_batch,
+            " samples of a batch; make samples.window longer or train.batch "
+            "smaller, or leave samples.whole_batches out");
+  keep(samples, kept);
 }
 
 }  // namespace
@@ -258,7 +269,7 @@ Samples make_samples(const Store& store, const SampleOptions& options) {
   if (options.split != Split::kTrain && options.max_users > 0) {
     draw_sample_users(samples, options.max_users, options.user_seed);
   }
-  if (options.order == SampleOrder::kTime) sort_by_time(store, options.window_seconds, samples);
+  if (options.order == SampleOrder::kTime) sort_by_time(store, options, samples);
   return samples;
 }
 

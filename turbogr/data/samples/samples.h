@@ -48,6 +48,8 @@ struct SampleOptions {
   bool targets_at_last_time = false;  // targets stand at the time of the last event before them
   SampleOrder order = SampleOrder::kUser;
   std::int64_t window_seconds = 0;  // of time order; 0: sample by sample
+  // Of windows: a window's last samples, where they are fewer than so many, are left out.
+  std::int64_t window_batch = 1;
   AnchorOptions anchors;
   // Evaluation splits: the samples of so many users at most, drawn by the seed; 0: all.
   std::int64_t max_users = 0;
