@@ -521,11 +521,30 @@ TEST_F(Ranking, GaucComparesTargetsOfAUserOrOfARequest) {
   const Outcome other = train("by-request", keys + "--run.resume=true --eval.group=user");
   EXPECT_NE(other.output.find("eval.group is \"user\", was \"request\""), std::string::npos)
       << other.output;
-  const Outcome alone = train("alone",
-                              "--samples.builder=anchors --samples.targets=1 --eval.group=request "
-                              "--eval.metric=gauc --train.patience=2 --eval.every=1");
-  EXPECT_NE(alone.output.find("a sample of anchors has one target"), std::string::npos)
-      << alone.output;
+}
+
+// Nothing would stop such a run early, and no checkpoint would be its best.
+TEST_F(Ranking, RefusesToGoByAGaucOfGroupsOfOneTarget) {
+  const auto refused = [](const std::string& more, const std::string& group) {
+    const Outcome outcome = train("alone", "--train.patience=2 --eval.every=1 " + more);
+    EXPECT_EQ(outcome.status, 1) << more;
+    EXPECT_NE(outcome.output.find("no " + group +
+                                  " has two on the validation split: an evaluation "
+                                  "gives auc, ne, accuracy; choose one of these"),
+              std::string::npos)
+        << outcome.output;
+    EXPECT_FALSE(std::filesystem::exists(root() + "/alone")) << more;
+  };
+  const std::string alone = "--samples.targets=1 --eval.metric=";
+  refused("--samples.builder=anchors --eval.group=request " + alone + "gauc", "request");
+  refused("--eval.group=request " + alone + "gauc_by_targets", "request");
+  refused(alone + "gauc", "user");
+  // A user's share of events is many samples of one target.
+  const Outcome users = train("alone",
+                              "--train.patience=2 --eval.every=1 --run.dry_run=true "
+                              "--data.holdout=last:20%,20% " +
+                                  alone + "gauc");
+  EXPECT_EQ(users.status, 0) << users.output;
 }
 
 TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
