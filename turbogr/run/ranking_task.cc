@@ -167,7 +167,7 @@ class RankingTask : public Task {
     return {{"item_names", names_.tensors(config_, store_)}};
   }
   void check_saved(const checkpoint::Checkpoint& saved) override {
-    check_item_names(saved, store_);
+    check_item_names(saved, config_, store_);
     check_vocabularies(saved, config_, store_);
     names_.add_trained(saved, store_);
   }
