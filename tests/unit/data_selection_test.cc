@@ -14,6 +14,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/data/features/feature.h"
 #include "turbogr/data/label.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
@@ -138,6 +139,33 @@ TEST(Label, IsRemarkedOnWhereItIsTheSameEverywhere) {
 
 TEST(Label, KnowsTheRatingOfMovieLensFilesWithoutAHeader) {
   TemporaryFolder folder;
+// Of labels, which may be long texts, of columns that are kept and of features.
+TEST(Names, OfMoreThanTwoHundredBytesAreRefused) {
+  TemporaryFolder folder;
+  const auto refusal = [&](const std::string& column, const std::string& label) {
+    const auto log = write_file(folder / "log.csv",
+                                "user,item,time,kind," + column + "\n1,1,1,a,1\n1,2,2,b,0\n");
+    PrepareOptions options{.inputs = {log}, .out = folder / "s", .overwrite = true};
+    if (!label.empty()) options.columns.labels = {label};
+    return message_of([&] { prepare(options); });
+  };
+  const std::string longest(192, 'x'), longer = longest + "y";
+  EXPECT_EQ(refusal("is_click", "kind==a" + longest), "");  // 7 of 199
+  EXPECT_EQ(refusal("is_click", longest + "12345678=kind==a"), "");
+  EXPECT_TRUE(
+      has(refusal("is_click", "kind==a" + longer + "z"),
+          "has a name of 201 bytes; a store keeps names of 200 at most: give it one, as in"));
+  EXPECT_EQ(refusal("is_click", "a=kind==b" + longer + "z"), "");  // the text may be long
+  EXPECT_EQ(refusal("is_123456" + longest.substr(1), ""), "");
+  const std::string words = refusal("is_1234567" + longest.substr(1), "");
+  EXPECT_TRUE(has(words, "log.csv': column 'is_1234567xx")) << words;
+  EXPECT_TRUE(has(words, "at most: rename it")) << words;
+  EXPECT_LT(words.size(), 300u);
+  EXPECT_TRUE(has(
+      message_of([&] { parse_feature_requests({longest + "123456789:bag"}, FeatureOwner::kItem); }),
+      "a store keeps names of 200 at most: rename the column"));
+}
+
   const auto log = write_file(folder / "ratings.dat", "1::10::5::1\n1::11::2::2\n1::12::4::3\n");
   PrepareOptions options{.format = LogFormat::kMovieLens, .inputs = {log}, .out = folder / "s"};
   options.columns.labels = {"rating>=4"};

@@ -307,7 +307,7 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
 // Names of a store's columns need not be names of entries.
 TEST(RankingNames, LongNamesOfAStoreBecomeNamesOfEntries) {
   TemporaryFolder folder;
-  const std::string column(200, 'x');
+  const std::string column(199, 'x');
   std::ofstream(folder.path() / "log.csv") << "user_id,item_id,timestamp," << column << "1,"
                                            << column << "2,click\n1,10,1,a,b,1\n1,11,2,b,a,0\n";
   data::PrepareOptions options;

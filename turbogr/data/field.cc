@@ -158,4 +158,9 @@ FieldError parse_time(std::string_view text, TimeSpelling spelling, std::int64_t
   return FieldError::kNone;
 }
 
+void check_name_length(std::string_view what, std::string_view name, std::string_view advice) {
+  TGR_CHECK(name.size() <= kLongestName, what, " '", printable(name, 40), "' has a name of ",
+            name.size(), " bytes; a store keeps names of ", kLongestName, " at most: ", advice);
+}
+
 }  // namespace turbogr::data
