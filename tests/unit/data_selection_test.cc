@@ -85,8 +85,9 @@ TEST(Label, MakesSignalsOfATypeOfEventAndANumber) {
   store.read_signals(0, bits);
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{1, 2, 2, 4, 0, 4}));
   // Where no other test has the answer: nothing is known of a like's share, and nobody asks.
-  EXPECT_EQ(report.remarks, (Lines{"plus is empty in 2 rows; taken as not set",
-                                   "other is empty in 1 rows; taken as not set"}));
+  EXPECT_EQ(report.remarks,
+            (Lines{"--label 'plus': one of kind, played is empty in 2 rows; taken as not set",
+                   "--label 'other': kind is empty in 1 rows; taken as not set"}));
   write_file(folder / "log.csv", "user,item,time,kind,played\n1,1,1,listen,loud\n");
   options.overwrite = true;
   EXPECT_TRUE(has(message_of([&] { prepare(options); }), "played"));
@@ -106,7 +107,7 @@ TEST(Label, IsASignalBesideTheOthers) {
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{2, 5, 1}));
   EXPECT_EQ(store.numbers("rating")[0], 5.0f);  // stays a number as well
   ASSERT_EQ(report.remarks.size(), 2u);
-  EXPECT_EQ(report.remarks[0], "rating>=4 is empty in 1 rows; taken as not set");
+  EXPECT_EQ(report.remarks[0], "--label 'rating>=4': rating is empty in 1 rows; taken as not set");
 
   options.overwrite = true;
   options.keep_signal = "rating>=4";
@@ -125,10 +126,11 @@ TEST(Label, IsRemarkedOnWhereItIsTheSameEverywhere) {
   const auto log =
       write_file(folder / "log.csv", "user,item,time,rating\n1,1,1,5\n1,2,2,3\n1,3,3,1\n");
   PrepareOptions options{.inputs = {log}, .out = folder / "s"};
-  options.columns.labels = {"rating>=4", "rating>=40", "rating>=1"};
+  options.columns.labels = {"rating>=4", "never=rating>=40&item>0", "rating>=1"};
   const PrepareReport report = prepare(options);
   ASSERT_EQ(report.remarks.size(), 2u);
-  EXPECT_TRUE(has(report.remarks[0], "--label 'rating>=40' is set in none of the 3 events"));
+  EXPECT_TRUE(has(report.remarks[0], "--label 'never' is set in none of the 3 events"));
+  EXPECT_TRUE(has(report.remarks[0], "with the values of rating, item")) << report.remarks[0];
   EXPECT_TRUE(has(report.remarks[1], "--label 'rating>=1' is set in all of the 3 events"));
 
   options.overwrite = true;
@@ -137,8 +139,6 @@ TEST(Label, IsRemarkedOnWhereItIsTheSameEverywhere) {
   EXPECT_EQ(prepare(options).remarks, Lines{});
 }
 
-TEST(Label, KnowsTheRatingOfMovieLensFilesWithoutAHeader) {
-  TemporaryFolder folder;
 // Of labels, which may be long texts, of columns that are kept and of features.
 TEST(Names, OfMoreThanTwoHundredBytesAreRefused) {
   TemporaryFolder folder;
@@ -166,6 +166,8 @@ TEST(Names, OfMoreThanTwoHundredBytesAreRefused) {
       "a store keeps names of 200 at most: rename the column"));
 }
 
+TEST(Label, KnowsTheRatingOfMovieLensFilesWithoutAHeader) {
+  TemporaryFolder folder;
   const auto log = write_file(folder / "ratings.dat", "1::10::5::1\n1::11::2::2\n1::12::4::3\n");
   PrepareOptions options{.format = LogFormat::kMovieLens, .inputs = {log}, .out = folder / "s"};
   options.columns.labels = {"rating>=4"};

@@ -141,8 +141,15 @@ ParsedLog EventCollector::finish() {
             report_.bad_rows, " bad, ", report_.without_signal, " without the signal asked for");
   for (std::size_t i = 0; i < empty_signals_.size(); ++i) {
     if (empty_signals_[i] == 0) continue;
-    report_.remarks.push_back(fmt::format("{} is empty in {} rows; taken as not set",
-                                          layout_->signal_names[i], empty_signals_[i]));
+    std::string what = layout_->signal_names[i];
+    if (i >= layout_->signals.size()) {
+      const Label& label = layout_->labels[i - layout_->signals.size()].label;
+      const std::vector<std::string> columns = columns_of(label);
+      what = fmt::format("--label '{}': {}{}", label.name, columns.size() > 1 ? "one of " : "",
+                         fmt::join(columns, ", "));
+    }
+    report_.remarks.push_back(
+        fmt::format("{} is empty in {} rows; taken as not set", what, empty_signals_[i]));
   }
   ParsedLog log;
   settle_time(log);
