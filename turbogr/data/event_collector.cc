@@ -86,18 +86,20 @@ void EventCollector::fill(const EventColumns& events, std::byte* rows) {
   }
 }
 
-bool EventCollector::add_item(std::string_view id) {
+FieldError EventCollector::add_item(std::string_view id) {
   if (!types_.integer_items) {
-    if (id.empty() || id.size() > kLongestId) return false;
+    if (id.empty()) return FieldError::kEmpty;
+    if (id.size() > kLongestId) return FieldError::kTooLong;
     items_->add_string(id);
     table_items_->add_string(id);
-    return true;
+    return FieldError::kNone;
   }
   std::int64_t number = 0;
-  if (parse_integer(id, number) != FieldError::kNone) return false;
+  const FieldError error = parse_integer(id, number);
+  if (error != FieldError::kNone) return error;
   items_->add_integer(number);
   table_items_->add_integer(number);
-  return true;
+  return FieldError::kNone;
 }
 
 void EventCollector::settle_time(ParsedLog& log) {
