@@ -13,6 +13,7 @@ struct RunLayout {
   int world = 1;
   int groups = 1;
   bool sharded = false;  // rows are asked of ranks
+  int machines = 1;      // played ones, where dist.ranks_per_node says so
 };
 
 // Throws on what another key switches off; returns the warning about the rest, empty for none.
