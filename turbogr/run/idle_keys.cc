@@ -41,11 +41,6 @@ bool of_ranking(std::string_view key) {
          std::find(std::begin(kOfRanking), std::end(kOfRanking), key) != std::end(kOfRanking);
 }
 
-bool of_retrieval(std::string_view key) {
-  return key.starts_with("negatives.") ||
-         std::find(std::begin(kOfRetrieval), std::end(kOfRetrieval), key) != std::end(kOfRetrieval);
-}
-
 std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
   const bool late = config.train.schedule == "semi_async";
   const bool several = layout.world > 1;
@@ -85,7 +80,7 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
   };
   for (const ConfigKey& key : config_keys()) {
     if (of_ranking(key.name)) readers.push_back({key.name, config.ranks(), true, kRankingTask});
-    if (of_retrieval(key.name)) {
+    if (is_of_retrieval(key.name)) {
       readers.push_back({key.name, !config.ranks(), true, kRetrievalTask});
     }
   }
@@ -93,6 +88,11 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
 }
 
 }  // namespace
+
+bool is_of_retrieval(std::string_view key) {
+  return key.starts_with("negatives.") ||
+         std::find(std::begin(kOfRetrieval), std::end(kOfRetrieval), key) != std::end(kOfRetrieval);
+}
 
 std::string check_idle_keys(const Config& config, const RunLayout& layout) {
   static const Config defaults;
