@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "turbogr/core/check.h"
+
 namespace turbogr::data {
 namespace {
 
