@@ -63,7 +63,8 @@ std::string check_output(const std::string& path) {
 void check_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const bool file = option->check_lname("out") && app.get_name() == "export";
-    if (option->check_lname("json") || option->check_lname("trace") || file) {
+    const bool page = option->check_lname("html");
+    if (option->check_lname("json") || option->check_lname("trace") || page || file) {
       option->check(check_output);
     }
     const std::string type = option->get_type_name();
@@ -330,6 +331,16 @@ Check is_not_negative() {
     const double value = std::strtod(text.c_str(), &end);
     if (end != text.c_str() && *end == 0 && value >= 0 && std::isfinite(value)) return "";
     return "'" + text + "' is less than 0, or no finite number";
+  };
+}
+
+Check is_from_to(std::int64_t low, std::int64_t high) {
+  return [low, high](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const std::from_chars_result result = std::from_chars(text.data(), end, value);
+    if (result.ec == std::errc() && result.ptr == end && value >= low && value <= high) return "";
+    return fmt::format("'{}' is no whole number from {} to {}", text, low, high);
   };
 }
 

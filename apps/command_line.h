@@ -107,6 +107,7 @@ class Command {
 
 Check is_positive();
 Check is_not_negative();
+Check is_from_to(std::int64_t low, std::int64_t high);  // a whole number
 Check is_one_of(std::vector<std::string> words);
 // That `read` takes the text without an Error.
 Check can_be_read(std::function<void(const std::string& text)> read);

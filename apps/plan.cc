@@ -71,13 +71,15 @@ void print_data(const plan::Histories& histories, const plan::PlannedFeatures& f
 
 std::unique_ptr<plan::Histories> histories_for(const run::Config& config,
                                                const PlanCommand& command, int steps) {
-  const std::int64_t tokens = std::max(config.train.tokens, config.data.max_length);
+  const auto tokens = static_cast<double>(std::max(config.train.tokens, config.data.max_length));
   return plan::open_histories(
       command.data,
-      {.config = config, .least_tokens = (steps + 1) * command.cluster.ranks() * tokens});
+      {.config = config, .least_tokens = (steps + 1.0) * command.cluster.ranks() * tokens});
 }
 
 namespace {
+
+constexpr int kMostSteps = 10'000;
 
 double seconds_from(std::int64_t begin_ns) {
   return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9;
@@ -194,17 +196,17 @@ Command* add_plan(Command& app) {
   auto options = std::make_shared<PlanCommand>();
   plan::ClusterOptions& cluster = options->cluster;
   command->add_option("--nodes", cluster.nodes, "Machines")
-      ->check(is_positive())
+      ->check(is_from_to(1, plan::kMostRanks))
       ->capture_default_str();
   command->add_option("--gpus", cluster.gpus, "Devices of a machine, a rank each")
-      ->check(is_positive())
+      ->check(is_from_to(1, plan::kMostRanks))
       ->capture_default_str();
   command->add_option("--sharing", cluster.sharing, "Ranks a device has, staged through the host")
-      ->check(is_positive())
+      ->check(is_from_to(1, plan::kMostRanks))
       ->capture_default_str();
   Option* ranks = command->add_option("--ranks", options->ranks,
                                       "In place of --nodes: a multiple of --gpus, or fewer");
-  ranks->check(is_positive());
+  ranks->check(is_from_to(1, plan::kMostRanks));
   command->add_option("--gpu", cluster.gpu, "h200, h100, b200, 910b or the file of a description")
       ->capture_default_str();
   command
@@ -216,7 +218,7 @@ Command* add_plan(Command& app) {
       "Store, kuairand27k, movielens, yambda or a CSV file of lengths; default: data.store");
   command->add_flag("--simulate", options->simulate, "The config as it is, instead of a search");
   command->add_option("--steps", options->steps, "Steps to time, after the first")
-      ->check(is_positive())
+      ->check(is_from_to(1, kMostSteps))
       ->capture_default_str();
   command->add_flag("--two-hops", cluster.two_hops,
                     "What if rows went inside machines first, merged, then between them; training "
@@ -248,6 +250,7 @@ Command* add_plan(Command& app) {
                       "Also write a page: scaling, a step's timeline, memory, settings");
   command
       ->add_option("--curve-ranks", options->scaling.ranks, "Ranks that the page's curves run over")
+      ->check(is_from_to(1, plan::kMostRanks))
       ->delimiter(',')
       ->capture_default_str();
   command

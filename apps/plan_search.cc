@@ -226,6 +226,7 @@ void write_page(const Context& ctx, const run::Config& config, const PlanCommand
 void run_search(const run::Config& config, const PlanCommand& command) {
   const int ranks = command.cluster.ranks();
   plan::check_plannable(config, command.cluster);
+  if (!command.html.empty()) plan::check_scaling(command.cluster, command.scaling);
   const Context ctx;
   const auto histories = histories_for(config, command, command.steps + 3);
   const plan::PlannedFeatures features(config, *histories);

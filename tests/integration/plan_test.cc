@@ -31,8 +31,49 @@ TEST(Plan, RefusesFiguresThatAreNotFiniteAndClustersThatAreTooLarge) {
     EXPECT_EQ(refused.status, 2) << refused.output;
     EXPECT_NE(refused.output.find("no finite number"), std::string::npos) << refused.output;
   }
-  const auto many = test::run_program(plan("--simulate --nodes 1000000000"));
-  EXPECT_NE(many.output.find("plans go up to 65536 devices"), std::string::npos) << many.output;
+  for (const std::string option : {"--nodes", "--gpus", "--sharing", "--ranks", "--curve-ranks"}) {
+    for (const std::string wrong : {"1000000", "4294967297", "1e9", "0"}) {
+      const auto many = test::run_program(plan(option + " " + wrong));
+      EXPECT_EQ(many.status, 2) << many.output;
+      EXPECT_TRUE(test::has(many, option + ": '" + wrong + "' is no")) << many.output;
+      EXPECT_TRUE(test::has(many, "from 1 to 65536")) << many.output;
+    }
+  }
+  const auto product = test::run_program(plan("--nodes 3 --gpus 8 --sharing 60000"));
+  EXPECT_EQ(product.status, 1) << product.output;
+  EXPECT_TRUE(test::has(product,
+                        "--nodes 3 with --gpus 8 and --sharing 60000: plans go from 1 to "
+                        "65536 ranks"))
+      << product.output;
+  const auto long_plan =
+      test::run_program(plan("--simulate --nodes 8192 --steps 9999 --train.tokens=1000000"));
+  EXPECT_TRUE(test::has(long_plan, "lower --steps, --nodes, --gpus or train.tokens"))
+      << long_plan.output;
+}
+
+// A search takes minutes: what its page needs is asked before it.
+TEST(Plan, RefusesAPageThatCouldNotBeWrittenBeforeTheSearch) {
+  const test::TemporaryFolder folder;
+  const std::string page = (folder.path() / "plan.html").string();
+  for (const auto& [more, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--html " + page + "/x", "there is no folder"},
+           {"--html " + folder.path().string(), "is a folder; name the file to write"},
+           {"--html " + page + " --curve-ranks 2,12", "--curve-ranks 12; wanted: a multiple of"}}) {
+    const auto refused = test::run_program(plan("--nodes 1 --gpus 8 " + more));
+    EXPECT_NE(refused.status, 0);
+    EXPECT_TRUE(test::has(refused, part)) << refused.output;
+    EXPECT_FALSE(test::has(refused, "figures of")) << refused.output;  // of a search that is done
+  }
+}
+
+TEST(Plan, WantsAUserWithEnoughEvents) {
+  const test::TemporaryFolder folder;
+  const std::string store = (folder.path() / "store").string(), log = store + ".csv";
+  test::write_file(log, "user_id,item_id,timestamp\n1,1,1\n1,2,2\n2,1,1\n");
+  ASSERT_EQ(test::run_program("data prepare " + log + " --out " + store).status, 0);
+  const auto refused = test::run_program(plan("--nodes 1 --gpus 2", store));
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_TRUE(test::has(refused, "has no user with enough events to plan by")) << refused.output;
 }
 
 TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
@@ -165,7 +206,6 @@ TEST(Plan, SaysWhatIsWrong) {
   says(plan("--nodes 2", "nowhere"), "no store, world or file 'nowhere'");
   says(plan("--nodes 100 --simulate --trace t.json --trace-ranks 900"),
        "--trace-ranks names rank 900");
-  says(plan("--nodes 1000000000 --gpus 8"), "plans go up to 65536 devices");
   says(plan("--nodes 1 --trace t.json"), "add --simulate");
   says(plan("--nodes 1 --features.a.from=item.a"), "[tables.a] rows = 1000");
   says(plan("--nodes 2 --gpus 2 --simulate --two-hops --dist.spread=true"), "use one of the two");

@@ -446,6 +446,40 @@ TEST_F(Ranking, AStoreWhoseCodesMeanSomethingElseIsRefused) {
   }
 }
 
+// The advice must not lead from one refusal to the next: a run may begin with the weights of
+// another on a store with more events, and not on one with more items.
+TEST_F(Ranking, AStoreWithMoreEventsGivesANewRunAndOneWithMoreItemsANewModel) {
+  ASSERT_EQ(train("before", "--train.steps=2").status, 0);
+  std::filesystem::copy(root() + "/before", root() + "/grown",
+                        std::filesystem::copy_options::recursive);
+  const auto on = [](const std::string& run, const std::string& event, const std::string& more) {
+    std::ofstream(root() + "/longer.csv") << contents_of(root() + "/log.csv") << event << "\n";
+    const Outcome made = run_program(fmt::format(
+        "data prepare {0}/longer.csv --overwrite --out {0}/longer "
+        "--signal-columns like --event-features tab --item-table {0}/items.csv --item-features "
+        "colour:category --user-table {0}/users.csv --user-features colour:category",
+        root()));
+    EXPECT_EQ(made.status, 0) << made.output;
+    return train(run, fmt::format("--data.store={}/longer --train.steps=4 {}", root(), more));
+  };
+  const std::string from = "--run.start_from=" + root() + "/before";
+  const std::string known = "0,1,70000,1,0", fresh = "0,40,70000,1,0";
+  const Outcome events = on("grown", known, "--run.resume=true");
+  EXPECT_NE(events.output.find("on this one with --run.start_from="), std::string::npos)
+      << events.output;
+  const Outcome started = on("after", known, from);
+  EXPECT_EQ(started.status, 0) << started.output;
+  for (const Outcome& items :
+       {on("grown", fresh, "--run.resume=true"), on("never", fresh, from),
+        run_program(fmt::format("eval --checkpoint {0}/before --store {0}/longer", root()))}) {
+    EXPECT_EQ(items.status, 1) << items.output;
+    EXPECT_NE(items.output.find("has 40 items and the store"), std::string::npos) << items.output;
+    EXPECT_NE(items.output.find("or train a new model on this one"), std::string::npos)
+        << items.output;
+    EXPECT_EQ(items.output.find("start_from"), std::string::npos) << items.output;
+  }
+}
+
 TEST_F(Ranking, AStoreWithOtherSignalsIsRefused) {
   ASSERT_EQ(train("signals", "--train.steps=2").status, 0);
   const Outcome made = run_program(fmt::format(
@@ -521,11 +555,30 @@ TEST_F(Ranking, GaucComparesTargetsOfAUserOrOfARequest) {
   const Outcome other = train("by-request", keys + "--run.resume=true --eval.group=user");
   EXPECT_NE(other.output.find("eval.group is \"user\", was \"request\""), std::string::npos)
       << other.output;
-  const Outcome alone = train("alone",
-                              "--samples.builder=anchors --samples.targets=1 --eval.group=request "
-                              "--eval.metric=gauc --train.patience=2 --eval.every=1");
-  EXPECT_NE(alone.output.find("a sample of anchors has one target"), std::string::npos)
-      << alone.output;
+}
+
+// Nothing would stop such a run early, and no checkpoint would be its best.
+TEST_F(Ranking, RefusesToGoByAGaucOfGroupsOfOneTarget) {
+  const auto refused = [](const std::string& more, const std::string& group) {
+    const Outcome outcome = train("alone", "--train.patience=2 --eval.every=1 " + more);
+    EXPECT_EQ(outcome.status, 1) << more;
+    EXPECT_NE(outcome.output.find("no " + group +
+                                  " has two on the validation split: an evaluation "
+                                  "gives auc, ne, accuracy; choose one of these"),
+              std::string::npos)
+        << outcome.output;
+    EXPECT_FALSE(std::filesystem::exists(root() + "/alone")) << more;
+  };
+  const std::string alone = "--samples.targets=1 --eval.metric=";
+  refused("--samples.builder=anchors --eval.group=request " + alone + "gauc", "request");
+  refused("--eval.group=request " + alone + "gauc_by_targets", "request");
+  refused(alone + "gauc", "user");
+  // A user's share of events is many samples of one target.
+  const Outcome users = train("alone",
+                              "--train.patience=2 --eval.every=1 --run.dry_run=true "
+                              "--data.holdout=last:20%,20% " +
+                                  alone + "gauc");
+  EXPECT_EQ(users.status, 0) << users.output;
 }
 
 TEST_F(Ranking, RequestsThatAreNoneAreNamed) {

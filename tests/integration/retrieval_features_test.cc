@@ -177,6 +177,21 @@ TEST_F(RetrievalFeaturesRun, ItemsThatNeverOccurredAreRecommendedByTheirFeatures
   EXPECT_GT(ahead_drawn, ahead_undrawn);
 }
 
+// run.start_from would be refused for the values, so nobody is sent there for the items.
+TEST_F(RetrievalFeaturesRun, NewValuesAreSaidBeforeNewItems) {
+  const std::string keys = "--features.category.from=item.category --train.steps=";
+  ASSERT_EQ(test::run_command(command("grows", keys + "2")).status, 0);
+  std::ofstream(folder_ / "log.csv", std::ios::app) << "1,300,3000,home\n";
+  std::ofstream(folder_ / "items.csv", std::ios::app) << "300,a9,all\n";
+  const Outcome made =
+      run_program("data prepare " + root_ + "/log.csv --overwrite --out " + root_ +
+                  "/store --item-table " + root_ + "/items.csv --item-features category");
+  ASSERT_EQ(made.status, 0) << made.output;
+  const Outcome resumed = test::run_command(command("grows", keys + "4 --run.resume=true"));
+  EXPECT_EQ(resumed.status, 1) << resumed.output;
+  EXPECT_TRUE(has(resumed, "the codes of 'item.category' stand for others")) << resumed.output;
+}
+
 TEST_F(RetrievalFeaturesRun, ResumingGivesTheBitsOfOneRun) {
   for (const std::string output : {"id", "item"}) {
     const std::string more = every_feature() + " --model.output=" + output + " --train.steps=";

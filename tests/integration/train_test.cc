@@ -272,17 +272,6 @@ TEST_F(Training, SaysWhatIsWrong) {
   fails_with(run_program("recommend --checkpoint " + root_ + "/run"), "recommend for whom?");
 }
 
-TEST_F(Training, WarnsWhenNoCheckpointCanBeTheBest) {
-  const auto warned = [&](const std::string& run, const std::string& more,
-                          const std::string& text) {
-    const Outcome outcome = train(run, "--train.steps=1 --checkpoint.keep_best=1 " + more);
-    EXPECT_EQ(outcome.status, 0) << more;
-    EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
-  };
-  warned("a", "--eval.at=[5]", "eval.metric = \"ndcg@10\", and an evaluation gives hr@5, ndcg@5");
-  warned("b", "--eval.metric=loss", "no checkpoint will be the best");
-}
-
 TEST_F(Training, RefusesBeforeTrainingWhatWouldFailAfterIt) {
   const auto refused = [&](const std::string& more, const std::string& text) {
     const Outcome outcome = train("refused", "--train.steps=1 " + more);
@@ -295,8 +284,10 @@ TEST_F(Training, RefusesBeforeTrainingWhatWouldFailAfterIt) {
   refused("--model.kind=fuxi --model.ffn=1e30", "is the most");
   refused("--negatives.count=1000000000000000000", "negatives.count");
   refused("--run.start_from=" + root_ + "/nowhere", "no checkpoint at");
-  refused("--train.patience=2 --eval.every=1 --eval.at=[5]",
-          "train.patience = 2 counts evaluations without");
+  const std::string gives = "and an evaluation gives hr@5, ndcg@5, mrr; choose one of these";
+  refused("--train.patience=2 --eval.every=1 --eval.at=[5]", gives);
+  refused("--checkpoint.keep_best=1 --eval.at=[5]", "eval.metric = \"ndcg@10\"");
+  refused("--checkpoint.keep_best=1 --eval.at=[5] --eval.metric=auc", gives);
 }
 
 TEST_F(Training, TheLastCheckpointHasAScoreAndKeepsItThroughAResume) {

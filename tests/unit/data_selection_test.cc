@@ -14,6 +14,7 @@
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/philox.h"
+#include "turbogr/data/features/feature.h"
 #include "turbogr/data/label.h"
 #include "turbogr/data/prepare.h"
 #include "turbogr/data/store.h"
@@ -84,8 +85,9 @@ TEST(Label, MakesSignalsOfATypeOfEventAndANumber) {
   store.read_signals(0, bits);
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{1, 2, 2, 4, 0, 4}));
   // Where no other test has the answer: nothing is known of a like's share, and nobody asks.
-  EXPECT_EQ(report.remarks, (Lines{"plus is empty in 2 rows; taken as not set",
-                                   "other is empty in 1 rows; taken as not set"}));
+  EXPECT_EQ(report.remarks,
+            (Lines{"--label 'plus': one of kind, played is empty in 2 rows; taken as not set",
+                   "--label 'other': kind is empty in 1 rows; taken as not set"}));
   write_file(folder / "log.csv", "user,item,time,kind,played\n1,1,1,listen,loud\n");
   options.overwrite = true;
   EXPECT_TRUE(has(message_of([&] { prepare(options); }), "played"));
@@ -105,7 +107,7 @@ TEST(Label, IsASignalBesideTheOthers) {
   EXPECT_EQ(bits, (std::vector<std::uint32_t>{2, 5, 1}));
   EXPECT_EQ(store.numbers("rating")[0], 5.0f);  // stays a number as well
   ASSERT_EQ(report.remarks.size(), 2u);
-  EXPECT_EQ(report.remarks[0], "rating>=4 is empty in 1 rows; taken as not set");
+  EXPECT_EQ(report.remarks[0], "--label 'rating>=4': rating is empty in 1 rows; taken as not set");
 
   options.overwrite = true;
   options.keep_signal = "rating>=4";
@@ -124,16 +126,44 @@ TEST(Label, IsRemarkedOnWhereItIsTheSameEverywhere) {
   const auto log =
       write_file(folder / "log.csv", "user,item,time,rating\n1,1,1,5\n1,2,2,3\n1,3,3,1\n");
   PrepareOptions options{.inputs = {log}, .out = folder / "s"};
-  options.columns.labels = {"rating>=4", "rating>=40", "rating>=1"};
+  options.columns.labels = {"rating>=4", "never=rating>=40&item>0", "rating>=1"};
   const PrepareReport report = prepare(options);
   ASSERT_EQ(report.remarks.size(), 2u);
-  EXPECT_TRUE(has(report.remarks[0], "--label 'rating>=40' is set in none of the 3 events"));
+  EXPECT_TRUE(has(report.remarks[0], "--label 'never' is set in none of the 3 events"));
+  EXPECT_TRUE(has(report.remarks[0], "with the values of rating, item")) << report.remarks[0];
   EXPECT_TRUE(has(report.remarks[1], "--label 'rating>=1' is set in all of the 3 events"));
 
   options.overwrite = true;
   options.columns.labels = {"rating>=4"};
   options.keep_signal = "rating>=4";  // was asked for
   EXPECT_EQ(prepare(options).remarks, Lines{});
+}
+
+// Of labels, which may be long texts, of columns that are kept and of features.
+TEST(Names, OfMoreThanTwoHundredBytesAreRefused) {
+  TemporaryFolder folder;
+  const auto refusal = [&](const std::string& column, const std::string& label) {
+    const auto log = write_file(folder / "log.csv",
+                                "user,item,time,kind," + column + "\n1,1,1,a,1\n1,2,2,b,0\n");
+    PrepareOptions options{.inputs = {log}, .out = folder / "s", .overwrite = true};
+    if (!label.empty()) options.columns.labels = {label};
+    return message_of([&] { prepare(options); });
+  };
+  const std::string longest(192, 'x'), longer = longest + "y";
+  EXPECT_EQ(refusal("is_click", "kind==a" + longest), "");  // 7 of 199
+  EXPECT_EQ(refusal("is_click", longest + "12345678=kind==a"), "");
+  EXPECT_TRUE(
+      has(refusal("is_click", "kind==a" + longer + "z"),
+          "has a name of 201 bytes; a store keeps names of 200 at most: give it one, as in"));
+  EXPECT_EQ(refusal("is_click", "a=kind==b" + longer + "z"), "");  // the text may be long
+  EXPECT_EQ(refusal("is_123456" + longest.substr(1), ""), "");
+  const std::string words = refusal("is_1234567" + longest.substr(1), "");
+  EXPECT_TRUE(has(words, "log.csv': column 'is_1234567xx")) << words;
+  EXPECT_TRUE(has(words, "at most: rename it")) << words;
+  EXPECT_LT(words.size(), 300u);
+  EXPECT_TRUE(has(
+      message_of([&] { parse_feature_requests({longest + "123456789:bag"}, FeatureOwner::kItem); }),
+      "a store keeps names of 200 at most: rename the column"));
 }
 
 TEST(Label, KnowsTheRatingOfMovieLensFilesWithoutAHeader) {

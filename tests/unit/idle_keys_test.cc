@@ -89,8 +89,11 @@ TEST(IdleKeys, WhatWaitsForMoreRanksIsNamed) {
   const std::string one_group = check_idle_keys(config, {.world = 4, .sharded = true});
   EXPECT_EQ(one_group,
             "nothing in this run reads dist.replicas = \"average\" (for several groups of ranks), "
-            "dist.spread = true (for several groups of ranks)");
-  EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .sharded = true}), "");
+            "dist.spread = true (for several groups of ranks on several machines)");
+  EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .sharded = true}),
+            "nothing in this run reads dist.spread = true (for several groups of ranks on several "
+            "machines)");
+  EXPECT_EQ(check_idle_keys(config, {.world = 4, .groups = 2, .machines = 2, .sharded = true}), "");
 }
 
 TEST(IdleKeys, EveryKeyOfDistIsLookedAfter) {

@@ -49,9 +49,22 @@ class ItemNamesTest : public testing::Test {
 
 TEST_F(ItemNamesTest, ComeBack) {
   const data::Store store(folder_ / "store");
-  check_item_names(saved(), store);
+  check_item_names(saved(), Config(), store);
   embedding::ItemTable rows(5, 2, embedding::SparseOptimiser::kSgd);
   EXPECT_EQ(read_known_rows(Context({.threads = 1}), saved(), store, kWhole, 0, rows), 5);
+}
+
+// Retrieval finds items by their ids again; a ranking model has a row for each place.
+TEST_F(ItemNamesTest, OfAnotherStoreAreRefusedWithWhatTheTaskCanDo) {
+  test::write_numbered_store(folder_ / "larger", {2, 4});
+  const data::Store larger(folder_ / "larger");
+  Config config;
+  for (const std::string task : {"retrieval", "ranking"}) {
+    config.task = task;
+    const std::string message = message_of([&] { check_item_names(saved(), config, larger); });
+    EXPECT_NE(message.find("has 5 items and the store"), std::string::npos) << message;
+    EXPECT_EQ(message.find("run.start_from") != std::string::npos, task == "retrieval") << message;
+  }
 }
 
 // Five names of one byte each. What leads out of the text must not be followed.
@@ -66,7 +79,7 @@ TEST_F(ItemNamesTest, OffsetsThatLeaveTheTextAreRefused) {
                                               {0, 1, 2, 3, 4, 4}}) {
     const checkpoint::Checkpoint checkpoint = saved(forged);
     for (const std::string& message :
-         {message_of([&] { check_item_names(checkpoint, store); }), message_of([&] {
+         {message_of([&] { check_item_names(checkpoint, Config(), store); }), message_of([&] {
             read_known_rows(Context({.threads = 1}), checkpoint, store, kWhole, 0, rows);
           })}) {
       EXPECT_NE(message.find("do not rise from 0 to the 5 bytes"), std::string::npos) << message;

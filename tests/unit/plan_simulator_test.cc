@@ -349,7 +349,8 @@ TEST(PlanSimulator, WritesATraceOfChosenRanks) {
 
 TEST(PlanCluster, RefusesWhatItCannotPlan) {
   run::Config config = small_config();
-  EXPECT_TRUE(has(message_of([&] { setup_of(config, {.nodes = 0}); }), "at least one"));
+  EXPECT_TRUE(has(message_of([&] { setup_of(config, {.nodes = 0}); }),
+                  "--nodes 0 with --gpus 8 and --sharing 1: plans go from 1 to 65536 ranks"));
   config.task = "ranking";
   EXPECT_TRUE(has(message_of([&] { setup_of(config, {.nodes = 1}); }), "retrieval task"));
 }

@@ -194,6 +194,27 @@ TEST(PrepareFeatures, ItemsWithoutEventsStayIfThatIsAskedFor) {
   }
 }
 
+// They cannot stay, and are none that have no events.
+TEST(PrepareFeatures, ItemsWhoseIdsAreNoNumbersAreBadRowsOfACatalogueOfNumbers) {
+  TemporaryFolder folder;
+  PrepareOptions options = items_nobody_met(folder, "");
+  write_file(folder / "1.csv", "item_id,kind\n4,a\nx3,b\n1,c\n009,d\n");
+  const std::string where = "1.csv', line 3, column item_id: not a number: 'x3'; ";
+  const std::string words = message_of([&] { prepare(options); });
+  EXPECT_TRUE(has(words, where + "--keep-items-without-events keeps items as the log has them"))
+      << words;
+  EXPECT_TRUE(has(words, "--ids string takes any text")) << words;
+  options.bad_rows.skip = true;
+  const PrepareReport report = prepare(options);
+  EXPECT_EQ(report.bad_rows, 2);
+  EXPECT_EQ(report.items_without_events, 1);
+  const std::string remarks = joined(report.remarks);
+  EXPECT_TRUE(has(remarks, "2 rows left out: not a number")) << remarks;
+  EXPECT_TRUE(has(remarks, where)) << remarks;
+  EXPECT_TRUE(has(remarks, "2 rows cannot be read")) << remarks;
+  EXPECT_FALSE(has(remarks, "without events and are left out")) << remarks;
+}
+
 TEST(PrepareFeatures, AWrongCountOfItemsWithoutEventsIsFound) {
   TemporaryFolder folder;
   const PrepareOptions options = items_nobody_met(folder, "");

@@ -277,6 +277,16 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
        "number is for numbers"},
       {item + "[features.t]\nfrom = \"user\"\nprior = 3\n", "prior and delay are for a rate"},
       {"[features.t]\nfrom = \"item\"\nrate = \"click\"\n", "no feature reads the item itself"},
+      {item + "[features.t]\nfrom = \"user\"\nrate = \"click\"\ntable = \"item\"\n",
+       "[features.t] is a rate and [features.item] has codes, and both have the table 'item'"},
+      {"[features.t]\nfrom = \"user\"\nrate = \"click\"\n" + item + "table = \"t\"\n",
+       "[features.t] is a rate and [features.item] has codes, and both have the table 't'"},
+      {item + "[features.t]\nfrom = \"item.price\"\nnumber = \"normalised\"\ntable = \"item\"\n",
+       "[features.t] is a normalised number and [features.item] has codes"},
+      {item + "[features.t]\nfrom = \"item\"\nrate = \"click\"\n" +
+           "[tasks.click]\nsignals = [\"click\", \"is_hate\"]\n",
+       "[features.t]: rate = \"click\" is a signal of the store and a task of other signals; give "
+       "[tasks.click] another name"},
       {item + "[features.t]\nfrom = \"clock.minute\"\n", "a clock is clock.hour or clock.day"},
       {item + "[features.t]\ncross = [\"user\", \"item.price\"]\n", "has not one code a row"},
       {item + "[features.t]\nfrom = \"event.tub\"\n", "the nearest is 'event.tab'"},
@@ -299,7 +309,7 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
 // Names of a store's columns need not be names of entries.
 TEST(RankingNames, LongNamesOfAStoreBecomeNamesOfEntries) {
   TemporaryFolder folder;
-  const std::string column(200, 'x');
+  const std::string column(199, 'x');
   std::ofstream(folder.path() / "log.csv") << "user_id,item_id,timestamp," << column << "1,"
                                            << column << "2,click\n1,10,1,a,b,1\n1,11,2,b,a,0\n";
   data::PrepareOptions options;
@@ -380,6 +390,7 @@ TEST_F(RankingSetupTest, RatesArePartsOfEveryEventAndOfSignalsOrTasks) {
       "[features.likes]\nfrom = \"item\"\nrate = \"click\"\n"
       "[features.item]\nfrom = \"item\"\n"
       "[features.own]\nfrom = \"user\"\nrate = \"any\"\nprior = 5\ndelay = 60\n"
+      "table = \"likes\"\n"  // of rates alone
       "[features.here]\ncross = [\"user\", \"event.tab\"]\nrate = \"is_hate\"\n"
       "[features.first]\nfrom = \"event.tab\"\nrate = \"click\"\nplace = \"prefix\"\n"
       "[tasks.any]\nsignals = [\"click\", \"is_hate\"]\n");

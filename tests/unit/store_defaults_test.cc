@@ -243,7 +243,19 @@ TEST(ConfigHelp, SaysHowADefaultIsChosen) {
     EXPECT_EQ(text.find("by the store") != std::string::npos, !run::how_chosen(key.name).empty())
         << text;
     EXPECT_NE(text.find(run::how_chosen(key.name)), std::string::npos);
+    EXPECT_NE(text.find(run::how_chosen(key.name, "ranking")), std::string::npos) << text;
   }
+  const auto says = [&](const std::string& key, const std::string& ranking) {
+    const std::size_t line = help.find("\n" + key + " ");
+    const std::string text = help.substr(line, help.find('\n', line + 1) - line);
+    const std::size_t at = text.find("; not named, ranking: ");
+    EXPECT_EQ(at == std::string::npos ? "" : text.substr(at + 22), ranking) << text;
+  };
+  says("train.patience", "2, where neither train.epochs nor train.steps is named");
+  says("model.dropout", "0.1");  // of the task, whatever the store
+  says("model.layers", "2");     // a rule of retrieval alone
+  says("run.dir", "");           // the same
+  says("negatives.count", "");   // refused
   EXPECT_FALSE(run::how_chosen("train.epochs").empty());
 }
 

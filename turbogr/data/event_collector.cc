@@ -86,18 +86,20 @@ void EventCollector::fill(const EventColumns& events, std::byte* rows) {
   }
 }
 
-bool EventCollector::add_item(std::string_view id) {
+FieldError EventCollector::add_item(std::string_view id) {
   if (!types_.integer_items) {
-    if (id.empty() || id.size() > kLongestId) return false;
+    if (id.empty()) return FieldError::kEmpty;
+    if (id.size() > kLongestId) return FieldError::kTooLong;
     items_->add_string(id);
     table_items_->add_string(id);
-    return true;
+    return FieldError::kNone;
   }
   std::int64_t number = 0;
-  if (parse_integer(id, number) != FieldError::kNone) return false;
+  const FieldError error = parse_integer(id, number);
+  if (error != FieldError::kNone) return error;
   items_->add_integer(number);
   table_items_->add_integer(number);
-  return true;
+  return FieldError::kNone;
 }
 
 void EventCollector::settle_time(ParsedLog& log) {
@@ -141,8 +143,15 @@ ParsedLog EventCollector::finish() {
             report_.bad_rows, " bad, ", report_.without_signal, " without the signal asked for");
   for (std::size_t i = 0; i < empty_signals_.size(); ++i) {
     if (empty_signals_[i] == 0) continue;
-    report_.remarks.push_back(fmt::format("{} is empty in {} rows; taken as not set",
-                                          layout_->signal_names[i], empty_signals_[i]));
+    std::string what = layout_->signal_names[i];
+    if (i >= layout_->signals.size()) {
+      const Label& label = layout_->labels[i - layout_->signals.size()].label;
+      const std::vector<std::string> columns = columns_of(label);
+      what = fmt::format("--label '{}': {}{}", label.name, columns.size() > 1 ? "one of " : "",
+                         fmt::join(columns, ", "));
+    }
+    report_.remarks.push_back(
+        fmt::format("{} is empty in {} rows; taken as not set", what, empty_signals_[i]));
   }
   ParsedLog log;
   settle_time(log);

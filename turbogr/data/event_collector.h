@@ -124,8 +124,9 @@ class EventCollector {
                 event_features_->keep(feature, field, file, line));
   }
 
-  // An item that a table speaks of, whether or not an event does. False: no id of the log's kind.
-  bool add_item(std::string_view id);
+  // An item that a table speaks of, whether or not an event does; what is wrong where its id is
+  // none of the log's kind.
+  FieldError add_item(std::string_view id);
 
   // After the last event. The tables of the log are the caller's to add.
   ParsedLog finish();

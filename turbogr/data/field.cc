@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "turbogr/core/check.h"
+
 namespace turbogr::data {
 namespace {
 
@@ -156,6 +158,11 @@ FieldError parse_time(std::string_view text, TimeSpelling spelling, std::int64_t
   if (!(std::abs(seconds) < static_cast<double>(kLargestTime) / 1000)) return FieldError::kTooLarge;
   value = std::llround(seconds * 1000);
   return FieldError::kNone;
+}
+
+void check_name_length(std::string_view what, std::string_view name, std::string_view advice) {
+  TGR_CHECK(name.size() <= kLongestName, what, " '", printable(name, 40), "' has a name of ",
+            name.size(), " bytes; a store keeps names of ", kLongestName, " at most: ", advice);
 }
 
 }  // namespace turbogr::data

@@ -18,6 +18,11 @@ enum class FieldError : std::uint8_t { kNone, kEmpty, kNotANumber, kTooLarge, kB
 // Of a string id, in bytes. Merging the lists of ids holds one of each list in memory.
 inline constexpr std::size_t kLongestId = 4096;
 
+// Of a signal, a number column or a feature, in bytes: names are printed, and typed by people.
+inline constexpr std::size_t kLongestName = 200;
+// Throws on a longer one, with what to do.
+void check_name_length(std::string_view what, std::string_view name, std::string_view advice);
+
 // Only the canonical spelling: no plus sign, no leading zeros, so that the number gives back the
 // text. "007" is a string, not a 7.
 inline FieldError parse_integer(std::string_view text, std::int64_t& value) {

@@ -126,4 +126,13 @@ Label parse_label(std::string_view text) {
   return label;
 }
 
+std::vector<std::string> columns_of(const Label& label) {
+  std::vector<std::string> columns;
+  for (const LabelTest& test : label.tests) {
+    const bool fresh = std::find(columns.begin(), columns.end(), test.column) == columns.end();
+    if (fresh) columns.push_back(test.column);
+  }
+  return columns;
+}
+
 }  // namespace turbogr::data

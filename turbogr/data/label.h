@@ -34,4 +34,6 @@ struct Label {
 
 Label parse_label(std::string_view text);  // throws on anything else, with an example
 
+std::vector<std::string> columns_of(const Label& label);  // that it asks, each once
+
 }  // namespace turbogr::data

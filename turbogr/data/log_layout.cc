@@ -197,6 +197,7 @@ void pick_list(const LogLayout& layout, const std::vector<std::string>& asked, c
   check_count(columns.size());
   for (const int column : columns) {
     const std::string& name = layout.names[static_cast<std::size_t>(column)];
+    check_name_length("'" + file + "': column", name, "rename it");
     TGR_CHECK(std::find(names.begin(), names.end(), name) == names.end(), "'", file, "': column '",
               shown(name), "' would be kept twice; name each column once, or rename one of two ",
               "with the same name");
@@ -210,6 +211,7 @@ void find_labels(LogLayout& layout, const std::vector<std::string>& asked,
   for (const std::string& text : asked) {
     LabelColumns found = {.label = parse_label(text), .columns = {}};
     const Label& label = found.label;
+    check_name_length("--label", label.name, "give it one, as in \"bought=event==purchase\"");
     for (const LabelTest& test : label.tests) {
       const auto at = std::find(layout.names.begin(), layout.names.end(), test.column);
       found.columns.push_back(at != layout.names.end() ? static_cast<int>(at - layout.names.begin())

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <new>
@@ -21,6 +22,7 @@
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
+#include "turbogr/data/label.h"
 #include "turbogr/data/partial_folder.h"
 #include "turbogr/data/prepare_parse.h"
 #include "turbogr/data/row_numbering.h"
@@ -126,14 +128,17 @@ void remark_on_tables(const PrepareOptions& options, const std::vector<TableFile
 // The last of the signals are labels. One that is the same everywhere is often misspelt.
 void remark_on_labels(const PrepareOptions& options, std::span<const std::string> signals,
                       const StoreWriter& writer, std::vector<std::string>& remarks) {
-  for (std::size_t i = signals.size() - options.columns.labels.size(); i < signals.size(); ++i) {
+  const std::vector<std::string>& labels = options.columns.labels;
+  const std::size_t first = signals.size() - labels.size();
+  for (std::size_t i = first; i < signals.size(); ++i) {
     const bool any = (writer.signals_of_any() >> i & 1) != 0;
     const bool all = (writer.signals_of_all() >> i & 1) != 0;
     if ((any && !all) || signals[i] == options.keep_signal) continue;
     remarks.push_back(fmt::format(
         "--label '{}' is set in {} of the {} events, so there is nothing to learn from it; compare "
-        "what it asks for with the column's values",
-        signals[i], any ? "all" : "none", writer.num_events()));
+        "what it asks for with the values of {}",
+        signals[i], any ? "all" : "none", writer.num_events(),
+        fmt::join(columns_of(parse_label(labels[i - first])), ", ")));
   }
 }
 

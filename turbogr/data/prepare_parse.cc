@@ -83,6 +83,7 @@ class Parser {
               const std::string& file);
   std::string time_remark(std::string_view text) const;
   std::vector<TableFile> tables_about(FeatureOwner owner) const;
+  void reject_item(FieldError error, const CsvReader& reader, const TableReader& table);
   void add_items_of_tables();
   ParsedLog finish();
 
@@ -301,6 +302,25 @@ std::vector<TableFile> Parser::tables_about(FeatureOwner owner) const {
   return tables;
 }
 
+// The log's ids say what an id is: such an item has no place among them.
+void Parser::reject_item(FieldError error, const CsvReader& reader, const TableReader& table) {
+  const BadRow kind = error == FieldError::kTooLong    ? BadRow::kLongId
+                      : error == FieldError::kTooLarge ? BadRow::kTooLarge
+                                                       : BadRow::kNotANumber;
+  bad_.add(kind,
+           {.file = table.name(),
+            .line = reader.line(),
+            .num_lines = reader.num_lines(),
+            .column = table.id_column(),
+            .text = table.id()},
+           [&] {
+             return kind == BadRow::kNotANumber
+                        ? "--keep-items-without-events keeps items as the log has them, whose ids "
+                          "are numbers; --ids string takes any text"
+                        : "";
+           });
+}
+
 void Parser::add_items_of_tables() {
   if (!options_.keep_items_without_events) return;
   const std::vector<TableFile> tables = tables_about(FeatureOwner::kItem);
@@ -313,8 +333,12 @@ void Parser::add_items_of_tables() {
     const bool has_features = std::any_of(table.columns().begin(), table.columns().end(),
                                           [](int column) { return column >= 0; });
     if (!has_features) continue;  // of its items nothing would be known
-    table.for_each_row([&](const CsvReader&) { events_.add_item(table.id()); },
-                       [](const CsvReader&, BadRow) {});
+    table.for_each_row(
+        [&](const CsvReader& row) {
+          const FieldError error = events_.add_item(table.id());
+          if (error != FieldError::kNone) reject_item(error, row, table);
+        },
+        [](const CsvReader&, BadRow) {});  // said already
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "turbogr/data/batch.h"
 #include "turbogr/data/samples/sample_batch.h"
+#include "turbogr/data/samples/samples.h"
 #include "turbogr/data/windows.h"
 #include "turbogr/eval/click_metrics.h"
 #include "turbogr/model/ranking_batch.h"
@@ -61,5 +62,15 @@ class SampleView {
   std::vector<model::FeatureIds> features_;
   std::vector<std::int64_t> groups_;
 };
+
+// Whether some group of an evaluation split's samples, which come user by user, has two targets.
+inline bool compares_in_groups(const data::Samples& samples, GroupBy by) {
+  for (std::size_t i = 0; i < samples.windows.size(); ++i) {
+    if (samples.num_targets[i] > 1) return true;
+    const bool same_user = i > 0 && samples.windows[i].user == samples.windows[i - 1].user;
+    if (same_user && by == GroupBy::kUser) return true;
+  }
+  return false;
+}
 
 }  // namespace turbogr::eval

@@ -10,7 +10,6 @@ namespace turbogr::plan {
 namespace {
 
 constexpr std::int64_t kTimeBuckets = 129;
-constexpr std::int64_t kMostRanks = 1 << 16;
 
 // A group inside a machine needs no second hop.
 int machine_ranks_of(const dist::Topology& topology, const ClusterOptions& cluster) {
@@ -37,12 +36,12 @@ void check_plannable(const run::Config& config, const ClusterOptions& cluster) {
   TGR_CHECK(!config.ranks(),
             "task = \"ranking\": only the retrieval task can be planned so far; docs/planning.md "
             "says what is missing");
-  TGR_CHECK(cluster.nodes >= 1 && cluster.gpus >= 1 && cluster.sharing >= 1, "a cluster of ",
-            cluster.nodes, " machines with ", cluster.gpus, " devices; give at least one of each");
-  TGR_CHECK(std::int64_t{cluster.nodes} * cluster.gpus <= kMostRanks &&
+  const auto is_count = [](int count) { return count >= 1 && count <= kMostRanks; };
+  TGR_CHECK(is_count(cluster.nodes) && is_count(cluster.gpus) && is_count(cluster.sharing) &&
                 std::int64_t{cluster.nodes} * cluster.gpus * cluster.sharing <= kMostRanks,
-            "a cluster of ", cluster.nodes, " machines with ", cluster.gpus,
-            " devices; plans go up to ", kMostRanks, " devices");
+            "--nodes ", cluster.nodes, " with --gpus ", cluster.gpus, " and --sharing ",
+            cluster.sharing, ": plans go from 1 to ", kMostRanks,
+            " ranks, which is their product; change one of them");
   gpu_description(cluster.gpu);
   network_description(cluster.network);
 }

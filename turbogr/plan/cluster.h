@@ -10,6 +10,8 @@
 
 namespace turbogr::plan {
 
+inline constexpr int kMostRanks = 1 << 16;
+
 struct ClusterOptions {
   int nodes = 1;  // machines
   int gpus = 8;   // of each

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 
 #include "turbogr/core/check.h"
@@ -28,7 +29,11 @@ class StoreHistories : public Histories {
  public:
   StoreHistories(const std::string& folder, const run::Config& config) : store_(folder) {
     windows_ = data::make_windows(store_, run::train_loader_options(config, store_).windows);
-    TGR_CHECK(!windows_.empty(), "'", folder, "' has no window to train on; see data.holdout");
+    TGR_CHECK(!windows_.empty(), "'", folder,
+              "' has no user with enough events to plan by: wanted two, one to read and one to "
+              "predict, besides those that data.holdout = \"",
+              config.data.holdout,
+              "\" keeps back; give --data another store, kuairand27k, movielens or yambda");
     num_items_ = store_.num_items();
     num_users_ = store_.num_users();
     text_ = fmt::format("{}: {} users, {} items", folder, grouped_text(store_.num_users()),
@@ -179,14 +184,17 @@ double Histories::epoch_tokens() const {
 std::unique_ptr<Histories> open_histories(const std::string& data, const HistoryOptions& options) {
   const run::Config& config = options.config;
   if (std::find(std::begin(kWorlds), std::end(kWorlds), data) != std::end(kWorlds)) {
-    std::int64_t users = data == "yambda" ? kYambdaUsers : kKuairandUsers;
+    const std::int64_t users = data == "yambda" ? kYambdaUsers : kKuairandUsers;
     auto histories = made_up_world(data, users, config);
     const double tokens = histories->epoch_tokens();
-    const auto wanted = static_cast<double>(options.least_tokens);
+    const double wanted = options.least_tokens;
     if (tokens >= wanted) return histories;
-    users =
-        static_cast<std::int64_t>(std::ceil(1.02 * static_cast<double>(users) * wanted / tokens));
-    return made_up_world(data, users, config);
+    const double many = std::ceil(1.02 * static_cast<double>(users) * wanted / tokens);
+    constexpr double kMostUsers = std::numeric_limits<std::int32_t>::max();
+    TGR_CHECK(many <= kMostUsers, "the steps of this plan have ", wanted, " tokens, those of ",
+              many, " made-up users; at most ", kMostUsers,
+              " can be drawn: lower --steps, --nodes, --gpus or train.tokens");
+    return made_up_world(data, static_cast<std::int64_t>(many), config);
   }
   if (std::filesystem::is_directory(data)) return std::make_unique<StoreHistories>(data, config);
   TGR_CHECK(std::filesystem::exists(data), "there is no store, world or file '", data,

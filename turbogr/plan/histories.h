@@ -37,8 +37,8 @@ class Histories {
 };
 
 struct HistoryOptions {
-  const run::Config& config;      // its windows and hold-out
-  std::int64_t least_tokens = 0;  // of all windows: made-up worlds have users enough for so many
+  const run::Config& config;  // its windows and hold-out
+  double least_tokens = 0;    // of all windows: made-up worlds have users enough for so many
 };
 
 // `data`: a store's folder, the name of a made-up world (kuairand27k, movielens, yambda), or a CSV

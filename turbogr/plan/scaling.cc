@@ -17,8 +17,9 @@ ClusterOptions cluster_of(const ClusterOptions& like, int ranks) {
   ClusterOptions cluster = like;
   cluster.sharing = 1;
   cluster.gpus = std::min(like.gpus, ranks);
-  TGR_CHECK(ranks >= 1 && ranks % cluster.gpus == 0, "a curve over ", ranks,
-            " ranks; wanted: a multiple of the ", like.gpus, " devices of a machine, or fewer");
+  TGR_CHECK(ranks >= 1 && ranks <= kMostRanks && ranks % cluster.gpus == 0, "--curve-ranks ", ranks,
+            "; wanted: a multiple of the ", like.gpus,
+            " devices of a machine (--gpus), or fewer, up to ", kMostRanks);
   cluster.nodes = ranks / cluster.gpus;
   return cluster;
 }
@@ -49,16 +50,21 @@ ScalingPoint point_of(const Choice& choice, int ranks) {
 
 }  // namespace
 
+void check_scaling(const ClusterOptions& cluster, const ScalingOptions& options) {
+  TGR_CHECK(!options.ranks.empty(), "a curve over no ranks; give at least one count");
+  for (const int ranks : options.ranks) cluster_of(cluster, ranks);
+}
+
 std::vector<ScalingCurve> scaling_curves(const Context& ctx, const run::Config& config,
                                          const ClusterOptions& cluster, const std::string& data,
                                          const Settings& settings, const ScalingOptions& options) {
-  TGR_CHECK(!options.ranks.empty(), "a curve over no ranks; give at least one count");
+  check_scaling(cluster, options);
   run::Config smaller = config;
   if (smaller.train.tokens > options.tokens) smaller.train.tokens = options.tokens;
-  const std::int64_t a_rank = std::max(smaller.train.tokens, smaller.data.max_length);
+  const auto a_rank = static_cast<double>(std::max(smaller.train.tokens, smaller.data.max_length));
   const int most = *std::max_element(options.ranks.begin(), options.ranks.end());
-  const auto histories =
-      open_histories(data, {.config = smaller, .least_tokens = (kDrawnSteps + 1) * most * a_rank});
+  const auto histories = open_histories(
+      data, {.config = smaller, .least_tokens = (kDrawnSteps + 1.0) * most * a_rank});
   std::vector<ScalingCurve> curves = {{settings.schedule, {}}};
   if (settings.schedule != "semi_async") curves.push_back({"semi_async", {}});
   for (const int ranks : options.ranks) {

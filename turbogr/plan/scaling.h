@@ -31,8 +31,12 @@ struct ScalingCurve {
   std::vector<ScalingPoint> points;  // without those that fit no device
 };
 
+// Throws unless every count of ranks is a multiple of a machine's devices, or below: what
+// scaling_curves asks, known before a search.
+void check_scaling(const ClusterOptions& cluster, const ScalingOptions& options);
+
 // With the formats of `settings`, for its schedule and for semi_async. `cluster` says which devices
-// and how many a machine has. Every count of ranks must be a multiple of those, or below.
+// and how many a machine has.
 std::vector<ScalingCurve> scaling_curves(const Context& ctx, const run::Config& config,
                                          const ClusterOptions& cluster, const std::string& data,
                                          const Settings& settings, const ScalingOptions& options);

@@ -103,14 +103,14 @@ bool PlanSearch::has_batches(std::int64_t tokens) {
   if (batches_.contains(tokens)) return true;
   run::Config config = config_;
   config.train.tokens = tokens;
-  const std::int64_t wanted = (kChangedSteps + 1) * cluster_.ranks() * tokens;
-  if (histories_.epoch_tokens() >= static_cast<double>(wanted)) {
+  const double wanted = (kChangedSteps + 1.0) * cluster_.ranks() * static_cast<double>(tokens);
+  if (histories_.epoch_tokens() >= wanted) {
     batches_.emplace(tokens, make_batches(config, histories_, kChangedSteps));
     return true;
   }
   if (histories_.store() != nullptr || data_.empty()) return false;
   auto made_up = open_histories(data_, {.config = config, .least_tokens = wanted});
-  if (made_up->epoch_tokens() < static_cast<double>(wanted)) return false;  // a table of lengths
+  if (made_up->epoch_tokens() < wanted) return false;  // a table of lengths
   Batches batches = make_batches(config, *made_up, kChangedSteps);
   batches.made_up = std::move(made_up);
   batches_.emplace(tokens, std::move(batches));

@@ -12,6 +12,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
+#include "turbogr/run/idle_keys.h"
 #include "turbogr/run/named_features.h"
 #include "turbogr/run/store_defaults.h"
 #include "turbogr/run/task_defaults.h"
@@ -297,6 +298,21 @@ std::string config_text(const Config& config) {
   return text;
 }
 
+namespace {
+
+// What the ranking task takes where a key is not named, if that is something else than retrieval
+// does.
+std::string ranking_text(const ConfigKey& key, const Config& defaults) {
+  if (is_of_retrieval(key.name)) return "";
+  const std::string_view chosen = how_chosen(key.name);
+  const std::string_view rule = how_chosen(key.name, "ranking");
+  if (!rule.empty()) return rule == chosen ? "" : std::string(rule);
+  const std::string value = ranking_default(key.name);
+  return value.empty() && !chosen.empty() ? config_value_text(key.get(defaults)) : value;
+}
+
+}  // namespace
+
 std::string config_help() {
   const Config defaults;
   std::string text;
@@ -307,7 +323,7 @@ std::string config_help() {
     text += fmt::format("{:<24} {:<18} {}", key.name, value, key.help);
     if (!key.rule.wanted.empty()) text += fmt::format(" [{}]", key.rule.wanted);
     if (!chosen.empty()) text += fmt::format("; not named: {}", chosen);
-    const std::string ranking = ranking_default(key.name);
+    const std::string ranking = ranking_text(key, defaults);
     if (!ranking.empty()) text += fmt::format("; not named, ranking: {}", ranking);
     text += '\n';
   };

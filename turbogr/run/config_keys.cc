@@ -54,6 +54,7 @@ ConfigRule holdout_word() {
 ConfigRule metric_word() {
   return {[](const ConfigValue& value) {
             const std::string& word = std::get<std::string>(value);
+            // No evaluation gives a loss; configs of old checkpoints may name it all the same.
             if (word == "mrr" || word == "loss") return true;
             const std::string figure = word.substr(word.rfind('.') + 1);
             for (const char* known :
@@ -65,7 +66,7 @@ ConfigRule metric_word() {
             return (word.starts_with("hr@") || word.starts_with("ndcg@")) &&
                    word.find_first_not_of("0123456789", at + 1) == std::string::npos;
           },
-          "hr@K, ndcg@K, mrr or loss; ranking: auc, gauc, gauc_by_targets, ne, accuracy, mse, mae, "
+          "hr@K, ndcg@K or mrr; ranking: auc, gauc, gauc_by_targets, ne, accuracy, mse, mae, "
           "or TASK.auc and so on"};
 }
 

@@ -144,9 +144,11 @@ std::size_t FeatureTables::add(const FeatureConfig& feature, std::int64_t needed
   const auto t = static_cast<std::size_t>(at - names_.begin());
   if (at == names_.end()) {
     names_.push_back(name);
+    firsts_.push_back(&feature);
     named_rows_.push_back(named);
     rows_.push_back(cut(named));
   }
+  check_shared(feature, t);
   std::int64_t& rows = rows_[t];
   rows = std::max(rows, needed);
   return t;
@@ -202,6 +204,23 @@ void FeatureTables::check_known(const FeatureConfig& feature, const std::string&
   const std::string nearest = nearest_name(name, known);
   TGR_CHECK(nearest.empty(), "[features.", feature.name, "]: there is no table '", name,
             "'; the nearest is '", nearest, "'");
+}
+
+// Rows of a number that is scaled are a slope, an offset and one for where it is missing: as rows
+// of ids they would be those of the first three.
+void FeatureTables::check_shared(const FeatureConfig& feature, std::size_t table) const {
+  const auto what = [](const FeatureConfig& each) {
+    return !each.rate.empty() ? "a rate" : each.number == "normalised" ? "a normalised number" : "";
+  };
+  const auto is_scaled = [&](const FeatureConfig& each) { return *what(each) != 0; };
+  const FeatureConfig& first = *firsts_[table];
+  if (is_scaled(first) == is_scaled(feature)) return;
+  const FeatureConfig& scaled = is_scaled(first) ? first : feature;
+  const FeatureConfig& codes = is_scaled(first) ? feature : first;
+  detail::throw_error("[features.", scaled.name, "] is ", what(scaled), " and [features.",
+                      codes.name, "] has codes, and both have the table '", names_[table],
+                      "': the three rows of ", what(scaled),
+                      " are those of no code; give one of the two a table of its own");
 }
 
 std::string saved_table_name(const std::string& table) { return "table_" + table; }

@@ -30,7 +30,8 @@ class FeatureTables {
   // say init; 0: by 1 / sqrt(rows).
   FeatureTables(const Config& config, std::int64_t width, std::string width_key, double scale = 0);
 
-  // `needed` rows for the codes that the feature reads. A cross needs none, and fills what it gets.
+  // `needed` rows for the codes that the feature, one of the config's, reads. A cross needs none,
+  // and fills what it gets.
   std::size_t add(const FeatureConfig& feature, std::int64_t needed);
   // After the last. Throws on tables that nobody reads.
   std::vector<embedding::TableOptions> finish() const;
@@ -42,12 +43,14 @@ class FeatureTables {
   std::int64_t cut(std::int64_t named) const;
   void check_known(const FeatureConfig& feature, const std::string& name,
                    const TableConfig* given) const;
+  void check_shared(const FeatureConfig& feature, std::size_t table) const;
 
   const Config& config_;
   std::int64_t width_;
   std::string width_key_;
   double scale_;
   std::vector<std::string> names_;
+  std::vector<const FeatureConfig*> firsts_;     // that fills the table
   std::vector<std::int64_t> rows_, named_rows_;  // named_rows: as in the config, before the cut
 };
 

@@ -42,11 +42,6 @@ bool of_ranking(std::string_view key) {
          std::find(std::begin(kOfRanking), std::end(kOfRanking), key) != std::end(kOfRanking);
 }
 
-bool of_retrieval(std::string_view key) {
-  return key.starts_with("negatives.") ||
-         std::find(std::begin(kOfRetrieval), std::end(kOfRetrieval), key) != std::end(kOfRetrieval);
-}
-
 std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
   const bool late = config.train.schedule == "semi_async";
   const bool several = layout.world > 1;
@@ -62,7 +57,8 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
       {"dist.group", several || config.dist.group == 1, true,
        "more ranks, started with mpirun or srun"},
       {"dist.replicas", layout.groups > 1, false, "several groups of ranks"},
-      {"dist.spread", layout.groups > 1, false, "several groups of ranks"},
+      {"dist.spread", layout.groups > 1 && layout.machines > 1, false,
+       "several groups of ranks on several machines"},
       {"dist.ranks_per_node", several, false, kSeveral},
       {"dist.balance", several, false, kSeveral},
       {"dist.timeout", several, false, kSeveral},
@@ -85,7 +81,7 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
   };
   for (const ConfigKey& key : config_keys()) {
     if (of_ranking(key.name)) readers.push_back({key.name, config.ranks(), true, kRankingTask});
-    if (of_retrieval(key.name)) {
+    if (is_of_retrieval(key.name)) {
       readers.push_back({key.name, !config.ranks(), true, kRetrievalTask});
     }
   }
@@ -93,6 +89,11 @@ std::vector<Reader> readers(const Config& config, const RunLayout& layout) {
 }
 
 }  // namespace
+
+bool is_of_retrieval(std::string_view key) {
+  return key.starts_with("negatives.") ||
+         std::find(std::begin(kOfRetrieval), std::end(kOfRetrieval), key) != std::end(kOfRetrieval);
+}
 
 std::string check_idle_keys(const Config& config, const RunLayout& layout) {
   static const Config defaults;

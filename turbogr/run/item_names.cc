@@ -113,16 +113,22 @@ bool has_same_items(const checkpoint::Checkpoint& saved, const data::Store& stor
   return true;
 }
 
-void check_item_names(const checkpoint::Checkpoint& saved, const data::Store& store) {
+void check_item_names(const checkpoint::Checkpoint& saved, const Config& config,
+                      const data::Store& store) {
   const SavedNames names(saved);
+  // What the task's run.start_from would not refuse in turn.
+  const char* advice =
+      config.ranks()
+          ? "; a ranking model has a row for each item of its store: give the store it was trained "
+            "on, or train a new model on this one"
+          : "; start a new run with run.start_from, which keeps the rows of items it knows";
   TGR_CHECK(names.size() == store.num_items(), "checkpoint '", saved.folder(), "' has ",
-            names.size(), " items; the store '", store.folder().string(), "' has ",
-            store.num_items(), ": start a new run with run.start_from to keep the known rows");
+            names.size(), " items and the store '", store.folder().string(), "' has ",
+            store.num_items(), advice);
   for (std::int64_t item = 0; item < names.size(); ++item) {
     TGR_CHECK(names.name(item) == store.item_ids().text(item), "checkpoint '", saved.folder(),
               "' has item '", names.name(item), "' where the store '", store.folder().string(),
-              "' has '", store.item_ids().text(item),
-              "': start a new run with run.start_from to match items by id");
+              "' has '", store.item_ids().text(item), "'", advice);
   }
 }
 

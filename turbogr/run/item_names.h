@@ -33,7 +33,8 @@ class ItemNames {
 // Whether the checkpoint's items are the store's, in the same order.
 bool has_same_items(const checkpoint::Checkpoint& saved, const data::Store& store);
 // Throws unless they are.
-void check_item_names(const checkpoint::Checkpoint& saved, const data::Store& store);
+void check_item_names(const checkpoint::Checkpoint& saved, const Config& config,
+                      const data::Store& store);
 
 // [V] of the store: 1 for items whose rows the checkpoint's run has trained, as inputs or targets;
 // 0 for the others, whose rows are as random as at its start. A checkpoint of an older program does

@@ -96,6 +96,11 @@ std::vector<std::string> ranking_figure_names(const RankingSetup& setup) {
   return names;
 }
 
+bool is_group_figure(std::string_view name) {
+  const std::string_view own = name.substr(name.rfind('.') + 1);  // of one task
+  return own == "gauc" || own == "gauc_by_targets";
+}
+
 template Evaluation ranking_figures(const eval::RankingEvaluator<float>&, const RankingSetup&);
 template Evaluation ranking_figures(const eval::RankingEvaluator<bf16>&, const RankingSetup&);
 

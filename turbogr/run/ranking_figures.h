@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,5 +29,7 @@ Evaluation ranking_figures(const eval::RankingEvaluator<T>& evaluator, const Ran
 
 // All names that an evaluation may give.
 std::vector<std::string> ranking_figure_names(const RankingSetup& setup);
+// One that compares the targets of a group, so that it wants groups of two or more.
+bool is_group_figure(std::string_view name);
 
 }  // namespace turbogr::run

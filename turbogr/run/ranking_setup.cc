@@ -74,19 +74,24 @@ void place_feature(const FeatureConfig& feature, Feature placed, std::vector<Fea
   list.insert(id ? list.begin() : list.end(), std::move(placed));
 }
 
-// A task's signals, or the signal of that name.
+// The signal of that name, or a task's signals.
 std::uint32_t rate_signals(const FeatureConfig& feature, const RankingSetup& setup,
                            const data::Store& store) {
   std::vector<std::string> known = store.manifest().signals;
+  const bool is_signal = std::find(known.begin(), known.end(), feature.rate) != known.end();
+  const std::uint32_t signal = is_signal ? 1u << store.signal_bit(feature.rate) : 0;
   for (const data::SampleTask& task : setup.layout.tasks) {
     if (task.is_number()) continue;
-    if (task.name == feature.rate) return task.signals;
+    if (task.name == feature.rate) {
+      TGR_CHECK(!is_signal || task.signals == signal, "[features.", feature.name, "]: rate = \"",
+                feature.rate,
+                "\" is a signal of the store and a task of other signals; give [tasks.", task.name,
+                "] another name");
+      return task.signals;
+    }
     known.push_back(task.name);
   }
-  const auto end = store.manifest().signals.end();
-  if (std::find(store.manifest().signals.begin(), end, feature.rate) != end) {
-    return 1u << store.signal_bit(feature.rate);
-  }
+  if (is_signal) return signal;
   const std::string nearest = nearest_name(feature.rate, known);
   std::string list;
   for (const std::string& name : known) {

@@ -44,7 +44,6 @@ class RankingTask : public Task {
         ranks_(rank_options(config_, parts.nodes)),
         loader_(store_, sample_loader_options(config_, setup_, parts.share)),
         view_(std::ssize(setup_.layout.tasks)) {
-    check_metric();
     data::PlanOptions plan = sample_loader_options(config_, setup_, parts.share).queue.plan;
     steps_ = count_steps(loader_.samples().windows, plan, 1, config_.train.epochs);
     RankingBounds batch;
@@ -61,6 +60,7 @@ class RankingTask : public Task {
       const data::SampleLoader held(store_, options);
       bounds_.include(held);
       samples_[static_cast<std::size_t>(split)] = held.samples().size();
+      if (split == data::Split::kValidation) check_metric(held.samples());
     }
     make_trainer();
   }
@@ -167,7 +167,7 @@ class RankingTask : public Task {
     return {{"item_names", names_.tensors(config_, store_)}};
   }
   void check_saved(const checkpoint::Checkpoint& saved) override {
-    check_item_names(saved, store_);
+    check_item_names(saved, config_, store_);
     check_vocabularies(saved, config_, store_);
     names_.add_trained(saved, store_);
   }
@@ -266,18 +266,21 @@ class RankingTask : public Task {
   }
 
   // Before a run goes by a figure that no evaluation gives.
-  void check_metric() const {
+  void check_metric(const data::Samples& validation) const {
     if (config_.checkpoint.keep_best == 0 && config_.train.patience == 0) return;
-    const std::vector<std::string> known = ranking_figure_names(setup_);
-    TGR_CHECK(std::find(known.begin(), known.end(), config_.eval.metric) != known.end(),
-              "eval.metric = \"", config_.eval.metric,
-              "\" picks the best checkpoint, and an evaluation gives ",
+    const std::string& metric = config_.eval.metric;
+    const bool compares =
+        eval::compares_in_groups(validation, eval::group_by_from_name(config_.eval.group));
+    std::vector<std::string> known = ranking_figure_names(setup_);
+    if (!compares) std::erase_if(known, is_group_figure);
+    TGR_CHECK(std::find(known.begin(), known.end(), metric) != known.end(), "eval.metric = \"",
+              metric, "\" picks the best checkpoint and ends a run (train.patience), and ",
+              !compares && is_group_figure(metric)
+                  ? fmt::format("GAUC compares the targets of a {0} (eval.group), and no {0} has "
+                                "two on the validation split: an evaluation gives ",
+                                config_.eval.group)
+                  : "an evaluation gives ",
               fmt::format("{}", fmt::join(known, ", ")), "; choose one of these");
-    TGR_CHECK(config_.eval.group == "user" || config_.samples.builder != "anchors" ||
-                  config_.eval.metric.find("gauc") == std::string::npos,
-              "eval.metric = \"", config_.eval.metric,
-              "\" compares the targets of a request, and a sample of anchors has one target; use "
-              "eval.group = \"user\", or eval.metric = \"auc\"");
   }
 
   void warn_of_strange_ids(const train::RankingResult& result) {

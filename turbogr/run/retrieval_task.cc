@@ -150,8 +150,8 @@ class RetrievalTask : public Task {
     return {{"item_names", names_.tensors(config_, store_)}};
   }
   void check_saved(const checkpoint::Checkpoint& saved) override {
-    check_item_names(saved, store_);
-    check_vocabularies(saved, config_, store_);
+    check_vocabularies(saved, config_, store_);  // first: run.start_from asks for it, too
+    check_item_names(saved, config_, store_);
     names_.add_trained(saved, store_);
   }
   std::string start_from(const checkpoint::Checkpoint& saved) override {

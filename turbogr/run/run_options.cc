@@ -9,7 +9,6 @@
 #include "turbogr/balance/balancer.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/core/log.h"
 #include "turbogr/data/target_counts.h"
 #include "turbogr/dist/device_communicator.h"
 #include "turbogr/dist/topology.h"
@@ -265,15 +264,10 @@ void check_evaluation(const Config& config, const data::Store& store) {
     if (name == config.eval.metric) return;
     known += (known.empty() ? "" : ", ") + name;
   }
-  TGR_CHECK(config.train.patience == 0, "train.patience = ", config.train.patience,
-            " counts evaluations without a better eval.metric = \"", config.eval.metric,
-            "\", and an evaluation gives ", known,
-            "; choose one of these, or add its K to eval.at");
-  log::warn(
-      "checkpoint.keep_best goes by eval.metric = \"{}\", and an evaluation gives {}: no "
-      "checkpoint "
-      "will be the best; choose one of these, or add its K to eval.at",
-      config.eval.metric, known);
+  detail::throw_error("eval.metric = \"", config.eval.metric,
+                      "\" picks the best checkpoint and ends a run (train.patience), and an "
+                      "evaluation gives ",
+                      known, "; choose one of these, or add its K to eval.at");
 }
 
 void check_run(const Config& config, const data::Store& store) {

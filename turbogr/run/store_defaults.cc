@@ -250,8 +250,8 @@ const Rule kRankingRules[] = {
      }},
 };
 
-std::span<const Rule> rules_of(const Config& config) {
-  return config.ranks() ? std::span<const Rule>(kRankingRules) : std::span<const Rule>(kRules);
+std::span<const Rule> rules_of(std::string_view task) {
+  return task == "ranking" ? std::span<const Rule>(kRankingRules) : std::span<const Rule>(kRules);
 }
 
 }  // namespace
@@ -283,16 +283,17 @@ std::vector<std::string_view> choose_for_store(Config& config, const NamedKeys& 
                                                const StoreSize& size) {
   Choice choice{config, named, size};
   std::vector<std::string_view> decided;
-  for (const Rule& rule : rules_of(config)) {
+  for (const Rule& rule : rules_of(config.task)) {
     if (!choice.is_named(rule.key) && rule.choose(choice)) decided.push_back(rule.key);
   }
   return decided;
 }
 
-std::string_view how_chosen(std::string_view key) {
-  const auto found = std::find_if(std::begin(kRules), std::end(kRules),
-                                  [&](const Rule& rule) { return rule.key == key; });
-  return found == std::end(kRules) ? std::string_view{} : found->how;
+std::string_view how_chosen(std::string_view key, std::string_view task) {
+  const std::span<const Rule> rules = rules_of(task);
+  const auto found =
+      std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.key == key; });
+  return found == rules.end() ? std::string_view{} : found->how;
 }
 
 }  // namespace turbogr::run

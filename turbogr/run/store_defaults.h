@@ -34,8 +34,8 @@ bool leaves_to_the_store(Config config, const NamedKeys& named);
 std::vector<std::string_view> choose_for_store(Config& config, const NamedKeys& named,
                                                const StoreSize& size);
 
-// How the value of a key that is not named is chosen, for `turbogr config --keys`; empty when it is
-// the one of config.h.
-std::string_view how_chosen(std::string_view key);
+// How the value of a key that is not named is chosen for a store, for `turbogr config --keys`;
+// empty when no rule of the task does.
+std::string_view how_chosen(std::string_view key, std::string_view task = "retrieval");
 
 }  // namespace turbogr::run

@@ -153,7 +153,7 @@ TrainedRanker::TrainedRanker(const checkpoint::Checkpoint& checkpoint, const dat
     config_.train.device = "cpu";
     config_.embedding.memory = "device";
   }
-  check_item_names(checkpoint, store);
+  check_item_names(checkpoint, config_, store);
   check_vocabularies(checkpoint, config_, store);
   setup_ = ranking_setup(config_, store);
   const Share share = {world.rank(), world.size()};

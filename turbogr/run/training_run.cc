@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "turbogr/core/trace.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
+#include "turbogr/dist/topology.h"
 #include "turbogr/run/idle_keys.h"
 #include "turbogr/run/lengths.h"
 #include "turbogr/run/named_features.h"
@@ -169,10 +171,13 @@ TrainingRun::TrainingRun(const Config& config, const std::string& command,
             .trace = trace_of(config)}),
       position_(config.train.patience) {
   const train::RankOptions ranks = rank_options(config, nodes_);
-  const std::string idle =
-      check_idle_keys(config, {.world = share_.world,
-                               .groups = ranks.topology.num_groups(),
-                               .sharded = ranks.sharded() || config.dist.link == "nccl"});
+  const std::vector<int> played =
+      dist::play_nodes(nodes_, static_cast<int>(config.dist.ranks_per_node));
+  const std::string idle = check_idle_keys(
+      config, {.world = share_.world,
+               .groups = ranks.topology.num_groups(),
+               .machines = static_cast<int>(std::set<int>(played.begin(), played.end()).size()),
+               .sharded = ranks.sharded() || config.dist.link == "nccl"});
   if (leads() && !idle.empty()) log::warn("{}", idle);
   const TaskParts parts = {config_, world_, store_, ctx_, share_, nodes_, cores_};
   task_ = config_.ranks() ? make_ranking_task(parts) : make_retrieval_task(parts);
@@ -524,10 +529,10 @@ RunEnd run_training(const Config& given, const std::string& command, dist::Commu
   Config config = given;
   // As the run remembers it: who reads the run later may stand in another folder.
   config.data.store = std::filesystem::absolute(given.data.store).string();
-  const data::Store store(config.data.store);
-  name_features(config, store);
-  if (!config.ranks()) {
-    const std::string seen = resolve_seen(config, store);
+  {
+    const data::Store store(config.data.store);
+    name_features(config, store);
+    const std::string seen = config.ranks() ? "" : resolve_seen(config, store);
     if (world.rank() == 0 && !control.quiet && !seen.empty()) log::info("{}", seen);
   }
   if (!config.run.dry_run && world.rank() == 0) check_run_folder(config);

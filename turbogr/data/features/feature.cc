@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/field.h"
 
 namespace turbogr::data {
 namespace {
@@ -25,6 +26,7 @@ FeatureRequest parse_request(const std::string& text) {
   const std::size_t colon = text.find(':');
   request.name = text.substr(0, colon);
   TGR_CHECK(!request.name.empty(), "feature '", text, "' has no name; write name, or name:kind");
+  check_name_length("feature", request.name, "rename the column");
   if (colon == std::string::npos) return request;
   const std::string_view rest = std::string_view(text).substr(colon + 1);
   if (rest == "category") {

@@ -66,6 +66,11 @@ class TableFeatures {
   std::uint32_t encode(Reading& reading, std::string_view field, const TableReader& table,
                        std::int64_t line);
   void check_memory(const Reading& reading, const FeatureRequest& request) const;
+  // Of the kind that the store's are; no such item or user can be there else.
+  bool is_id(std::string_view text) const {
+    std::int64_t number = 0;
+    return ids_.ids.kind() == IdKind::kString || parse_integer(text, number) == FieldError::kNone;
+  }
   void apply(const std::byte* row);
   void emit();
   void emit_missing_up_to(std::int64_t index);
@@ -164,7 +169,7 @@ void TableFeatures::read(TableReader& table) {
     }
     const std::optional<std::int64_t> index = ids_.ids.find(table.id());
     if (!index) {
-      ++about_.without_events;
+      ++(is_id(table.id()) ? about_.without_events : about_.unreadable);
       return;
     }
     std::byte* row = sort_.add();

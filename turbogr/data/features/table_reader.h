@@ -57,6 +57,7 @@ class TableReader {
     }
   }
   std::string_view id() const { return reader_.fields()[id_]; }  // of the row at hand
+  const std::string& id_column() const { return names_[id_]; }
 
  private:
   std::string name_;
