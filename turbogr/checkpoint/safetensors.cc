@@ -12,6 +12,7 @@
 
 #include "turbogr/core/crc32c.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/mapped_pages.h"
 #include "turbogr/core/tensor.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
@@ -21,7 +22,8 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr std::uint64_t kAlignment = 64;  // of the first tensor, from the file's start
+constexpr std::uint64_t kAlignment = 64;          // of the first tensor, from the file's start
+constexpr std::uint64_t kSummedBytes = 16 << 20;  // of a mapped tensor, before its pages are let go
 constexpr std::string_view kMetadataName = "__metadata__";
 
 struct Format {
@@ -231,8 +233,8 @@ SafetensorsSums write_safetensors(const std::string& path, const std::vector<Nam
   return sums;
 }
 
-void write_safetensors(const std::string& path, const std::vector<TensorStream>& tensors,
-                       const SafetensorsMetadata& metadata) {
+void stream_safetensors(const std::string& path, const std::vector<TensorStream>& tensors,
+                        const SafetensorsMetadata& metadata) {
   const std::vector<TensorEntry> entries = layout_of(path, tensors);
   const auto named = by_name(tensors);
   OutputFile file(path);
@@ -337,7 +339,13 @@ void SafetensorsFile::read(const NamedTensor& into) const {
 std::uint32_t SafetensorsFile::header_sum() const { return crc32c(0, file_.data(), header_bytes_); }
 
 std::uint32_t SafetensorsFile::sum_of(ThreadPool& pool, const TensorEntry& entry) const {
-  return crc32c(pool, data(entry), entry.bytes);
+  std::uint32_t sum = 0;
+  for (std::uint64_t at = 0; at < entry.bytes; at += kSummedBytes) {
+    const std::uint64_t bytes = std::min(kSummedBytes, entry.bytes - at);
+    sum = crc32c_joined(sum, crc32c(pool, data(entry) + at, bytes), bytes);
+    forget_pages(data(entry) + at, bytes);
+  }
+  return sum;
 }
 
 }  // namespace turbogr::checkpoint

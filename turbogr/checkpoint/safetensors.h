@@ -63,8 +63,8 @@ struct TensorStream {
 };
 
 // The same file, of tensors that come one after the other.
-void write_safetensors(const std::string& path, const std::vector<TensorStream>& tensors,
-                       const SafetensorsMetadata& metadata = {});
+void stream_safetensors(const std::string& path, const std::vector<TensorStream>& tensors,
+                        const SafetensorsMetadata& metadata = {});
 
 // A file mapped for reading. The header is checked in full when it is opened.
 class SafetensorsFile {

@@ -110,7 +110,7 @@ void write_one_safetensors(const std::string& path, const std::vector<ExportedVe
                   }));
   }
   OutputTarget target(path);
-  checkpoint::write_safetensors(target.writing(), tensors);
+  checkpoint::stream_safetensors(target.writing(), tensors);
   target.put_in_place();
 }
 
