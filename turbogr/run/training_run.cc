@@ -168,11 +168,7 @@ TrainingRun::TrainingRun(const Config& config, const std::string& command,
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       position_(config.train.patience) {
-  const train::RankOptions ranks = rank_options(config, nodes_);
-  const std::string idle =
-      check_idle_keys(config, {.world = share_.world,
-                               .groups = ranks.topology.num_groups(),
-                               .sharded = ranks.sharded() || config.dist.link == "nccl"});
+  const std::string idle = check_idle_keys(config, layout_of(config, rank_options(config, nodes_)));
   if (leads() && !idle.empty()) log::warn("{}", idle);
   const TaskParts parts = {config_, world_, store_, ctx_, share_, nodes_, cores_};
   task_ = config_.ranks() ? make_ranking_task(parts) : make_retrieval_task(parts);
