@@ -16,15 +16,13 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
-#include "turbogr/dist/topology.h"
-#include "turbogr/embedding/local_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/eval/retrieval_vectors.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/l2_normalize.h"
 #include "turbogr/run/feature_setup.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/retrieval_setup.h"
+#include "turbogr/run/serving_rows.h"
 #include "turbogr/run/vocabularies.h"
 
 namespace turbogr::run {
@@ -112,7 +110,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
       : ctx({.device = device_of(config), .threads = threads}),
         training(options_of(config, store, tokens)),
         model(ctx, training.model, {.capacity = room(tokens), .inference = true}),
-        table(make_table(config, store, world)),
+        table(serving_rows<T>(ctx, world, config, train::all_tables(training, store.num_items()))),
         rows(ctx, *table, training.features, room(tokens)),
         queries(ctx, model, rows, training.parts, room(tokens)) {
     capacity = room(tokens);
@@ -131,27 +129,6 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   // So many events, each of which may be a history with tokens before it.
   std::int64_t room(std::int64_t events) const {
     return events * (1 + training.features.num_prefix());
-  }
-
-  // Several ranks share it as one group, whatever groups it was trained by.
-  std::unique_ptr<embedding::RowSource<T>> make_table(const Config& config,
-                                                      const data::Store& store,
-                                                      dist::Communicator& world) const {
-    std::vector<embedding::TableOptions> tables = train::all_tables(training, store.num_items());
-    for (embedding::TableOptions& each : tables) {  // weights alone
-      each.optimiser = embedding::SparseOptimiser::kSgd;
-      each.half_copy = false;
-    }
-    const Device memory = train::table_device(ctx, training);
-    if (world.size() == 1) return std::make_unique<embedding::LocalRows<T>>(tables, memory);
-    embedding::RankLayout layout;
-    layout.topology = dist::make_topology(world.nodes(), world.size());
-    layout.device_rows = ctx.device() == Device::kCuda;
-    if (layout.device_rows) {
-      layout.link = dist::choose_link(world, config.dist.link, device_id()).link;
-    }
-    layout.wait.timeout_seconds = config.dist.timeout;
-    return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, memory, layout);
   }
 
   void load(const checkpoint::Checkpoint& checkpoint, const data::Store& store, Weights weights) {
