@@ -1,7 +1,8 @@
 // `turbogr export`: the vectors retrieval compares, for another system's nearest-neighbour search.
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -11,7 +12,6 @@
 #include "apps/command_line.h"
 #include "apps/commands.h"
 #include "apps/user_progress.h"
-#include "apps/vector_writer.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
@@ -20,6 +20,7 @@
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/sequences.h"
 #include "turbogr/run/trained_model.h"
+#include "turbogr/run/vector_files.h"
 
 namespace turbogr::apps {
 namespace {
@@ -32,21 +33,30 @@ struct ExportOptions {
   int threads = 0;
 };
 
+constexpr std::int64_t kItemsAtOnce = 4096;
+
 void run_export(const ExportOptions& options) {
   const data::InterruptGuard guard;
-  check_vector_file(options.out);
+  run::check_vector_file(options.out);
   const checkpoint::Checkpoint checkpoint = run::open_checkpoint(options.checkpoint);
   const run::Config config =
       run::parse_config(checkpoint.config(), checkpoint.folder() + "/config.toml");
   const data::Store store = run::open_store(config, options.store);
   const std::unique_ptr<dist::Communicator> alone = dist::make_self();
   run::TrainedModel model(checkpoint, store, options.threads, *alone);
-  Tensor items = model.item_vectors();
-  Tensor users;
+  const std::int64_t width = config.model.width;
   std::vector<std::uint8_t> trained = run::trained_items(checkpoint, config, store);
-  std::vector<ExportedVectors> all = {{"item", items, store.item_ids(), &trained}};
-  if (options.users) {
-    users = Tensor(DType::kF32, {store.num_users(), items.shape()[1]});
+  const auto give_items = [&](const run::TakeVectors& take) {
+    Tensor block(DType::kF32, {std::min(kItemsAtOnce, store.num_items()), width});
+    for (std::int64_t first = 0; first < store.num_items(); first += kItemsAtOnce) {
+      const std::int64_t count = std::min(kItemsAtOnce, store.num_items() - first);
+      const View<float, 2> vectors = {block.view<float, 2>().data, {count, width}};
+      model.item_vectors(first, vectors);
+      take(vectors);
+      data::check_interrupt();
+    }
+  };
+  const auto give_users = [&](const run::TakeVectors& take) {
     const run::HistoryOptions history = {.max_length = config.data.max_length,
                                          .milliseconds = config.model.time_unit == "milliseconds",
                                          .query_time = {}};
@@ -59,17 +69,17 @@ void run_export(const ExportOptions& options) {
       const std::int64_t end = run::batch_end(sequences, first, sequences.size());
       sequences.fill(first, end, batch);
       const Tensor vectors = model.user_vectors(batch);
-      std::memcpy(&users.view<float, 2>()(first, 0), vectors.data(), vectors.bytes());
+      take(vectors.view<float, 2>());
       first = end;
       progress.update(first);
       data::check_interrupt();
     }
-    all.push_back({"user", users, store.user_ids()});
-  }
-  const std::vector<std::string> written = write_vectors(options.out, all);
+  };
+  std::vector<run::ExportedVectors> all = {{"item", width, store.item_ids(), &trained, give_items}};
+  if (options.users) all.push_back({"user", width, store.user_ids(), nullptr, give_users});
+  const std::vector<std::string> written = run::write_vectors(options.out, all);
   fmt::print("{}: {} item vectors{} of width {}\n", fmt::join(written, ", "), store.num_items(),
-             options.users ? fmt::format(" and {} user vectors", store.num_users()) : "",
-             items.shape()[1]);
+             options.users ? fmt::format(" and {} user vectors", store.num_users()) : "", width);
 }
 
 }  // namespace

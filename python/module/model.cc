@@ -113,8 +113,9 @@ class Model : public Opened {
   }
   Tensor item_vectors() {
     return in_turn([&] {
-      choose({});
-      return model_.item_vectors();
+      Tensor vectors(DType::kF32, {store_.num_items(), config_.model.width});
+      model_.item_vectors(0, vectors.view<float, 2>());
+      return vectors;
     });
   }
 

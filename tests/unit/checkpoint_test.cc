@@ -510,6 +510,40 @@ TEST(ShardedCheckpoint, PartsOfRanksMakeATableForAnyNumberOfThem) {
   }
 }
 
+// Forty megabytes in two parts, which are read and let go in stretches.
+TEST(ShardedCheckpoint, ALargeTableIsReadInStretches) {
+  constexpr std::int64_t kRows = 2501, kWidth = 4096;
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "checkpoints";
+  dist::run_threads(2, [&](dist::Communicator& world) {
+    const embedding::Sharding sharding(kRows, 2, embedding::Placement::kHash);
+    embedding::ItemTable part(sharding.rows_of(world.rank()), kWidth,
+                              embedding::SparseOptimiser::kSgd);
+    for (std::int64_t row = 0; row < part.rows(); ++row) {
+      const std::int64_t id = sharding.id_of(world.rank(), row);
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        part.weight_tensor().view<float, 2>()(row, c) = static_cast<float>(id * kWidth + c);
+      }
+    }
+    const auto ranks = world.split(0, world.rank(), "checkpoints");
+    checkpoint::CheckpointWriter writer(path, {.ranks = ranks.get()});
+    writer.save({.step = 1,
+                 .tables = {checkpoint::table_contents("items", part, sharding, world.rank())},
+                 .state = nlohmann::json::object()});
+    writer.wait();
+  });
+  const checkpoint::Checkpoint saved = checkpoint::open_newest_checkpoint(path, false);
+  const embedding::Sharding whole(kRows, 1, embedding::Placement::kRoundRobin);
+  embedding::ItemTable table(kRows, kWidth, embedding::SparseOptimiser::kSgd);
+  checkpoint::read_table(Context({.threads = 2}), saved, "items", checkpoint::TableParts::kAll,
+                         whole, 0, table);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < kRows * kWidth; ++i) {
+    wrong += table.weights().data[i] != static_cast<float>(i) ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
 // A fault of one rank is everybody's, and nothing half-written is left.
 TEST(ShardedCheckpoint, AFaultOfOneRankIsEverybodys) {
   const test::TemporaryFolder folder;

@@ -4,13 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "tests/support/messages.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/core/crc32c.h"
+#include "turbogr/core/mapped_pages.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/philox.h"
 
@@ -42,6 +45,29 @@ TEST(Crc32c, BothPathsAgreeWhereverTheBytesAreCut) {
     EXPECT_EQ(crc32c_joined(first, second, bytes.size() - cut), whole);
     EXPECT_EQ(crc32c_portable(first, bytes.data() + cut, bytes.size() - cut), whole);
   }
+}
+
+// Pages of files that are in memory, as the system counts them.
+std::int64_t mapped_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t size = 0, resident = 0, shared = 0;
+  statm >> size >> resident >> shared;
+  return shared * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(MappedPages, AreLetGoAndComeBack) {
+  const TemporaryFolder folder;
+  std::string content;
+  for (int i = 0; i < 1'000'000; ++i) content += fmt::format("{:8}", i);
+  replace_file(folder / "large", content);
+  const MappedFile file(folder / "large");
+  const auto same = [&] { return std::memcmp(file.data(), content.data(), file.size()) == 0; };
+  ASSERT_EQ(file.size(), content.size());
+  EXPECT_TRUE(same());
+  const std::int64_t read = mapped_bytes();
+  forget_pages(file.data() + 5000, file.size() - 5000);
+  EXPECT_LE(mapped_bytes(), read - 7'500'000);
+  EXPECT_TRUE(same());
 }
 
 TEST(Files, ReplaceLeavesTheNewContentAndNothingBeside) {

@@ -109,6 +109,18 @@ TEST_F(SafetensorsTest, AnyNumberOfThreadsWritesTheSameFile) {
   EXPECT_EQ(read_file(path_), bytes);
 }
 
+// The sum is taken of stretches of the mapping.
+TEST_F(SafetensorsTest, AFilesOwnSumsAreThoseItWasWrittenWith) {
+  Tensor large = test::random_tensor<float>({10'000'001}, 1);
+  Tensor none(DType::kF32, {0});
+  const checkpoint::SafetensorsSums sums =
+      checkpoint::write_safetensors(path_, {named("large", large), named("none", none)});
+  const checkpoint::SafetensorsFile file(path_);
+  ThreadPool pool(2);
+  for (const auto& [name, sum] : sums.tensors) EXPECT_EQ(file.sum_of(pool, file.at(name)), sum);
+  EXPECT_EQ(file.header_sum(), sums.header);
+}
+
 TEST_F(SafetensorsTest, TheWriterRefusesWhatDoesNotAddUp) {
   Tensor a(DType::kF32, {2});
   EXPECT_NE(message_of([&] {

@@ -51,29 +51,5 @@ TEST(TableChecks, ARunIsRefusedAndADryOneWarned) {
   EXPECT_EQ(message_of([&] { check_tables(config, kNames, tables, place); }), "");
 }
 
-TEST(TableChecks, AFormatIsNamedByTheKeyThatGaveIt) {
-  Config config;
-  config.tables.push_back({.name = "q", .dtype = "bf16"});
-  std::vector<embedding::TableOptions> tables = kTables;
-  tables[1].dtype = DType::kBf16;
-  TablePlace place = {Device::kCpu, ranks_of(2, 1)};
-  EXPECT_EQ(message_of([&] { check_tables(config, kNames, tables, place); }), "");
-  place.ranks.replicas = embedding::ReplicaMode::kAverage;
-  EXPECT_NE(message_of([&] {
-              check_tables(config, kNames, tables, place);
-            }).find("tables.q.dtype = \"bf16\", and dist.replicas = \"average\""),
-            std::string::npos);
-  config.tables[0].dtype = "";
-  EXPECT_NE(message_of([&] {
-              check_tables(config, kNames, tables, place);
-            }).find("use dist.replicas = \"exact\", or embedding.dtype = \"f32\""),
-            std::string::npos);
-  place = {Device::kPinned, ranks_of(1, 1)};
-  EXPECT_NE(message_of([&] {
-              check_tables(config, kNames, tables, place);
-            }).find("embedding.memory = \"host\" keeps it off"),
-            std::string::npos);
-}
-
 }  // namespace
 }  // namespace turbogr::run

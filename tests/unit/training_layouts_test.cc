@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/messages.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/settled_mean.h"
 
 namespace turbogr::train {
 namespace {
 
-using test::message_of;
 
 TEST(Layouts, AnyLayoutIsOneRankUpToRounding) {
   const Outcome alone = train_alone<float>(smooth_options());
@@ -74,15 +72,11 @@ TEST(Layouts, TargetsAreCountedOverAllRanks) {
 }
 
 TEST(Layouts, AveragedReplicasTrain) {
-  train::RankOptions options = {.replicas = embedding::ReplicaMode::kAverage, .average_every = 2};
+  const train::RankOptions options = {.replicas = embedding::ReplicaMode::kAverage,
+                                      .average_every = 2};
   const Outcome averaged = train_on_ranks<float>(smooth_options(), {4, 2}, options);
   const Outcome exact = train_on_ranks<float>(smooth_options(), {4, 2}, {});
   EXPECT_NEAR(averaged.results.back().loss, exact.results.back().loss, 0.1);
-  options.schedule = train::StepSchedule::kSemiAsync;
-  EXPECT_NE(message_of([&] {
-              train_on_ranks<float>(smooth_options(), {2, 1}, options);
-            }).find("averaged replicas"),
-            std::string::npos);
 }
 
 // Between two means, too: a checkpoint and an evaluation hold what every group has learnt.

@@ -13,6 +13,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/mapped_pages.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/embedding/wire.h"
 
@@ -267,6 +268,15 @@ void SavedTable::read_part(ThreadPool& pool, std::string_view tensor,
                   row(column, sharding.id_of(part, first + i)), column.row_bytes());
     }
   });
+}
+
+void SavedTable::forget_pages() const {
+  for (const auto& [tensor, column] : columns_) {
+    for (std::size_t part = 0; part < column.parts.size(); ++part) {
+      const auto rows = static_cast<std::size_t>(sharding_.rows_of(static_cast<int>(part)));
+      turbogr::forget_pages(column.parts[part], rows * column.row_bytes());
+    }
+  }
 }
 
 const TensorEntry* Checkpoint::find(std::string_view name) const {

@@ -62,6 +62,8 @@ class SavedTable {
   // Rows [begin, end) of part `part` by `sharding`, end to end, in their own format.
   void read_part(ThreadPool& pool, std::string_view tensor, const embedding::Sharding& sharding,
                  int part, std::int64_t begin, std::int64_t end, std::byte* into) const;
+  // What was read so far need not stay in memory.
+  void forget_pages() const;
 
  private:
   friend class Checkpoint;

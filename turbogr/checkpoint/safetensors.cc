@@ -12,7 +12,7 @@
 
 #include "turbogr/core/crc32c.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/core/output_file.h"
+#include "turbogr/core/mapped_pages.h"
 #include "turbogr/core/tensor.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr std::uint64_t kAlignment = 64;  // of the first tensor, from the file's start
+constexpr std::uint64_t kAlignment = 64;          // of the first tensor, from the file's start
+constexpr std::uint64_t kSummedBytes = 16 << 20;  // of a mapped tensor, before its pages are let go
 constexpr std::string_view kMetadataName = "__metadata__";
 
 struct Format {
@@ -101,8 +102,9 @@ TensorEntry parse_entry(const std::string& path, const std::string& name,
   return entry;
 }
 
-std::string header_text(const std::vector<TensorEntry>& entries,
-                        const SafetensorsMetadata& metadata) {
+// With the 8 bytes of its length.
+std::string header_of(const std::vector<TensorEntry>& entries,
+                      const SafetensorsMetadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[std::string(kMetadataName)] = metadata;
   for (const TensorEntry& entry : entries) {
@@ -112,15 +114,16 @@ std::string header_text(const std::vector<TensorEntry>& entries,
   }
   std::string text = header.dump();
   text.append((kAlignment - (kLengthBytes + text.size()) % kAlignment) % kAlignment, ' ');
-  return text;
+  const std::uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
 }
 
 // Where each tensor goes in a file.
-std::vector<TensorEntry> layout_of(const std::string& path,
-                                   const std::vector<NamedTensor>& tensors) {
+template <class Described>  // NamedTensor or TensorStream
+std::vector<TensorEntry> layout_of(const std::string& path, const std::vector<Described>& tensors) {
   std::vector<TensorEntry> entries;
   std::set<std::string> names;
-  for (const NamedTensor& tensor : tensors) {
+  for (const Described& tensor : tensors) {
     TGR_CHECK(tensor.name != kMetadataName && names.insert(tensor.name).second, "cannot write '",
               path, "': the tensor name '", tensor.name, "' is taken; names must differ");
     const std::optional<std::uint64_t> bytes = bytes_of(tensor.dtype, tensor.shape);
@@ -139,6 +142,13 @@ std::vector<TensorEntry> layout_of(const std::string& path,
   return entries;
 }
 
+template <class Described>
+std::map<std::string_view, const Described*> by_name(const std::vector<Described>& tensors) {
+  std::map<std::string_view, const Described*> named;
+  for (const Described& tensor : tensors) named[tensor.name] = &tensor;
+  return named;
+}
+
 // A stretch of a tensor, the unit of work: it stays in the cache between the checksum and the
 // write.
 constexpr std::uint64_t kPieceBytes = 4 << 20;
@@ -152,12 +162,11 @@ struct Piece {
 
 std::vector<Piece> pieces_of(const std::vector<NamedTensor>& tensors,
                              const std::vector<TensorEntry>& entries, std::uint64_t header_bytes) {
-  std::map<std::string_view, const NamedTensor*> by_name;
-  for (const NamedTensor& tensor : tensors) by_name[tensor.name] = &tensor;
+  const auto named = by_name(tensors);
   std::vector<Piece> pieces;
   for (const TensorEntry& entry : entries) {
     for (std::uint64_t at = 0; at < entry.bytes; at += kPieceBytes) {
-      pieces.push_back({by_name.at(entry.name), at, header_bytes + entry.begin + at,
+      pieces.push_back({named.at(entry.name), at, header_bytes + entry.begin + at,
                         std::min(kPieceBytes, entry.bytes - at)});
     }
   }
@@ -192,15 +201,13 @@ SafetensorsSums write_safetensors(const std::string& path, const std::vector<Nam
               "' is on ", name_of(tensor.device), "; copy it to the host before it is written");
   }
   const std::vector<TensorEntry> entries = layout_of(path, tensors);
-  const std::string text = header_text(entries, metadata);
-  const std::uint64_t length = text.size();
+  const std::string header = header_of(entries, metadata);
   OutputFile file(path);
-  file.write(&length, kLengthBytes);
-  file.write(text);
+  file.write(header);
   SafetensorsSums sums;
-  sums.header = crc32c(crc32c(0, &length, kLengthBytes), text.data(), text.size());
+  sums.header = crc32c(0, header.data(), header.size());
 
-  std::vector<Piece> pieces = pieces_of(tensors, entries, kLengthBytes + length);
+  std::vector<Piece> pieces = pieces_of(tensors, entries, header.size());
   ThreadPool pool(options.threads);
   std::vector<std::unique_ptr<Staging>> staging(static_cast<std::size_t>(pool.size()));
   parallel_for(pool, std::ssize(pieces), [&](std::int64_t index, int worker) {
@@ -217,13 +224,29 @@ SafetensorsSums write_safetensors(const std::string& path, const std::vector<Nam
   file.finish();
 
   for (const TensorEntry& entry : entries) sums.tensors[entry.name] = 0;
-  sums.file_bytes = kLengthBytes + length;
+  sums.file_bytes = header.size();
   for (const Piece& piece : pieces) {
     std::uint32_t& sum = sums.tensors[piece.tensor->name];
     sum = crc32c_joined(sum, piece.sum, piece.bytes);
     sums.file_bytes += piece.bytes;
   }
   return sums;
+}
+
+void stream_safetensors(const std::string& path, const std::vector<TensorStream>& tensors,
+                        const SafetensorsMetadata& metadata) {
+  const std::vector<TensorEntry> entries = layout_of(path, tensors);
+  const auto named = by_name(tensors);
+  OutputFile file(path);
+  file.write(header_of(entries, metadata));
+  for (const TensorEntry& entry : entries) {
+    const std::uint64_t before = file.bytes();
+    named.at(entry.name)->write(file);
+    TGR_CHECK(file.bytes() - before == entry.bytes, "cannot write '", path, "': tensor '",
+              entry.name, "' of shape ", shape_text(entry.shape), " came as ",
+              file.bytes() - before, " bytes; ", entry.bytes, " are wanted");
+  }
+  file.finish();
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(path) {
@@ -316,7 +339,13 @@ void SafetensorsFile::read(const NamedTensor& into) const {
 std::uint32_t SafetensorsFile::header_sum() const { return crc32c(0, file_.data(), header_bytes_); }
 
 std::uint32_t SafetensorsFile::sum_of(ThreadPool& pool, const TensorEntry& entry) const {
-  return crc32c(pool, data(entry), entry.bytes);
+  std::uint32_t sum = 0;
+  for (std::uint64_t at = 0; at < entry.bytes; at += kSummedBytes) {
+    const std::uint64_t bytes = std::min(kSummedBytes, entry.bytes - at);
+    sum = crc32c_joined(sum, crc32c(pool, data(entry) + at, bytes), bytes);
+    forget_pages(data(entry) + at, bytes);
+  }
+  return sum;
 }
 
 }  // namespace turbogr::checkpoint

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/file.h"
 #include "turbogr/core/named_tensor.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/core/view.h"
 
@@ -51,6 +53,18 @@ struct SafetensorsWriteOptions {
 SafetensorsSums write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                                   const SafetensorsMetadata& metadata = {},
                                   const SafetensorsWriteOptions& options = {});
+
+// A tensor that is made while it is written, so that it need not fit the memory.
+struct TensorStream {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;
+  std::function<void(OutputFile&)> write;  // all of its bytes, front to back
+};
+
+// The same file, of tensors that come one after the other.
+void stream_safetensors(const std::string& path, const std::vector<TensorStream>& tensors,
+                        const SafetensorsMetadata& metadata = {});
 
 // A file mapped for reading. The header is checked in full when it is opened.
 class SafetensorsFile {

@@ -13,8 +13,8 @@
 namespace turbogr::checkpoint {
 namespace {
 
-// Rows on their way to a GPU.
-constexpr std::int64_t kStagedBytes = 256 << 20;
+// Rows that are read together, and staged on their way to a GPU.
+constexpr std::int64_t kReadBytes = 16 << 20;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -101,20 +101,20 @@ void read_table(const Context& ctx, const Checkpoint& saved, const std::string& 
               name_of(tensor.dtype),
               " wanted; use the config that wrote it (config.toml beside it)");
     const std::int64_t rows = sharding.rows_of(index);
-    ThreadPool& pool = ctx.host().pool();
-    if (tensor.device != Device::kCuda) {
-      table.read_part(pool, tensor.name, sharding, index, 0, rows, tensor.data);
-      continue;
-    }
     const std::int64_t row_bytes = width * static_cast<std::int64_t>(size_of(tensor.dtype));
     const std::int64_t piece =
-        std::clamp<std::int64_t>(kStagedBytes / row_bytes, 1, std::max<std::int64_t>(rows, 1));
-    Tensor staged(tensor.dtype, {piece, width}, Device::kPinned);
+        std::clamp<std::int64_t>(kReadBytes / row_bytes, 1, std::max<std::int64_t>(rows, 1));
+    const bool there = tensor.device == Device::kCuda;
+    Tensor staged;
+    if (there) staged = Tensor(tensor.dtype, {piece, width}, Device::kPinned);
     for (std::int64_t begin = 0; begin < rows; begin += piece) {
       const std::int64_t end = std::min(begin + piece, rows);
-      table.read_part(pool, tensor.name, sharding, index, begin, end, staged.data());
-      copy_bytes(ctx, tensor.data + begin * row_bytes, staged.data(),
-                 static_cast<std::size_t>((end - begin) * row_bytes));
+      std::byte* into = tensor.data + begin * row_bytes;
+      table.read_part(ctx.host().pool(), tensor.name, sharding, index, begin, end,
+                      there ? staged.data() : into);
+      table.forget_pages();
+      if (!there) continue;
+      copy_bytes(ctx, into, staged.data(), static_cast<std::size_t>((end - begin) * row_bytes));
       synchronize(ctx);  // the piece is filled again
     }
   }

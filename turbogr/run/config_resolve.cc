@@ -3,6 +3,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/holdout.h"
+#include "turbogr/run/combinations.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/config_negatives.h"
 #include "turbogr/train/negative_options.h"
@@ -96,18 +97,8 @@ void resolve_config(Config& config) {
       "model.prefix = ", model.prefix, " and model.targets = ", model.targets,
       " leave no room in a sequence of data.max_length = ", config.data.max_length,
       "; lower one of them");
-  TGR_CHECK(config.embedding.dtype == "f32" || config.embedding.memory == "device",
-            "embedding.dtype = \"", config.embedding.dtype,
-            "\" halves a table on the device, and embedding.memory = \"host\" "
-            "keeps it off; use one of the two");
-  TGR_CHECK(config.embedding.dtype == "f32" || config.negatives.dtype == "full",
-            "negatives.dtype = \"f16\" halves what a table in f32 sends, and embedding.dtype is \"",
-            config.embedding.dtype, "\"; use one of the two");
+  check_combinations(config);
   run::negative_options(config.negatives);  // throws on what makes no sense together
-  TGR_CHECK(config.embedding.memory != "host" || config.train.device == "cuda",
-            "embedding.memory = \"host\" keeps a GPU's item table in the host's memory, where "
-            "train.device = \"",
-            config.train.device, "\" has it anyway; leave it out, or train on cuda");
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
   TGR_CHECK(!config.run.resume || config.run.start_from.empty(),

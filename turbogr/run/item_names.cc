@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kOffsets = "item_names.offsets";
 constexpr const char* kText = "item_names.text";
 constexpr const char* kTrained = "item_names.trained";
+constexpr std::int64_t kRowsInMemory = 1 << 16;  // of a saved table, before its pages are let go
 
 struct SavedNames {
   View<const std::int64_t, 1> offsets;
@@ -153,6 +154,7 @@ std::int64_t read_known_rows(const Context& ctx, const checkpoint::Checkpoint& s
     ++known;
     if (sharding.shard_of(*found) != index) continue;
     table.read_row("items", item, part.dtype(), rows.data() + sharding.row_of(*found) * row_bytes);
+    if (known % kRowsInMemory == 0) table.forget_pages();
   }
   if (!here) copy_tensor(ctx, own, staged);
   return known;

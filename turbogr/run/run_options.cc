@@ -14,6 +14,7 @@
 #include "turbogr/dist/topology.h"
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/model/flops.h"
+#include "turbogr/run/combinations.h"
 #include "turbogr/run/config_negatives.h"
 
 namespace turbogr::run {
@@ -211,21 +212,7 @@ std::string schedule_of(const Config& config, int world) {
   return ahead ? "exact_prefetch" : "overlap";
 }
 
-namespace {
-
-void check_ranks(const Config& config) {
-  TGR_CHECK(!config.negatives.half_table,
-            "negatives.half_table keeps an f16 copy of a table that one rank holds; leave it out "
-            "where several share it");
-  TGR_CHECK(config.train.device != "cuda" || config.dist.rows != "f16",
-            "dist.rows = \"f16\" with train.device = \"cuda\": GPUs send rows as f32 or bf16; use "
-            "\"f32\" or \"bf16\"");
-}
-
-}  // namespace
-
 train::RankOptions rank_options(const Config& config, const std::vector<int>& nodes) {
-  if (nodes.size() > 1) check_ranks(config);
   const DistConfig& dist = config.dist;
   train::RankOptions options;
   options.schedule =
@@ -242,7 +229,14 @@ train::RankOptions rank_options(const Config& config, const std::vector<int>& no
   options.gradient_wire = dtype_from_name(dist.gradients);
   options.bucket_bytes = dist.bucket;
   options.wait.timeout_seconds = dist.timeout;
+  check_combinations(config, layout_of(config, options));
   return options;
+}
+
+RunLayout layout_of(const Config& config, const train::RankOptions& ranks) {
+  return {.world = static_cast<int>(ranks.topology.group_of.size()),
+          .groups = ranks.topology.num_groups(),
+          .sharded = ranks.sharded() || config.dist.link == "nccl"};
 }
 
 std::vector<data::Split> held_out(const Config& config) {
@@ -275,9 +269,6 @@ void check_run(const Config& config, const data::Store& store) {
       config.train.device == "cpu" || kWithCuda,
       "train.device is \"cuda\"; this build has no CUDA: set train.device = \"cpu\", or build "
       "with `make cuda`");
-  TGR_CHECK(config.dist.link == "auto" || config.train.device == "cuda", "dist.link = \"",
-            config.dist.link, "\" says how GPUs reach each other, and train.device is \"",
-            config.train.device, "\"; leave it out, or train on cuda");
   TGR_CHECK(!config.model.actions || store.has_signals(), "model.actions is true but the store '",
             store.folder().string(), "' has no action signals; leave it out");
   if (config.ranks()) return;  // ranking_setup.cc asks the rest

@@ -9,6 +9,7 @@
 #include "turbogr/data/loader.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/config.h"
+#include "turbogr/run/idle_keys.h"
 #include "turbogr/train/retrieval_trainer.h"
 
 namespace turbogr::run {
@@ -53,6 +54,7 @@ Device table_memory(const Config& config);
 
 // How a run's ranks are laid out. nodes: the machine of each rank.
 train::RankOptions rank_options(const Config& config, const std::vector<int>& nodes);
+RunLayout layout_of(const Config& config, const train::RankOptions& ranks);
 // What train.schedule = "auto" means: the fastest that gives the bits of serial.
 std::string schedule_of(const Config& config, int world);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,21 +16,21 @@
 #include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
-#include "turbogr/dist/topology.h"
-#include "turbogr/embedding/local_rows.h"
-#include "turbogr/embedding/sharded_rows.h"
 #include "turbogr/eval/retrieval_vectors.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/dense/l2_normalize.h"
 #include "turbogr/run/feature_setup.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/retrieval_setup.h"
+#include "turbogr/run/serving_rows.h"
 #include "turbogr/run/vocabularies.h"
 
 namespace turbogr::run {
 namespace {
 
 using data::Batch;
+
+constexpr std::int64_t kItemsAtOnce = 4096;  // on their way out
 
 }  // namespace
 
@@ -90,7 +91,7 @@ struct TrainedModel::Scorer {
   virtual eval::RankingMetrics evaluate(data::Loader& loader,
                                         const eval::EvaluateOptions& options) = 0;
   virtual Tensor user_vectors(const Batch& batch) = 0;
-  virtual Tensor item_vectors() = 0;
+  virtual void item_vectors(std::int64_t first, View<float, 2> out) = 0;
   std::int64_t capacity = 0, prefix = 0;  // tokens; those before a history
 };
 
@@ -109,7 +110,7 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
       : ctx({.device = device_of(config), .threads = threads}),
         training(options_of(config, store, tokens)),
         model(ctx, training.model, {.capacity = room(tokens), .inference = true}),
-        table(make_table(config, store, world)),
+        table(serving_rows<T>(ctx, world, config, train::all_tables(training, store.num_items()))),
         rows(ctx, *table, training.features, room(tokens)),
         queries(ctx, model, rows, training.parts, room(tokens)) {
     capacity = room(tokens);
@@ -128,27 +129,6 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
   // So many events, each of which may be a history with tokens before it.
   std::int64_t room(std::int64_t events) const {
     return events * (1 + training.features.num_prefix());
-  }
-
-  // Several ranks share it as one group, whatever groups it was trained by.
-  std::unique_ptr<embedding::RowSource<T>> make_table(const Config& config,
-                                                      const data::Store& store,
-                                                      dist::Communicator& world) const {
-    std::vector<embedding::TableOptions> tables = train::all_tables(training, store.num_items());
-    for (embedding::TableOptions& each : tables) {  // weights alone
-      each.optimiser = embedding::SparseOptimiser::kSgd;
-      each.half_copy = false;
-    }
-    const Device memory = train::table_device(ctx, training);
-    if (world.size() == 1) return std::make_unique<embedding::LocalRows<T>>(tables, memory);
-    embedding::RankLayout layout;
-    layout.topology = dist::make_topology(world.nodes(), world.size());
-    layout.device_rows = ctx.device() == Device::kCuda;
-    if (layout.device_rows) {
-      layout.link = dist::choose_link(world, config.dist.link, device_id()).link;
-    }
-    layout.wait.timeout_seconds = config.dist.timeout;
-    return std::make_unique<embedding::ShardedRows<T>>(ctx, ctx, world, tables, memory, layout);
   }
 
   void load(const checkpoint::Checkpoint& checkpoint, const data::Store& store, Weights weights) {
@@ -187,16 +167,6 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
     }
   }
 
-  // Vectors of length one, [B, D], on the context's device.
-  Tensor unit_vectors(const Batch& batch) {
-    queries.compute(ctx, batch);
-    Tensor vectors(dtype_of<T>(), {batch.num_sequences(), training.model.width}, ctx.device());
-    Tensor inverse(DType::kF32, {batch.num_sequences()}, ctx.device());
-    ops::l2_normalize<T>(ctx, queries.rows(), {}, vectors.template view<T, 2>(),
-                         inverse.template view<float, 1>());
-    return vectors;
-  }
-
   eval::TopItems<T>& best_items() {
     if (!best) best.emplace(ctx, rows);
     return *best;
@@ -228,25 +198,36 @@ struct TrainedModel::ScorerOf : TrainedModel::Scorer {
                              loader, options);
   }
 
-  Tensor in_f32(const Tensor& there) const {
-    const Tensor from = to_host(ctx, there);
-    Tensor to(DType::kF32, from.shape());
-    for (std::int64_t i = 0; i < from.size(); ++i) {
-      reinterpret_cast<float*>(to.data())[i] =
-          convert<float>(reinterpret_cast<const T*>(from.data())[i]);
+  // Rows of the device, scaled to length one.
+  void unit_vectors(Rows<const T> from, View<float, 2> out) {
+    Tensor unit(dtype_of<T>(), {from.rows, from.cols}, ctx.device());
+    Tensor inverse(DType::kF32, {from.rows}, ctx.device());
+    ops::l2_normalize<T>(ctx, from, {}, unit.template view<T, 2>(),
+                         inverse.template view<float, 1>());
+    const Tensor there = to_host(ctx, unit);
+    for (std::int64_t i = 0; i < out.size(); ++i) {
+      out.data[i] = convert<float>(reinterpret_cast<const T*>(there.data())[i]);
     }
-    return to;
   }
 
-  Tensor user_vectors(const Batch& batch) override { return in_f32(unit_vectors(batch)); }
+  Tensor user_vectors(const Batch& batch) override {
+    queries.compute(ctx, batch);
+    Tensor vectors(DType::kF32, {batch.num_sequences(), training.model.width});
+    unit_vectors(queries.rows(), vectors.view<float, 2>());
+    return vectors;
+  }
 
-  Tensor item_vectors() override {
-    const Rows<const T> items = best_items().vectors().rows();
-    Tensor unit(dtype_of<T>(), {items.rows, items.cols}, ctx.device());
-    Tensor inverse(DType::kF32, {items.rows}, ctx.device());
-    ops::l2_normalize<T>(ctx, items, {}, unit.template view<T, 2>(),
-                         inverse.template view<float, 1>());
-    return in_f32(unit);
+  void item_vectors(std::int64_t first, View<float, 2> out) override {
+    const std::int64_t width = out.shape[1];
+    Tensor memory(dtype_of<T>(), {std::min(kItemsAtOnce, out.shape[0]), width}, ctx.device());
+    for (std::int64_t done = 0; done < out.shape[0]; done += kItemsAtOnce) {
+      std::vector<std::int64_t> ids(
+          static_cast<std::size_t>(std::min(kItemsAtOnce, out.shape[0] - done)));
+      std::iota(ids.begin(), ids.end(), first + done);
+      const Rows<T> block = model::first_rows<T>(memory, std::ssize(ids));
+      rows.items(ctx, data::view_of(ids), block);
+      unit_vectors(block, {out.data + done * width, {block.rows, width}});
+    }
   }
 };
 
@@ -300,6 +281,8 @@ eval::RankingMetrics TrainedModel::evaluate(data::Split split, const eval::Evalu
 }
 
 Tensor TrainedModel::user_vectors(const Batch& batch) { return scorer_->user_vectors(batch); }
-Tensor TrainedModel::item_vectors() { return scorer_->item_vectors(); }
+void TrainedModel::item_vectors(std::int64_t first, View<float, 2> out) {
+  scorer_->item_vectors(first, out);
+}
 
 }  // namespace turbogr::run

@@ -8,6 +8,8 @@
 
 #include "turbogr/checkpoint/checkpoint.h"
 #include "turbogr/core/context.h"
+#include "turbogr/core/tensor.h"
+#include "turbogr/core/view.h"
 #include "turbogr/data/batch.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
@@ -63,10 +65,11 @@ class TrainedModel {
   // Over a rank's share of the users of a split, every item of the store a candidate.
   eval::RankingMetrics evaluate(data::Split split, const eval::EvaluateOptions& options,
                                 const Share& share = {});
-  // The vectors retrieval compares, of length one: [B, D] for the batch, [V, D] for the items of
-  // this rank.
+  // The vectors retrieval compares, of length one, in f32 on the host: [B, D] for the batch; of the
+  // items from `first` on into `out`, in memory of their own for some thousand of them. All ranks
+  // ask for the same items.
   Tensor user_vectors(const data::Batch& batch);
-  Tensor item_vectors();
+  void item_vectors(std::int64_t first, View<float, 2> out);
 
  private:
   struct Scorer;

@@ -7,15 +7,13 @@
 #include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/dist/device_communicator.h"
-#include "turbogr/dist/topology.h"
 #include "turbogr/eval/sample_view.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/ranking_figures.h"
 #include "turbogr/run/sample_setup.h"
+#include "turbogr/run/serving_rows.h"
 #include "turbogr/run/vocabularies.h"
 #include "turbogr/train/dense_tensors.h"
-#include "turbogr/train/make_rows.h"
 
 namespace turbogr::run {
 namespace {
@@ -67,7 +65,7 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
         ctx({.device = device_of(config), .threads = threads}),
         training(inference_options(config, made, bounds)),
         model(ctx, training.model, training.memory),
-        rows(make_rows(config)),
+        rows(serving_rows<T>(ctx, world, config, setup.tables)),
         evaluator(ctx, model, *rows,
                   {.features = made.features,
                    .memory = training.memory,
@@ -86,21 +84,6 @@ struct TrainedRanker::ScorerOf : TrainedRanker::Scorer {
     options.memory.layers.inference = true;
     options.memory.layers.recompute = false;
     return options;
-  }
-
-  // Weights alone; several ranks share them as one group, whatever groups they were trained by.
-  std::unique_ptr<embedding::RowSource<T>> make_rows(const Config& config) const {
-    std::vector<embedding::TableOptions> tables = setup.tables;
-    for (embedding::TableOptions& table : tables) {
-      table.optimiser = embedding::SparseOptimiser::kSgd;
-    }
-    train::RankOptions ranks;
-    ranks.topology = dist::make_topology(world.nodes(), world.size());
-    ranks.wait.timeout_seconds = config.dist.timeout;
-    if (world.size() > 1 && ctx.device() == Device::kCuda) {
-      ranks.link = dist::choose_link(world, config.dist.link, device_id()).link;
-    }
-    return train::make_rows<T>(ctx, ctx, world, tables, table_memory(config), ranks);
   }
 
   void load(const checkpoint::Checkpoint& checkpoint) {

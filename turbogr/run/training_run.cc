@@ -170,14 +170,11 @@ TrainingRun::TrainingRun(const Config& config, const std::string& command,
             .deterministic = config.train.deterministic,
             .trace = trace_of(config)}),
       position_(config.train.patience) {
-  const train::RankOptions ranks = rank_options(config, nodes_);
+  RunLayout layout = layout_of(config, rank_options(config, nodes_));
   const std::vector<int> played =
       dist::play_nodes(nodes_, static_cast<int>(config.dist.ranks_per_node));
-  const std::string idle = check_idle_keys(
-      config, {.world = share_.world,
-               .groups = ranks.topology.num_groups(),
-               .machines = static_cast<int>(std::set<int>(played.begin(), played.end()).size()),
-               .sharded = ranks.sharded() || config.dist.link == "nccl"});
+  layout.machines = static_cast<int>(std::set<int>(played.begin(), played.end()).size());
+  const std::string idle = check_idle_keys(config, layout);
   if (leads() && !idle.empty()) log::warn("{}", idle);
   const TaskParts parts = {config_, world_, store_, ctx_, share_, nodes_, cores_};
   task_ = config_.ranks() ? make_ranking_task(parts) : make_retrieval_task(parts);

@@ -1,7 +1,9 @@
 // Where tables are: on this device, in its host's memory, or spread over ranks.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "turbogr/core/context.h"
@@ -11,15 +13,21 @@
 
 namespace turbogr::train {
 
-// `memory` is the device's own, or pinned memory of its host that it reads over the link; `next`
-// the context of Lane::kNext. All outlive it. Collective.
-template <class T>  // float or bf16
-std::unique_ptr<embedding::RowSource<T>> make_rows(
-    const Context& ctx, const Context& next, dist::Communicator& world,
-    const std::vector<embedding::TableOptions>& tables, Device memory, const RankOptions& ranks);
+// All that decides which kind of source tables get.
+struct RowPlan {
+  std::vector<embedding::TableOptions> tables;
+  Device memory = Device::kCpu;  // the device's own, or pinned memory of its host
+  RankOptions ranks;
+  bool plan_only = false;   // counted, not made
+  std::int64_t most = 0;    // rows of the first table that a step touches; 0: not told
+  bool ahead = false;       // of a single table in the host's memory, they are brought ahead of it,
+  std::int64_t copies = 0;  // and the device has copies of as many rows,
+  std::span<const std::int64_t> counts;  // those of the items that occur most often
+};
 
-// What their memory is, of this rank.
-PlannedBytes table_bytes(const std::vector<embedding::TableOptions>& tables, Device memory,
-                         const RankOptions& ranks);
+// `next` is the context of Lane::kNext. All outlive it. Collective.
+template <class T>  // float or bf16
+std::unique_ptr<embedding::RowSource<T>> make_rows(const Context& ctx, const Context& next,
+                                                   dist::Communicator& world, const RowPlan& plan);
 
 }  // namespace turbogr::train

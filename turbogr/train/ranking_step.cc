@@ -6,7 +6,6 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/embedding/planned_rows.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/loss/task_loss.h"
 #include "turbogr/train/gradient_blocks.h"
@@ -218,17 +217,6 @@ RankingTrainOptions with_batch_size(RankingTrainOptions options) {
   return options;
 }
 
-template <class T>
-std::unique_ptr<embedding::RowSource<T>> rows_for(const Context& ctx, const Context& next,
-                                                  dist::Communicator& world,
-                                                  const RankingTrainOptions& options) {
-  if (options.plan_only) {
-    return std::make_unique<embedding::PlannedRows<T>>(
-        table_bytes(options.tables, options.table_memory, options.ranks), 0);
-  }
-  return make_rows<T>(ctx, next, world, options.tables, options.table_memory, options.ranks);
-}
-
 }  // namespace
 
 template <class T>
@@ -237,7 +225,11 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, const Context& next,
     : options_(with_batch_size(given)),
       world_(world),
       model_(ctx, given.model, given.memory),
-      rows_(rows_for<T>(ctx, next, world, given)),
+      rows_(make_rows<T>(ctx, next, world,
+                         {.tables = given.tables,
+                          .memory = given.table_memory,
+                          .ranks = given.ranks,
+                          .plan_only = given.plan_only})),
       inputs_(ctx, given.model, given.memory, options_.batch),
       task_feed_(ctx, Feed::room<double>(static_cast<std::size_t>(given.model.tasks)) +
                           Feed::room<std::uint8_t>(given.regression.size())),

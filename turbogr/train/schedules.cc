@@ -12,10 +12,9 @@ namespace {
 
 StepSchedule schedule_of(const RankOptions& ranks) {
   TGR_CHECK(ranks.delay == 0 || ranks.delay == 1, "a delay of ", ranks.delay, " steps; use 0 or 1");
-  TGR_CHECK(ranks.replicas == embedding::ReplicaMode::kExact ||
-                ranks.schedule == StepSchedule::kSerial || ranks.schedule == StepSchedule::kOverlap,
-            "averaged replicas change every row now and then, which rows fetched ahead would miss; "
-            "use dist.replicas = \"exact\", or train.schedule = \"serial\" or \"overlap\"");
+  TGR_ASSERT(ranks.replicas == embedding::ReplicaMode::kExact ||
+             ranks.schedule == StepSchedule::kSerial ||
+             ranks.schedule == StepSchedule::kOverlap);  // run/combinations.cc has refused others
   const bool late = ranks.schedule == StepSchedule::kSemiAsync && ranks.delay == 0;
   return late ? StepSchedule::kOverlap : ranks.schedule;
 }

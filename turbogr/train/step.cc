@@ -8,8 +8,6 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/device_memory.h"
-#include "turbogr/embedding/host_rows.h"
-#include "turbogr/embedding/planned_rows.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/weight_bytes.h"
 #include "turbogr/ops/dense/convert.h"
@@ -324,6 +322,22 @@ AdamWSettings RetrievalStep<T>::settings_of(const AdamWSettings& given, std::int
 
 // What a step is made of.
 
+namespace {
+
+RowPlan row_plan(const Context& ctx, const RetrievalOptions& options, std::int64_t num_items,
+                 std::span<const std::int64_t> counts) {
+  return {.tables = all_tables(options, num_items),
+          .memory = table_device(ctx, options),
+          .ranks = options.ranks,
+          .plan_only = options.plan_only,
+          .most = touched_capacity(options, num_items),
+          .ahead = !options.negatives.half,
+          .copies = cached_rows(options, num_items),
+          .counts = counts};
+}
+
+}  // namespace
+
 template <class T>
 RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::Communicator& world,
                                 const RetrievalOptions& options, std::int64_t num_items,
@@ -332,7 +346,7 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
       num_items_(num_items),
       world_(world),
       model_(ctx, options.model, model_memory(options)),
-      rows_(make_rows(ctx, next, counts)),
+      rows_(make_rows<T>(ctx, next, world, row_plan(ctx, options_, num_items, counts))),
       sampler_(options.negatives, num_items, counts),
       inputs_(ctx, options, num_items),
       tokens_(ctx, options, num_items),
@@ -387,32 +401,6 @@ std::unique_ptr<StepInFlight<T>> RetrievalStep<T>::make_flight(const Context& ct
   auto flight = std::make_unique<StepInFlight<T>>(ctx, options_, num_items_, *rows_);
   if (flight->feature_rows) flight->feature_rows->reserve(next);
   return flight;
-}
-
-template <class T>
-std::unique_ptr<embedding::RowSource<T>> RetrievalStep<T>::make_rows(
-    const Context& ctx, const Context& next, std::span<const std::int64_t> counts) const {
-  const std::vector<embedding::TableOptions> tables = all_tables(options_, num_items_);
-  const embedding::TableOptions& table = tables[0];
-  const Device memory = table_device(ctx, options_);
-  if (options_.plan_only) {
-    const bool moves = options_.ranks.sharded() && ctx.device() == Device::kCuda;
-    const std::int64_t most = touched_capacity(options_, num_items_);
-    embedding::TableOptions copies = table;
-    copies.rows = cached_rows(options_, num_items_);
-    PlannedBytes planned = table_bytes(tables, memory, options_.ranks);
-    planned.add(ctx.device(), embedding::shard_bytes(copies, options_.ranks.layout()));
-    return std::make_unique<embedding::PlannedRows<T>>(
-        planned, moves ? embedding::exchange_bytes(table, most) : 0);
-  }
-  if (!options_.ranks.sharded() && memory == Device::kPinned && !options_.negatives.half &&
-      tables.size() == 1) {
-    const std::vector<std::int64_t> cached =
-        embedding::most_used_rows(counts, cached_rows(options_, num_items_));
-    return std::make_unique<embedding::HostRows<T>>(ctx, table,
-                                                    touched_capacity(options_, num_items_), cached);
-  }
-  return train::make_rows<T>(ctx, next, world_, tables, memory, options_.ranks);
 }
 
 template <class T>

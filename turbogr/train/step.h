@@ -99,8 +99,6 @@ class RetrievalStep {
   void forward_backward(const Context& ctx, StepInFlight<T>& step, const BatchInputs<T>& inputs,
                         double weight, double* loss_sum, bool first, bool last);
   AdamWSettings settings_of(const AdamWSettings& given, std::int64_t step) const;
-  std::unique_ptr<embedding::RowSource<T>> make_rows(const Context& ctx, const Context& next,
-                                                     std::span<const std::int64_t> counts) const;
 
   RetrievalOptions options_;
   std::int64_t num_items_;
