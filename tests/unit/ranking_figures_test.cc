@@ -57,6 +57,18 @@ TEST(RankingFigures, AreMeansAndThoseOfEachTaskAndLeaveOutWhatDoesNotExist) {
   EXPECT_EQ(score_of(mixed, "like.ne"), -mixed.figures[3].second) << "less is better";
   EXPECT_EQ(score_of(mixed, "hr@10"), std::nullopt);
 
+  // A run that predicts numbers alone has targets, too.
+  setup.layout.tasks = {{.name = "stay", .number = "stay"}, {.name = "pay", .number = "pay"}};
+  setup.regression = {1, 1};
+  const Evaluation numbers = evaluate();
+  const auto targets = [](const Evaluation& evaluation) {
+    const auto found = std::find_if(evaluation.counts.begin(), evaluation.counts.end(),
+                                    [](const auto& count) { return count.first == "targets"; });
+    return found == evaluation.counts.end() ? 0 : found->second;
+  };
+  EXPECT_GT(targets(mixed), 0);
+  EXPECT_EQ(targets(numbers), targets(mixed));
+
   // Of one class alone there is nothing to order, and nothing to compare the entropy with.
   setup.layout.tasks = {{.name = "a"}, {.name = "b"}};
   setup.regression = {0, 0};

@@ -159,12 +159,14 @@ void ErrorMetrics::add(double predicted, double wanted, double weight) {
   squares_ += weight * error * error;
   absolutes_ += weight * std::abs(error);
   weights_ += weight;
+  ++targets_;
 }
 
 void ErrorMetrics::add_up(dist::Communicator& ranks) {
   ranks.all_reduce({&squares_, 1}, dist::Reduce::kSum);
   ranks.all_reduce({&absolutes_, 1}, dist::Reduce::kSum);
   ranks.all_reduce({&weights_, 1}, dist::Reduce::kSum);
+  ranks.all_reduce({&targets_, 1}, dist::Reduce::kSum);
 }
 
 std::optional<double> ErrorMetrics::mean_squared() const {

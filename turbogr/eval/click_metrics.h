@@ -73,7 +73,8 @@ class ClickMetrics {
 class ErrorMetrics {
  public:
   void add(double predicted, double wanted, double weight = 1);
-  void add_up(dist::Communicator& ranks);  // becomes the sums over all of them
+  void add_up(dist::Communicator& ranks);            // becomes the sums over all of them
+  std::int64_t targets() const { return targets_; }  // weighted or not
   std::optional<double> mean_squared() const;
   std::optional<double> mean_absolute() const;
 
@@ -81,6 +82,7 @@ class ErrorMetrics {
   double squares_ = 0;
   double absolutes_ = 0;
   double weights_ = 0;
+  std::int64_t targets_ = 0;
 };
 
 }  // namespace turbogr::eval

@@ -42,6 +42,7 @@ Evaluation ranking_figures(std::span<const TaskFigures> given, const RankingSetu
       ++sums[name].second;
       if (tasks.size() > 1) own.emplace_back(tasks[k].name + "." + name, *value);
     }
+    targets = std::max(targets, given[k].targets);
     if (setup.regression[k] != 0) continue;
     const eval::ClickFigures& clicks = given[k].clicks;
     targets = std::max(targets, clicks.targets);
@@ -69,6 +70,7 @@ Evaluation ranking_figures(const eval::RankingEvaluator<T>& evaluator, const Ran
     if (setup.regression[k] != 0) {
       tasks[k].mean_squared = evaluator.errors(k).mean_squared();
       tasks[k].mean_absolute = evaluator.errors(k).mean_absolute();
+      tasks[k].targets = evaluator.errors(k).targets();
     } else {
       tasks[k].clicks = evaluator.clicks(k).figures();
     }

@@ -19,7 +19,8 @@ namespace turbogr::run {
 // Of one task: figures of clicks, or of a number's errors.
 struct TaskFigures {
   eval::ClickFigures clicks;
-  std::optional<double> mean_squared, mean_absolute;
+  std::optional<double> mean_squared, mean_absolute;  // of a task that predicts a number
+  std::int64_t targets = 0;                           // of such a one
 };
 
 // Which figures there are; one whose classes or groups are missing has no value and is left out.
