@@ -87,6 +87,30 @@ TEST(StoreDefaults, AStoreWithoutTimesGetsABiasThatNeedsNone) {
   }
 }
 
+TEST(StoreDefaults, ShortHistoriesKeepTargetsForTraining) {
+  for (const auto& [events, targets] : {std::pair{5, 1}, {12, 4}, {23, 7}, {24, 8}, {500, 8}}) {
+    run::Config ranking;
+    ranking.task = "ranking";
+    run::choose_for_store(ranking, {}, {.users = 10, .items = 9, .events = 10 * events});
+    EXPECT_EQ(ranking.samples.targets, targets) << events;
+  }
+}
+
+TEST(StoreDefaults, NumbersAreJudgedByTheirErrors) {
+  const auto metric = [](const std::vector<run::TaskConfig>& tasks) {
+    run::Config ranking;
+    ranking.task = "ranking";
+    ranking.eval.metric = "auc";
+    ranking.tasks = tasks;
+    run::choose_for_store(ranking, {}, {.users = 10, .items = 9, .events = 1000});
+    return ranking.eval.metric;
+  };
+  const run::TaskConfig click = {.name = "click"}, watch = {.name = "watch", .number = "watch"};
+  EXPECT_EQ(metric({}), "auc");
+  EXPECT_EQ(metric({click, watch}), "auc");
+  EXPECT_EQ(metric({watch}), "mse");
+}
+
 TEST(StoreDefaults, TheEmptiestStoreHasDefaultsToo) {
   const run::Config config = chosen_for({});
   EXPECT_GE(config.train.batch, 1);

@@ -200,6 +200,17 @@ const Rule kRules[] = {
 // run.
 const Rule kRankingRules[] = {
     kRules[0],  // run.dir
+    {"samples.targets",
+     "8; of blocks, a third of a user's mean events where those are fewer than 24 and neither "
+     "train.epochs nor train.steps is named",
+     [](Choice& choice) {
+       if (!choice.open_end() || choice.config.samples.builder != "blocks") return false;
+       const std::int64_t users = std::max<std::int64_t>(1, choice.size.users);
+       const std::int64_t third = std::max<std::int64_t>(1, choice.size.events / (3 * users));
+       if (third >= choice.config.samples.targets) return false;
+       choice.config.samples.targets = third;
+       return true;
+     }},
     {"model.heads", "one for each 16 of model.width",
      [](Choice& choice) {
        const std::int64_t width = choice.config.model.width;
@@ -235,6 +246,16 @@ const Rule kRankingRules[] = {
        if (!choice.open_end() || choice.config.eval.every_steps > 0) return false;
        choice.config.eval.every = 1;
        return true;
+     }},
+    {"eval.metric", "auc; mse where every task predicts a number",
+     [](Choice& choice) {
+       const std::vector<TaskConfig>& tasks = choice.config.tasks;
+       const bool numbers =
+           !tasks.empty() && std::all_of(tasks.begin(), tasks.end(), [](const TaskConfig& task) {
+             return !task.number.empty();
+           });
+       if (numbers) choice.config.eval.metric = "mse";
+       return numbers;
      }},
     {"train.patience", "2, where neither train.epochs nor train.steps is named",
      [](Choice& choice) {

@@ -27,7 +27,8 @@ struct SampleLoader::Shared {
                               SampleBatch& batch) { collator.collate(samples, indices, batch); }}) {
     TGR_CHECK(samples.size() > 0, "'", store.folder().string(), "' has no targets for the ",
               name_of(options.samples.split), " split of hold-out '",
-              options.samples.holdout.text(), "' and samples.builder as it is");
+              options.samples.holdout.text(), "' and samples.targets = ", options.samples.targets,
+              "; lower samples.targets, or choose another data.holdout or samples.builder");
     for (const Window& window : samples.windows) tokens += window.length;
   }
 
