@@ -13,7 +13,6 @@
 namespace turbogr::train {
 namespace {
 
-
 TEST(Layouts, AnyLayoutIsOneRankUpToRounding) {
   const Outcome alone = train_alone<float>(smooth_options());
   EXPECT_LT(alone.results.back().loss, 2.0);

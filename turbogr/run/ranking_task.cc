@@ -146,13 +146,8 @@ class RankingTask : public Task {
     return train::largest_tensors(parts_.ctx, trainer_->model().parameters());
   }
 
-  std::vector<NamedTensor> weights() override {
-    return train::weight_tensors(trainer_->model().parameters());
-  }
-  std::vector<NamedTensor> moments() override {
-    return train::moment_tensors(trainer_->model().parameters(), trainer_->first_moments(),
-                                 trainer_->second_moments());
-  }
+  std::vector<NamedTensor> weights() override { return trainer_->model_tensors(); }
+  std::vector<NamedTensor> moments() override { return trainer_->optimiser_tensors(); }
   std::vector<TaskTable> tables() override {
     std::vector<TaskTable> tables;
     embedding::RowSource<T>& rows = trainer_->rows();
