@@ -11,11 +11,9 @@
 #include "turbogr/checkpoint/device_tensors.h"
 #include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/progress.h"
-#include "turbogr/dist/device_communicator.h"
 #include "turbogr/eval/sample_view.h"
 #include "turbogr/run/item_names.h"
 #include "turbogr/run/ranking_baselines.h"
@@ -30,8 +28,6 @@
 
 namespace turbogr::run {
 namespace {
-
-constexpr std::ptrdiff_t kFirstUsers = 5;
 
 template <class T>
 class RankingTask : public Task {
@@ -124,11 +120,7 @@ class RankingTask : public Task {
     for (std::size_t b = 0; b + 1 < batch_.offsets.size(); ++b) {
       lengths_.push_back(batch_.offsets[b + 1] - batch_.offsets[b]);
     }
-    Submitted step = {model::step_flops(layers_, lengths_), {}};
-    const std::vector<std::int64_t>& users = batch_.users;
-    step.users.assign(users.begin(),
-                      users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kFirstUsers));
-    return step;
+    return {model::step_flops(layers_, lengths_), first_users(batch_.users)};
   }
   train::StepResult finish() override {
     const train::RankingResult result = trainer_->finish(parts_.ctx);
@@ -146,13 +138,8 @@ class RankingTask : public Task {
     return train::largest_tensors(parts_.ctx, trainer_->model().parameters());
   }
 
-  std::vector<NamedTensor> weights() override {
-    return train::weight_tensors(trainer_->model().parameters());
-  }
-  std::vector<NamedTensor> moments() override {
-    return train::moment_tensors(trainer_->model().parameters(), trainer_->first_moments(),
-                                 trainer_->second_moments());
-  }
+  std::vector<NamedTensor> weights() override { return trainer_->model_tensors(); }
+  std::vector<NamedTensor> moments() override { return trainer_->optimiser_tensors(); }
   std::vector<TaskTable> tables() override {
     std::vector<TaskTable> tables;
     embedding::RowSource<T>& rows = trainer_->rows();
@@ -223,11 +210,8 @@ class RankingTask : public Task {
     options.plan_only = config_.run.dry_run;
     std::optional<PlanOnly> planning;
     if (options.plan_only) planning.emplace();
-    if (!options.plan_only && parts_.ctx.device() == Device::kCuda &&
-        (parts_.world.size() > 1 || config_.dist.link != "auto")) {
-      link_ = dist::choose_link(parts_.world, config_.dist.link, device_id());
-      ranks_.link = link_.link;
-    }
+    link_ = choose_link(parts_);
+    ranks_.link = link_.link;
     options.ranks = ranks_;
     check_tables(config_, setup_.table_names, setup_.tables, {options.table_memory, ranks_});
     try {

@@ -6,11 +6,9 @@
 #include "turbogr/checkpoint/device_tensors.h"
 #include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/data/loader.h"
-#include "turbogr/dist/device_communicator.h"
 #include "turbogr/eval/evaluate.h"
 #include "turbogr/eval/seen_items.h"
 #include "turbogr/run/feature_setup.h"
@@ -25,8 +23,6 @@
 
 namespace turbogr::run {
 namespace {
-
-constexpr std::ptrdiff_t kUsersNamed = 5;
 
 template <class T>
 class RetrievalTask : public Task {
@@ -116,9 +112,7 @@ class RetrievalTask : public Task {
       step.flops.causal += flops.causal;
       step.flops.paper += flops.paper;
     }
-    const std::vector<std::int64_t>& users = batches_[0].users;
-    step.users.assign(users.begin(),
-                      users.begin() + std::min<std::ptrdiff_t>(std::ssize(users), kUsersNamed));
+    step.users = first_users(batches_[0].users);
     return step;
   }
   train::StepResult finish() override { return trainer_->finish(parts_.ctx); }
@@ -198,11 +192,8 @@ class RetrievalTask : public Task {
     options.plan_only = config_.run.dry_run;
     std::optional<PlanOnly> planning;
     if (options.plan_only) planning.emplace();
-    if (!options.plan_only && parts_.ctx.device() == Device::kCuda &&
-        (parts_.world.size() > 1 || config_.dist.link != "auto")) {
-      link_ = dist::choose_link(parts_.world, config_.dist.link, device_id());
-      options.ranks.link = link_.link;
-    }
+    link_ = choose_link(parts_);
+    options.ranks.link = link_.link;
     check_tables(config_, features_.table_names, features_.tables,
                  {table_memory(config_), options.ranks});
     try {

@@ -10,6 +10,18 @@
 namespace turbogr::run {
 
 // A library that finds no memory ends the process without a word.
+dist::LinkChoice choose_link(const TaskParts& parts) {
+  const Config& config = parts.config;
+  const bool several = parts.world.size() > 1 || config.dist.link != "auto";
+  if (config.run.dry_run || parts.ctx.device() != Device::kCuda || !several) return {};
+  return dist::choose_link(parts.world, config.dist.link, device_id());
+}
+
+std::vector<std::int64_t> first_users(const std::vector<std::int64_t>& users) {
+  constexpr std::ptrdiff_t kMost = 5;
+  return {users.begin(), users.begin() + std::min(std::ssize(users), kMost)};
+}
+
 void check_room_to_work() {
   constexpr std::size_t kRoom = std::size_t{48} << 20;
   if (detail::host_has(kRoom)) return;

@@ -20,6 +20,7 @@
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/communicator.h"
+#include "turbogr/dist/device_communicator.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/sharding.h"
 #include "turbogr/model/flops.h"
@@ -123,6 +124,11 @@ class Task {
 
 std::unique_ptr<Task> make_retrieval_task(const TaskParts& parts);
 std::unique_ptr<Task> make_ranking_task(const TaskParts& parts);
+
+// How the GPUs of a run reach each other, where there is anything to choose. Collective.
+dist::LinkChoice choose_link(const TaskParts& parts);
+
+std::vector<std::int64_t> first_users(const std::vector<std::int64_t>& users);
 
 // Throws OutOfMemory. What is planned is not all: threads, code that oneDNN makes at its first
 // products, files.

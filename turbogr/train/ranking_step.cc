@@ -10,6 +10,7 @@
 #include "turbogr/ops/loss/task_loss.h"
 #include "turbogr/train/gradient_blocks.h"
 #include "turbogr/train/make_rows.h"
+#include "turbogr/train/step_parts.h"
 
 namespace turbogr::train {
 namespace {
@@ -35,11 +36,7 @@ void RankingTrainStep<T>::prepare(const Context& ctx, Lane lane, Flight& step) {
   {
     const auto scope = clock_.enter(ctx, stages::kFindIds, lane);
     features.read(ctx, batch);
-    for (std::size_t t = 0; t < step.touched.size(); ++t) {
-      step.touched[t].clear();
-      step.touched[t].mark(ctx.host(), features.ids(t));
-      step.touched[t].number(ctx.host());
-    }
+    touch_features(ctx.host(), features, step.touched);
     ops::weight_sums(ctx.host(), batch.weights, all_of(step.weight_sums));
   }
   const auto scope = clock_.enter(ctx, stages::kIds, lane);
@@ -151,14 +148,7 @@ void RankingTrainStep<T>::update_dense(const Context& ctx, Flight& step) {
   const std::int64_t losses = model::RankingInputs::kMostParts * options_.model.tasks;
   {
     const auto scope = clock_.enter(ctx, stages::kDenseSums, Lane::kThis);
-    reducer_->finish();
-    if (step.rows_late) {  // not finite when one of this rank's is not
-      const Rows<const float> gradient = step.gradient();
-      ops::squared_sum(ctx, {gradient.data, {gradient.rows * gradient.cols}},
-                       numbers.row_squares());
-    }
-    number_ranks_->all_reduce({numbers.row_squares(), numbers.tables() + losses},
-                              dist::Reduce::kSum);
+    sum_step(ctx, *reducer_, *number_ranks_, step, step.gradient(), losses);
   }
   const auto scope = clock_.enter(ctx, stages::kDenseUpdate, Lane::kThis);
   ops::squared_sum(ctx, dense_.slices, numbers.dense_squares());
@@ -167,7 +157,7 @@ void RankingTrainStep<T>::update_dense(const Context& ctx, Flight& step) {
   ops::make_step_scale(ctx, squares, all_losses, {.clip = options_.clip, .counted = 1},
                        numbers.scale());
   ops::make_step_scale(ctx, squares, all_losses, {.counted = 1}, numbers.row_scale());
-  const AdamWSettings settings = settings_of(options_.dense, step.step);
+  const AdamWSettings settings = settings_at(options_.dense, options_.schedule, step.step);
   ops::adamw(ctx, dense_.slices, settings, numbers.scale());
   model_.refresh(ctx);
   step.result.rate = settings.rate;
@@ -178,7 +168,8 @@ void RankingTrainStep<T>::update_rows(const Context& ctx, Lane lane, Flight& ste
   const auto scope = clock_.enter(ctx, stages::kRowUpdate, lane);
   // By the lane's own list: two steps may be updated at a time.
   std::vector<AdamWSettings>& settings = row_settings_[static_cast<std::size_t>(lane)];
-  std::fill(settings.begin(), settings.end(), settings_of(options_.table, step.step));
+  std::fill(settings.begin(), settings.end(),
+            settings_at(options_.table, options_.schedule, step.step));
   rows_->update(ctx, lane, *step.request, part, settings, step.numbers.row_scale());
 }
 
@@ -197,15 +188,6 @@ RankingResult RankingTrainStep<T>::result_of(Flight& step) {
   result.finite = scale.finite != 0;
   if (!result.finite) result.rate = 0;
   return result;
-}
-
-template <class T>
-AdamWSettings RankingTrainStep<T>::settings_of(const AdamWSettings& given,
-                                               std::int64_t step) const {
-  AdamWSettings settings = given;
-  settings.rate *= options_.schedule.factor(step);
-  settings.step = static_cast<double>(step + 1);
-  return settings;
 }
 
 // What a step is made of.
@@ -248,15 +230,9 @@ RankingTrainStep<T>::RankingTrainStep(const Context& ctx, const Context& next,
   logits_ = Tensor(dtype_of<T>(), {options.batch.targets, options.model.tasks}, device);
   dlogits_ = Tensor(dtype_of<T>(), {options.memory.targets, options.model.tasks}, device);
 
-  const auto reach = [&](const char* name) {
-    std::unique_ptr<dist::Communicator> ranks = world.split(0, world.rank(), name);
-    if (device == Device::kCpu) return ranks;
-    return dist::make_device_communicator(options.ranks.link, std::move(ranks), ctx,
-                                          options.ranks.wait);
-  };
   hosts_ = {world.split(0, world.rank(), "ranks"), world.split(0, world.rank(), "ranks (ahead)")};
-  number_ranks_ = reach("numbers");
-  dense_ranks_ = reach("dense gradients");
+  number_ranks_ = device_ranks(ctx, world, options.ranks, "numbers");
+  dense_ranks_ = device_ranks(ctx, world, options.ranks, "dense gradients");
   GradientBlocks gradients = gradient_blocks(model_, options.model.layers);
   blocks_by_layers_ = std::move(gradients.by_layers);
   reducer_ = std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(gradients.blocks),

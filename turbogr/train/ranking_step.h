@@ -24,6 +24,7 @@
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/feed.h"
+#include "turbogr/core/named_tensor.h"
 #include "turbogr/core/planned_bytes.h"
 #include "turbogr/core/tensor.h"
 #include "turbogr/dist/communicator.h"
@@ -33,6 +34,7 @@
 #include "turbogr/model/ranking_model.h"
 #include "turbogr/train/dense_reducer.h"
 #include "turbogr/train/dense_state.h"
+#include "turbogr/train/dense_tensors.h"
 #include "turbogr/train/ranking_flight.h"
 #include "turbogr/train/ranking_train_options.h"
 #include "turbogr/train/stage_clock.h"
@@ -76,8 +78,9 @@ class RankingTrainStep {
   embedding::RowSource<T>& rows() { return *rows_; }
   StageClock& clock() { return clock_; }
   const StageClock& clock() const { return clock_; }
-  std::span<Tensor> first_moments() { return dense_.first_moments; }
-  std::span<Tensor> second_moments() { return dense_.second_moments; }
+  std::vector<NamedTensor> optimiser_tensors() {  // of the dense weights, for checkpoints
+    return moment_tensors(model_.parameters(), dense_.first_moments, dense_.second_moments);
+  }
   // Of the targets that were computed last on this rank, in the device's memory.
   Rows<const T> logits() const;
   std::int64_t num_rows() const { return num_rows_; }  // distinct, of the same step
@@ -88,7 +91,6 @@ class RankingTrainStep {
   void compute_part(const Context& ctx, const Flight& step, const model::RankingPart& part,
                     const model::RankingRows<const T>& rows, const model::RankingRows<T>& drows,
                     double* losses, bool last);
-  AdamWSettings settings_of(const AdamWSettings& given, std::int64_t step) const;
   void check_tables() const;
 
   RankingTrainOptions options_;

@@ -13,8 +13,10 @@
 #include "turbogr/ops/dense/convert.h"
 #include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
+#include "turbogr/train/dense_tensors.h"
 #include "turbogr/train/gradient_blocks.h"
 #include "turbogr/train/make_rows.h"
+#include "turbogr/train/step_parts.h"
 
 namespace turbogr::train {
 namespace {
@@ -94,12 +96,7 @@ void RetrievalStep<T>::find_features(const Context& ctx, StepInFlight<T>& step) 
   TGR_CHECK(step.feature_rows->out_of_range() == 0, step.feature_rows->out_of_range(),
             " codes of features are outside of their tables; the store is damaged, run `turbogr "
             "data verify`");
-  for (std::size_t t = 0; t < step.feature_rows->num_tables(); ++t) {
-    embedding::TouchedRows& touched = step.touched[1 + t];
-    touched.clear();
-    touched.mark(ctx.host(), step.feature_rows->ids(t));
-    touched.number(ctx.host());
-  }
+  touch_features(ctx.host(), *step.feature_rows, std::span(step.touched).subspan(1));
 }
 
 // The distinct positives of all ranks, which in-batch negatives are drawn from, and how many there
@@ -260,15 +257,8 @@ template <class T>
 void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
   {
     const auto scope = clock_.enter(ctx, stages::kDenseSums, Lane::kThis);
-    reducer_->finish();
-    if (step.rows_late) {  // not finite when one of this rank's is not
-      const Rows<const float> gradient = step.gradient();
-      ops::squared_sum(ctx, {gradient.data, {gradient.rows * gradient.cols}},
-                       step.numbers.row_squares());
-    }
-    const auto values = step.numbers.tables() + std::ssize(step.batches);  // and the losses
-    devices_[static_cast<std::size_t>(Lane::kThis)]->all_reduce(
-        {step.numbers.row_squares(), values}, dist::Reduce::kSum);
+    sum_step(ctx, *reducer_, *devices_[static_cast<std::size_t>(Lane::kThis)], step,
+             step.gradient(), std::ssize(step.batches));
   }
   const auto scope = clock_.enter(ctx, stages::kDenseUpdate, Lane::kThis);
   ops::squared_sum(ctx, dense_.slices, step.numbers.dense_squares());
@@ -278,7 +268,7 @@ void RetrievalStep<T>::update_dense(const Context& ctx, StepInFlight<T>& step) {
   ops::make_step_scale(ctx, {step.numbers.dense_squares(), {1 + step.numbers.tables()}},
                        {step.numbers.losses(), {std::ssize(step.batches)}}, scale,
                        step.numbers.scale());
-  const AdamWSettings settings = settings_of(options_.dense, step.step);
+  const AdamWSettings settings = settings_at(options_.dense, options_.schedule, step.step);
   ops::adamw(ctx, dense_.slices, settings, step.numbers.scale());
   if (!update_rounds_) model_.refresh(ctx);
   step.result.rate = settings.rate;
@@ -290,7 +280,8 @@ void RetrievalStep<T>::update_rows(const Context& ctx, Lane lane, StepInFlight<T
   const auto scope = clock_.enter(ctx, stages::kRowUpdate, lane);
   // By the lane's own list: two steps may be updated at a time.
   std::vector<AdamWSettings>& settings = row_settings_[static_cast<std::size_t>(lane)];
-  std::fill(settings.begin(), settings.end(), settings_of(options_.table, step.step));
+  std::fill(settings.begin(), settings.end(),
+            settings_at(options_.table, options_.schedule, step.step));
   rows_->update(ctx, lane, *step.request, part, settings, step.numbers.scale());
 }
 
@@ -310,14 +301,6 @@ StepResult RetrievalStep<T>::result_of(StepInFlight<T>& step) {
   result.finite = known.scale.finite != 0;
   if (!result.finite) result.rate = 0;
   return result;
-}
-
-template <class T>
-AdamWSettings RetrievalStep<T>::settings_of(const AdamWSettings& given, std::int64_t step) const {
-  AdamWSettings settings = given;
-  settings.rate *= options_.schedule.factor(step);
-  settings.step = static_cast<double>(step + 1);
-  return settings;
 }
 
 // What a step is made of.
@@ -366,15 +349,10 @@ RetrievalStep<T>::RetrievalStep(const Context& ctx, const Context& next, dist::C
   log_sum_exp_ = Tensor(DType::kF32, {n}, device);
   dloss_ = Tensor(DType::kF32, {n}, device);
 
-  const auto reach = [&](const char* name, const Context& stream) {
-    std::unique_ptr<dist::Communicator> ranks = world.split(0, world.rank(), name);
-    if (device == Device::kCpu) return ranks;
-    return dist::make_device_communicator(options.ranks.link, std::move(ranks), stream,
-                                          options.ranks.wait);
-  };
   hosts_ = {world.split(0, world.rank(), "ranks"), world.split(0, world.rank(), "ranks (ahead)")};
-  devices_ = {reach("numbers", ctx), reach("numbers (ahead)", next)};
-  dense_ranks_ = reach("dense gradients", ctx);
+  devices_ = {device_ranks(ctx, world, options.ranks, "numbers"),
+              device_ranks(next, world, options.ranks, "numbers (ahead)")};
+  dense_ranks_ = device_ranks(ctx, world, options.ranks, "dense gradients");
   GradientBlocks gradients = gradient_blocks(model_, options.model.layers);
   blocks_by_layers_ = std::move(gradients.by_layers);
   reducer_ = std::make_unique<DenseReducer>(ctx, *dense_ranks_, std::move(gradients.blocks),
@@ -414,6 +392,14 @@ template <class T>
 void RetrievalStep<T>::refresh(const Context& ctx) {
   model_.refresh(ctx);
   rows_->refresh_copies(ctx);
+}
+
+template <class T>
+std::vector<NamedTensor> RetrievalStep<T>::optimiser_tensors() {
+  std::vector<NamedTensor> tensors =
+      moment_tensors(model_.parameters(), dense_.first_moments, dense_.second_moments);
+  if (Tensor* scales = model_.fp8_scales()) tensors.push_back(named("fp8_scales", *scales));
+  return tensors;
 }
 
 template <class T>

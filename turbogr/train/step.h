@@ -83,8 +83,7 @@ class RetrievalStep {
   StageClock& clock() { return clock_; }
   const StageClock& clock() const { return clock_; }
   dist::Communicator& world() { return world_; }
-  std::span<Tensor> first_moments() { return dense_.first_moments; }
-  std::span<Tensor> second_moments() { return dense_.second_moments; }
+  std::vector<NamedTensor> optimiser_tensors();  // of the dense weights, for checkpoints
 
   PlannedBytes bytes(const Context& ctx) const;  // of all but steps on their way
 
@@ -98,7 +97,6 @@ class RetrievalStep {
   void find_features(const Context& ctx, StepInFlight<T>& step);
   void forward_backward(const Context& ctx, StepInFlight<T>& step, const BatchInputs<T>& inputs,
                         double weight, double* loss_sum, bool first, bool last);
-  AdamWSettings settings_of(const AdamWSettings& given, std::int64_t step) const;
 
   RetrievalOptions options_;
   std::int64_t num_items_;
