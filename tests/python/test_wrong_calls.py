@@ -119,11 +119,12 @@ def targets(columns, store, model, run, ranker, folder):
         "memory": wrong([*NOT_A_NUMBER[1:8], "much", "1MB", -1, 0, "", "12 XB", 2**80]), "overwrite": flag, "threads": wrong([*NOT_A_NUMBER, -1, 5000, 2**70]),
         "user_table": wrong([3, Hostile(), object(), 1.5]), "item_table": wrong([3, Hostile(), object(), 1.5]),
         "item_features": wrong([3, [3], [""], b"x"]), "user_features": wrong([3, [3], [""], b"x"]),
+        "keep_items_without_events": flag,
     }  # fmt: skip
     yield turbogr.prepare, {"data": [folder / "log.csv", folder / "more.csv"], "shard": (1, 2)}, {
         "shard": wrong([1, "1/2", (1,), (0, 2), (3, 2), (1, 3), (1, 2, 3), (1.0, 2), ("1", "2"), (True, 2), (1, 2**70), [], {}, Hostile()]),
         "min_user": number_above_zero, "min_item": number_above_zero, "deduplicate": wrong(["events", "items", 3]), "user_table": wrong([columns, 3]),
-        "item_table": wrong([columns, 3]),
+        "item_table": wrong([columns, 3]), "keep_items_without_events": wrong([*NOT_A_FLAG, True]),
     }  # fmt: skip
     yield turbogr.merge, {"parts": [store]}, {
         "parts": wrong([3, None, "x", store, object(), Hostile(), [], [None], [3], [Hostile()], [store, store], [str(folder / "store gone")], [b"\0"], [""]]),
@@ -204,7 +205,7 @@ ALSO = {
     "users": ("no user '", "not been fitted"), "histories": ("history",), "alpha": ("scale",), "num_prefix": ("prefix",), "num_targets": ("targets",),
     "items": ("positive", "negatives", "query", "width"), "query": ("positive", "items", "tokens"), "positive": ("tokens",), "negatives": ("tokens",),
     "dout": ("dout",), "dloss": ("tokens",), "log_sum_exp": ("tokens",), "context": ("event feature",), "x": ("offsets end",), "query_times": ("query times",), "shard": ("shares", "shards"), "parts": ("path", "store"),
-    "interactions": ("data", "column", "input", "user", "item", "no usable row", "cannot open"), "user_table": ("shard",), "item_table": ("shard",),
+    "interactions": ("data", "column", "input", "user", "item", "no usable row", "cannot open"), "user_table": ("shard",), "item_table": ("shard",), "keep_items_without_events": ("shard",),
     "eval": ("eval.",), "model": ("model.",), "out": ("path",),
 }  # fmt: skip
 

@@ -92,13 +92,15 @@ void sync_folder(const std::filesystem::path& folder) {
   if (::fsync(handle.get()) != 0 && errno != EINVAL) throw_file_error("sync", folder, errno);
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const std::filesystem::path& path, std::size_t most) {
   const FileHandle file(path, O_RDONLY | O_NONBLOCK);  // to open a pipe would wait for its writer
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) throw_file_error("read", path, errno);
   TGR_CHECK(S_ISREG(status.st_mode), "'", path.string(),
             "' is not a plain file but a folder, pipe or device; name or restore the file");
   size_ = static_cast<std::size_t>(status.st_size);
+  TGR_CHECK(size_ <= most, "'", path.string(), "' has ", size_, " bytes; at most ", most,
+            " are wanted here: it is damaged or another file");
   if (size_ == 0) return;  // an empty mapping does not exist
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) throw_file_error("map", path, errno);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 
 namespace turbogr {
@@ -44,7 +45,9 @@ void sync_folder(const std::filesystem::path& folder);
 class MappedFile {
  public:
   MappedFile() = default;
-  explicit MappedFile(const std::filesystem::path& path);
+  // Throws on a file of more than `most` bytes, before there is room for it.
+  explicit MappedFile(const std::filesystem::path& path,
+                      std::size_t most = std::numeric_limits<std::size_t>::max());
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();

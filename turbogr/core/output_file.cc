@@ -39,9 +39,7 @@ void OutputFile::finish() {
 }
 
 std::string read_file(const std::string& path, std::size_t most) {
-  const MappedFile file(path);
-  TGR_CHECK(file.size() <= most, "'", path, "' has ", file.size(), " bytes; at most ", most,
-            " are wanted here: it is damaged or another file");
+  const MappedFile file(path, most);
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
