@@ -174,11 +174,16 @@ TEST(Communicator, TheWatchdogNamesWhoIsMissing) {
 }
 
 TEST(Communicator, CountsHowLongItWaitedForEachRank) {
+  std::atomic<int> arrived = 0;
   run_threads(3, [&](Communicator& world) {
     world.barrier();
     std::vector<double> before(3), after(3);
     world.add_seconds_waited(before);
-    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (world.rank() == 1) {  // comes when the others have begun to wait, and some time after that
+      while (arrived < 2) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    ++arrived;
     std::vector<double> values(3, 1.0);
     world.split(0, world.rank(), "all")->all_reduce(values, Reduce::kSum);
     world.add_seconds_waited(after);
