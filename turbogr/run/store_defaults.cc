@@ -197,7 +197,7 @@ const Rule kRules[] = {
 };
 
 // Of the ranking task: what the published models have is in task_defaults.cc; here is what ends a
-// run.
+// run, and what the store's histories and the tasks allow.
 const Rule kRankingRules[] = {
     kRules[0],  // run.dir
     {"samples.targets",
