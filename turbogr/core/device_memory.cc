@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "turbogr/core/large_pages.h"
+
 #if TGR_WITH_CUDA
 #include <cuda_runtime.h>
 
@@ -133,7 +135,7 @@ namespace detail {
 
 std::byte* allocate_bytes(Device device, std::size_t bytes) {
   void* data = nullptr;
-  if (device == Device::kCpu) return static_cast<std::byte*>(std::aligned_alloc(64, bytes));
+  if (device == Device::kCpu) return allocate_host_bytes(bytes);
   const cudaError_t error =
       device == Device::kCuda ? cudaMalloc(&data, bytes) : cudaMallocHost(&data, bytes);
   if (error == cudaErrorMemoryAllocation) {
@@ -201,9 +203,7 @@ double Event::ms_since(const Event&) const { return 0; }
 
 namespace detail {
 
-std::byte* allocate_bytes(Device, std::size_t bytes) {
-  return static_cast<std::byte*>(std::aligned_alloc(64, bytes));
-}
+std::byte* allocate_bytes(Device, std::size_t bytes) { return allocate_host_bytes(bytes); }
 void free_bytes(Device, std::byte* data) noexcept { std::free(data); }
 void clear_bytes(Device, std::byte* data, std::size_t bytes) { std::memset(data, 0, bytes); }
 void* make_stream() { return nullptr; }

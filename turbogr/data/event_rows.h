@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "turbogr/core/large_pages.h"
 #include "turbogr/core/thread_pool.h"
 #include "turbogr/data/file.h"
 

@@ -1,12 +1,10 @@
 #include "turbogr/data/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -42,13 +40,6 @@ void FileWriter::close(bool sync) {
   flush();
   if (sync && ::fsync(file_.get()) != 0) throw_file_error("sync", path_, errno);
   file_.close();
-}
-
-void use_large_pages(void* data, std::size_t bytes) {
-  constexpr std::size_t kPage = std::size_t{2} << 20;
-  std::size_t left = bytes;
-  if (std::align(kPage, kPage, data, left) == nullptr) return;  // less than one of them
-  ::madvise(data, left / kPage * kPage, MADV_HUGEPAGE);
 }
 
 }  // namespace turbogr::data

@@ -42,8 +42,4 @@ class FileWriter {
   Checksum checksum_;
 };
 
-// Asks the system for large pages below a big buffer before it is used: a tenth of the page faults'
-// time. It may not have them.
-void use_large_pages(void* data, std::size_t bytes);
-
 }  // namespace turbogr::data
