@@ -195,7 +195,7 @@ void use_gpu(int) {}
 void bind_thread(const Context&) {}
 Event::Event(const Context&, bool) {}
 Event::Event(bool) {}
-Event::~Event() = default;
+Event::~Event() {}  // the CUDA build has something to do here
 void Event::record(void*) {}
 void Event::wait() const {}
 void Event::wait_on(const Context&) const {}
