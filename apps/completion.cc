@@ -69,9 +69,10 @@ _turbogr() {{
   case $path in
 {}    *) choices='' ;;
   esac
-  COMPREPLY=($(compgen -W "$choices" -- "$current") $(compgen -f -- "$current"))
+  COMPREPLY=($(compgen -W "$choices" -- "$current"))
 }}
-complete -o filenames -F _turbogr turbogr
+# Where no word fits bash completes names of files by itself, those with blanks too.
+complete -o default -F _turbogr turbogr
 )",
                      version(), commands_pattern(program), cases(program));
 }

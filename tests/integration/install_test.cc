@@ -58,6 +58,10 @@ TEST_F(Installed, BashCompletesCommandsAndOptions) {
   EXPECT_EQ(complete("turbogr rec", 1), "recommend\n");
   EXPECT_EQ(complete("turbogr data pre", 2), "prepare\n");
   EXPECT_EQ(complete("turbogr data prepare --over", 3), "--overwrite\n");
+  // Names of files are bash's own work: a name with a blank is one word.
+  EXPECT_EQ(complete("turbogr report " + scratch(""), 2), "\n");
+  EXPECT_EQ(run_command("bash -c 'source " + script + "; complete -p turbogr'").output,
+            "complete -o default -F _turbogr turbogr\n");
 }
 
 TEST_F(Installed, ZshCompletionNamesCommandsAndOptions) {
