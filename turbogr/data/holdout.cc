@@ -1,5 +1,7 @@
 #include "turbogr/data/holdout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "turbogr/core/check.h"
@@ -113,6 +115,18 @@ std::int64_t Holdout::events_used(Split split, std::int64_t count,
     if (split == Split::kValidation) used = count - 1;
   }
   return used < 2 ? 0 : used;  // a target needs something before it
+}
+
+std::string Holdout::wanted_text(Split split) const {
+  if (split != Split::kTrain) {
+    return fmt::format(
+        "wanted: a user with {} events, one of the split and one before it among them",
+        kMinHistory);
+  }
+  const bool one_more = kind_ == Kind::kValidationTest;
+  return fmt::format("wanted: a user with {} events, two of which are not held out{}",
+                     kMinHistory + (one_more ? 1 : 0),
+                     one_more ? " (hold-out 'test' holds back one less)" : "");
 }
 
 EventRange Holdout::targets_of(Split split, std::int64_t count, std::span<const std::int64_t> times,

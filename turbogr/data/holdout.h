@@ -54,6 +54,8 @@ class Holdout {
   // Ranking: which events of a history of `count` are targets of the split; none where it is empty.
   EventRange targets_of(Split split, std::int64_t count, std::span<const std::int64_t> times,
                         TimeUnit unit, std::int64_t targets) const;
+  // What a user must have to take part in the split, for messages: "wanted: a user with ...".
+  std::string wanted_text(Split split) const;
   bool by_time() const { return kind_ == Kind::kTime; }
   bool has_validation() const { return kind_ == Kind::kValidationTest || validation_.has_value(); }
 

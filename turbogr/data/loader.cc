@@ -33,7 +33,8 @@ struct Loader::Shared {
                               Batch& batch) { collator.collate(indices, batch); }}) {
     TGR_CHECK(!windows.empty(), "'", store.folder().string(),
               "' has no user with enough events for the ", name_of(options.windows.split),
-              " split of hold-out '", options.windows.holdout.text(), "'");
+              " split of hold-out '", options.windows.holdout.text(), "'; ",
+              options.windows.holdout.wanted_text(options.windows.split));
     for (const Window& window : windows) tokens += window.length;
   }
 

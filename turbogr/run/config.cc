@@ -4,8 +4,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -250,6 +252,9 @@ Config parse_config(std::string_view text, std::string_view source,
 
 LoadedConfig load_config_for_store(const std::string& path,
                                    const std::vector<Override>& overrides) {
+  std::error_code ignored;
+  TGR_CHECK(path.empty() || !std::filesystem::exists(path + "/manifest.json", ignored), "'", path,
+            "' is a store, and a config file goes there; write --data.store=", path);
   Draft draft = read_draft(path.empty() ? "" : read_file(path), path, overrides);
   TGR_CHECK(!path.empty() || !draft.config.data.store.empty(),
             "neither a config file nor a store was given; name a file such as configs/demo.toml, "

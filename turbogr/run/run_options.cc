@@ -250,7 +250,8 @@ void check_evaluation(const Config& config, const data::Store& store) {
         eval_loader_options(config, store, split, config.data.max_length);
     TGR_CHECK(!data::make_windows(store, options.windows).empty(), "'", config.data.store,
               "' has no user with enough events for the ", name_of(split),
-              " split of data.holdout = \"", config.data.holdout, '"');
+              " split of data.holdout = \"", config.data.holdout, "\"; ",
+              options.windows.holdout.wanted_text(split));
   }
   if (config.checkpoint.keep_best == 0 && config.train.patience == 0) return;
   std::string known;
