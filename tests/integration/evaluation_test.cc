@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/paths.h"
@@ -254,6 +255,24 @@ TEST_F(Songs, UnknownIdsAreSkippedWithACountOrAnError) {
     const Outcome outcome = run_program("recommend " + nobody + from_);
     EXPECT_EQ(outcome.status, 1) << nobody;
     EXPECT_TRUE(has(outcome, "no user '")) << outcome.output;
+  }
+}
+
+// Seen by script(1), a terminal; elsewhere such short jobs say nothing.
+TEST_F(Songs, LongAnswersShowHowFarTheyAre) {
+  const std::string recommend = "recommend --all --out " + root_ + "/lists.csv" + from_;
+  const auto on_a_terminal = [](const std::string& arguments) {
+    return test::run_command("script -qec '" + test::program() + " " + arguments + "' /dev/null");
+  };
+  for (const auto& [arguments, stage] :
+       {std::pair{recommend, "recommend  ["},
+        {"eval --split test" + from_, "model      ["},
+        {"export --out " + root_ + "/v.npy" + from_, "export     ["}}) {
+    const Outcome shown = on_a_terminal(arguments);
+    EXPECT_EQ(shown.status, 0) << shown.output;
+    EXPECT_TRUE(has(shown, stage)) << shown.output;
+    EXPECT_TRUE(has(shown, " users/s")) << shown.output;
+    EXPECT_FALSE(has(run_program(arguments), " users/s")) << arguments;
   }
 }
 

@@ -215,6 +215,29 @@ TEST_F(Training, LeavesFiguresEvaluatesAndRecommends) {
   EXPECT_EQ(run_program("report " + root_ + "/run").status, 0);
 }
 
+// A step of one rank is more than its forward and backward pass.
+TEST_F(Training, ATraceOfOneRankSharesOutItsStages) {
+  ASSERT_EQ(train("run", "--train.steps=8 --run.trace=true").status, 0);
+  const Outcome report = run_program("report " + root_ + "/run");
+  ASSERT_EQ(report.status, 0) << report.output;
+  EXPECT_NE(report.output.find("7 steps of 1 ranks: compute "), std::string::npos) << report.output;
+  const auto share = [&](const std::string& stage) {
+    const std::size_t line = report.output.find("\n  " + stage + "  ");
+    if (line == std::string::npos) return -1.0;
+    const std::size_t end = report.output.find('%', line);
+    return std::stod(report.output.substr(report.output.rfind(' ', end), end));
+  };
+  double sum = 0;
+  for (const char* stage : {"read batch", "draw negatives", "fetch rows", "forward and backward",
+                            "update dense weights", "update rows"}) {
+    EXPECT_GE(share(stage), 0) << stage << "\n" << report.output;
+    EXPECT_LT(share(stage), 100) << stage << "\n" << report.output;
+    sum += share(stage);
+  }
+  EXPECT_GT(sum, 50) << report.output;
+  EXPECT_LT(sum, 100.5) << report.output;
+}
+
 TEST_F(Training, LearnsFromActionSignals) {
   ASSERT_EQ(train("plain", "--train.steps=5").status, 0);
   const Outcome trained = train("actions", "--train.steps=5 --model.actions=true");
@@ -279,8 +302,17 @@ TEST_F(Training, RefusesBeforeTrainingWhatWouldFailAfterIt) {
     EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
     EXPECT_FALSE(std::filesystem::exists(root_ + "/refused/config.toml")) << more;
   };
-  refused("--data.holdout=time:9000000000000000 --checkpoint.keep_best=0",
-          "no user with enough events for the test split");
+  refused(
+      "--data.holdout=time:9000000000000000 --checkpoint.keep_best=0",
+      "no user with enough events for the test split of data.holdout = \"time:9000000000000000\""
+      "; wanted: a user with 3 events, one of the split and one before it among them");
+  // A slip of many: the store in the config's place.
+  const Outcome store = run_program("train " + store_);
+  EXPECT_EQ(store.status, 1);
+  EXPECT_NE(
+      store.output.find("is a store, and a config file goes there; write --data.store=" + store_),
+      std::string::npos)
+      << store.output;
   refused("--model.kind=fuxi --model.ffn=1e30", "is the most");
   refused("--negatives.count=1000000000000000000", "negatives.count");
   refused("--run.start_from=" + root_ + "/nowhere", "no checkpoint at");

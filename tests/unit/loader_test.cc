@@ -184,7 +184,8 @@ TEST(Loader, RefusesWhatItCannotServe) {
   const Store too_short(folder / "short");
   EXPECT_TRUE(has(message_of([&] { Loader loader(too_short, {}); }),
                   "has no user with enough events for the train split of hold-out "
-                  "'validation_test'"));
+                  "'validation_test'; wanted: a user with 4 events, two of which are not held out "
+                  "(hold-out 'test' holds back one less)"));
 }
 
 // Event 7 of a store that opens well names an item that does not exist.
