@@ -79,11 +79,8 @@ tsan: test-deps ## run the tests of threads and ranks under the thread sanitizer
 	@cmake --build --preset tsan -j $(JOBS) --target tests_threads
 	@ctest --preset tsan -j $(JOBS) -L threads
 
-FUZZ_TARGETS = $(basename $(notdir $(wildcard tests/fuzz/*.cc)))
 fuzz: dev-deps ## feed each reader made-up bytes for FUZZ_TIME (10s), under the same two sanitizers
-	@set -e; for target in $(FUZZ_TARGETS); do echo "fuzz $$target"; \
-	  tools/fuzz $$target $(or $(FUZZ_TIME),10s) > build-fuzz.log 2>&1 || { tail -50 build-fuzz.log; exit 1; }; \
-	  grep -E 'number_of_executed' build-fuzz.log; rm -f build-fuzz.log; done
+	@tools/fuzz all $(or $(FUZZ_TIME),10s)
 
 bench: configure ## measure every operator against its padded baseline
 	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr-bench
@@ -120,8 +117,7 @@ cuda-package: test-deps ## the same of the CUDA build, in build-cuda/packages
 	@ls -l build-cuda/packages
 
 bare: dev-deps ## prove `make demo` and the packages on a bare Debian 12 root (needs root)
-	@tools/bare_machine demo
-	@tools/bare_machine package
+	@tools/bare_machine demo package
 
 clean: ## remove every build folder
 	@rm -rf build build-asan build-tsan build-cuda build-fuzz build-lint build-wheel-*
