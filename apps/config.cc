@@ -23,6 +23,8 @@ void add_config(Command& app) {
                     "List every key: default or how it is chosen, meaning, what is allowed");
   command->callback([command, keys] {
     if (*keys) {
+      check_usage(command->remaining().empty(), "--keys lists every key there is; leave out '",
+                  command->remaining().empty() ? "" : command->remaining().front(), "'");
       fmt::print("{}", run::config_help());
       return;
     }

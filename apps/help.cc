@@ -22,7 +22,9 @@ void add_help(Command& program) {
       for (const Command* each : meant->subcommands()) {
         if (each->name() == name) inner = each;
       }
-      TGR_CHECK(inner != nullptr, meant->no_such_command(name), " `turbogr help` lists them");
+      const std::string none = meant->no_such_command(name);
+      TGR_CHECK(inner != nullptr, none, none.ends_with('?') ? " " : "; ",
+                "`turbogr help` lists them");
       meant = inner;
     }
     fmt::print("{}", meant->help());

@@ -57,6 +57,11 @@ TEST(ConfigCommand, ListsTheKeys) {
   const Outcome keys = run("config --keys");
   EXPECT_EQ(keys.status, 0);
   EXPECT_NE(keys.text.find("model.norm_length"), std::string::npos);
+  const Outcome both = run("config --keys train.steps");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.text.find("--keys lists every key there is; leave out 'train.steps'"),
+            std::string::npos)
+      << both.text;
 }
 
 TEST(ReportCommand, WritesThePageAndSaysWhere) {

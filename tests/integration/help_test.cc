@@ -21,7 +21,12 @@ TEST(Help, KnowsEveryCommandAndWhatWasMeant) {
   EXPECT_EQ(run_program("help data prepare").output, run_program("data prepare --help").output);
   const Outcome none = run_program("help data prepair");
   EXPECT_EQ(none.status, 1);
-  EXPECT_TRUE(has(none, "there is no command 'prepair'; did you mean 'prepare'?")) << none.output;
+  EXPECT_TRUE(
+      has(none, "there is no command 'prepair'; did you mean 'prepare'? `turbogr help` lists them"))
+      << none.output;
+  const Outcome nothing_near = run_program("help xyzzy");
+  EXPECT_TRUE(has(nothing_near, "there is no command 'xyzzy'; `turbogr help` lists them"))
+      << nothing_near.output;
   for (const auto& [arguments, part] :
        {std::pair{"evla", "there is no command 'evla'; did you mean 'eval'?"},
         {"data stat x", "there is no command 'stat'; did you mean 'stats'?"},
