@@ -4,10 +4,10 @@
 //   attention_bench time --lengths FILE|uniform:L:B|random:LOW:HIGH:B --heads H --head-dim D
 //                        [--bias none|position|time|both] [--times sorted|unsorted]
 //                        [--pass both|forward] [--table-gradients yes|no] [--deterministic no|yes]
-//                        [--name NAME] [--json FILE]
+//                        [--pair-room UNITS] [--name NAME] [--json FILE]
 //
-// `test` does both backward passes, and looks for a bit that differs in 20 calls of the
-// deterministic one, made while other calls come and go on the GPU.
+// `test` does both backward passes, all pairs at once and in bands, and looks for a bit that
+// differs in 20 calls of the deterministic one, made while other calls come and go on the GPU.
 // `time` checks a sample of the results first. FLOPs are those of the causal half: forward
 // n (n + 1) / 2 * H * 2 * (dq + dv) a sequence, backward 2.5 times that.
 #include <cstdio>
@@ -32,6 +32,7 @@ struct HstuProblem : AttentionProblem<AttentionParams> {
   HstuProblem(const Case& c, std::uint64_t seed, bool exact_rows)
       : AttentionProblem(c, {.maps = 1, .table_start = 0}, seed, exact_rows) {
     params.max_length = max_length;
+    params.pair_room = c.pair_room;
     add_workspace(cuda::attention_backward_workspace_bytes(params));
   }
 };
@@ -129,11 +130,18 @@ int test() {
     if (!verify_hstu(problem, true, 1 << 30) || !repeats(problem)) ++failures;
     ++cases;
   };
-  const auto run = [&](Case c) {
+  const auto run_passes = [&](Case c) {
     run_mode(c);
     c.deterministic = true;
     c.name += " deterministic";
     run_mode(c);
+  };
+  const auto run = [&](Case c) {
+    run_passes(c);
+    if (!c.position && !c.time) return;
+    c.pair_room = 5;
+    c.name += " in bands";
+    run_passes(c);
   };
   for (const int width : {128, 64, 32, 16, 48, 96, 200, 256}) {
     for (const int bias : {0, 3}) {

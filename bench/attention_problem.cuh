@@ -23,6 +23,7 @@ struct AttentionProblemCase {
   bool time = false;
   double alpha = 1;
   bool deterministic = false;
+  int pair_room = 0;  // of HSTU's bands, in units; 0: as the kernels choose
   Times times = Times::kSorted;
 };
 

@@ -77,6 +77,8 @@ inline AttentionTimeOptions read_time_options(const std::vector<std::string>& op
       to.table_gradients = value == "yes";
     } else if (key == "--deterministic") {
       to.c.deterministic = value == "yes";
+    } else if (key == "--pair-room") {
+      to.c.pair_room = std::stoi(value);
     } else if (key == "--times") {
       TGR_CHECK(value == "sorted" || value == "unsorted", "times '", value,
                 "', wanted sorted or unsorted");

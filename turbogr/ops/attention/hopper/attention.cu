@@ -33,13 +33,17 @@ void check_workspace(const AttentionParams& p, std::size_t needed) {
             " bytes, needs ", needed);
 }
 
+// Whether the bias of all pairs is, or is to be, where the caller said.
+bool keeps_bias(const AttentionParams& p, const AttentionLayout& layout) {
+  return p.pair_bias != nullptr && layout.bands.count == 1;
+}
+
 AttentionArgs common_args(const AttentionParams& p, const AttentionLayout& layout) {
   AttentionArgs args;
   std::memset(&args, 0, sizeof(args));
   if (has_pairs(p)) {
-    args.pairs.starts = at<int>(p, layout.pair_starts);
     args.pairs.bias =
-        p.pair_bias != nullptr ? static_cast<char*>(p.pair_bias) : at<char>(p, layout.pair_bias);
+        keeps_bias(p, layout) ? static_cast<char*>(p.pair_bias) : at<char>(p, layout.pair_bias);
   }
   args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
   args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
@@ -73,8 +77,43 @@ CUtensorMap dout_map(const AttentionParams& p, int width, int query_rows) {
 void use_forward_items(const AttentionParams& p, const AttentionLayout& layout,
                        AttentionArgs& args) {
   args.items = at<AttentionItem>(p, layout.forward_items);
-  args.num_items = at<int>(p, layout.counters);
-  args.next_item = at<int>(p, layout.counters) + 2;
+  args.next_item = at<int>(p, layout.counters) + kNextForward;
+}
+void use_backward_items(const AttentionParams& p, const AttentionLayout& layout,
+                        AttentionArgs& args) {
+  args.items = at<AttentionItem>(p, layout.backward_items);
+  args.next_item = at<int>(p, layout.counters) + kNextBackward;
+}
+
+// What is done to the pairs of a band beside its attention kernel.
+struct BandSteps {
+  bool bias;       // made before
+  bool gradients;  // summed after
+};
+
+// One band of a pass after the other: `kernel` takes its items.
+template <class Kernel>
+void for_each_band(const AttentionParams& p, const AttentionLayout& layout,
+                   const BandLayout& places, const BiasArgs& bias, const BandSteps& steps,
+                   AttentionArgs& args, const Kernel& kernel) {
+  const auto stream = static_cast<cudaStream_t>(p.stream);
+  const PairTiles tiles = pair_tiles(p, layout, args);
+  const std::int64_t longs = most_long(p);
+  for (int band = 0; band < layout.bands.count; ++band) {
+    args.item_bounds = at<int>(p, places.bounds) + band;
+    args.pairs.ranges = at<PairRange>(p, places.ranges) + band * longs;
+    args.pairs.band = places.kind;
+    if (steps.bias) launch_pair_bias(args.pairs, bias, tiles, stream);
+    if (steps.gradients && layout.bands.count > 1) {
+      launch_zero_band(args.pairs.gradients, args.item_bounds, at<int>(p, places.areas), p.heads,
+                       stream);
+    }
+    kernel();
+    if (steps.gradients) {
+      launch_table_gradients(args.pairs, bias, tiles, p.heads,
+                             at<int>(p, layout.counters) + kNextWalk, stream);
+    }
+  }
 }
 
 void long_backward(const AttentionParams& p, const AttentionLayout& layout,
@@ -87,9 +126,7 @@ void long_backward(const AttentionParams& p, const AttentionLayout& layout,
   check_rows("dq", p.dq, p.dq_stride, p.query_width);
   check_rows("dk", p.dk, p.dk_stride, p.query_width);
   check_rows("dv", p.dv, p.dv_stride, p.value_width);
-  args.items = at<AttentionItem>(p, layout.backward_items);
-  args.num_items = at<int>(p, layout.counters) + 1;
-  args.next_item = at<int>(p, layout.counters) + 4;
+  use_backward_items(p, layout, args);
   args.dk = p.dk;
   args.dv = p.dv;
   args.dk_stride = p.dk_stride;
@@ -105,23 +142,45 @@ void long_backward(const AttentionParams& p, const AttentionLayout& layout,
     args.pairs.gradients = at<char>(p, layout.pair_gradients);
     if (p.deterministic) args.pairs.largest = at<unsigned>(p, layout.largest);
   }
-  if (has_pairs(p) && p.pair_bias == nullptr) {
-    launch_pair_bias(args.pairs, bias, pair_tiles(p, layout, args), stream);
+  const bool pairs = has_pairs(p);
+  const bool make_bias = pairs && !keeps_bias(p, layout);
+  if (!p.deterministic) {
+    for_each_band(p, layout, layout.backward_bands, bias, {make_bias, gradients}, args,
+                  [&] { kernels.backward(args, pairs, stream); });
+    kernels.dq_rows(args, stream);
+    return;
   }
-  if (p.deterministic) {
-    kernels.key_gradients(args, has_pairs(p), stream);
-    const int query_rows = kernels.forward_shape.query_rows;
-    set_maps(p, kernels.width, query_rows, kQueryGradientKeys, args);
-    args.dout_map = dout_map(p, kernels.width, query_rows);
-    use_forward_items(p, layout, args);
-    kernels.query_gradients(args, has_pairs(p), stream);
-  } else {
-    kernels.backward(args, has_pairs(p), stream);
-  }
-  if (gradients) {
-    launch_table_gradients(args.pairs, bias, pair_tiles(p, layout, args), p.heads,
-                           at<int>(p, layout.counters) + 6, stream);
-  }
+  for_each_band(p, layout, layout.backward_bands, bias, {make_bias, false}, args,
+                [&] { kernels.key_gradients(args, pairs, stream); });
+  const int query_rows = kernels.forward_shape.query_rows;
+  set_maps(p, kernels.width, query_rows, kQueryGradientKeys, args);
+  args.dout_map = dout_map(p, kernels.width, query_rows);
+  use_forward_items(p, layout, args);
+  // A band of queries has other pairs than one of keys.
+  for_each_band(p, layout, layout.forward_bands, bias,
+                {make_bias && layout.bands.count > 1, gradients}, args,
+                [&] { kernels.query_gradients(args, pairs, stream); });
+}
+
+PassPlanArgs pass_plan(const AttentionParams& p, int rows, int slots, std::size_t items,
+                       const BandLayout& bands, const AttentionLayout& layout) {
+  PassPlanArgs pass{};
+  pass.rows = rows;
+  pass.slots = slots;
+  pass.items = at<AttentionItem>(p, items);
+  pass.bounds = at<int>(p, bands.bounds);
+  if (has_pairs(p)) pass.ranges = at<PairRange>(p, bands.ranges);
+  if (layout.bands.count > 1) pass.areas = at<int>(p, bands.areas);
+  return pass;
+}
+
+int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "cudaDeviceGetAttribute");
+  return count;
 }
 
 }  // namespace
@@ -134,6 +193,7 @@ std::size_t attention_backward_workspace_bytes(const AttentionParams& params) {
 }
 
 std::size_t attention_pair_bias_bytes(const AttentionParams& params) {
+  if (bands_of(params).count > 1) return 0;
   return static_cast<std::size_t>(most_units(params)) * kUnitBytes;
 }
 
@@ -143,31 +203,31 @@ void plan_attention(const AttentionParams& p) {
   check_workspace(p, layout.bytes);
   const auto stream = static_cast<cudaStream_t>(p.stream);
   int* counters = at<int>(p, layout.counters);
-  check(cudaMemsetAsync(counters, 0, kAttentionCounters * sizeof(int), stream), "cudaMemsetAsync");
+  check(cudaMemsetAsync(counters, 0, layout.num_counters * sizeof(int), stream), "cudaMemsetAsync");
   PlanArgs args{};
   args.offsets = p.offsets;
   args.tokens = p.tokens;
   args.batch = p.batch;
   args.most_long = static_cast<int>(most_long(p));
   args.heads = p.heads;
-  args.forward_rows = kernels.forward_shape.query_rows;
-  args.backward_rows = kernels.backward_shape.key_rows;
-  args.num_forward = counters;
-  args.num_backward = counters + 1;
-  args.forward_items = at<AttentionItem>(p, layout.forward_items);
-  args.backward_items = at<AttentionItem>(p, layout.backward_items);
+  args.bands = layout.bands;
+  const int processors = multiprocessors();
+  const ForwardShape& forward = kernels.forward_shape;
+  args.forward = pass_plan(p, forward.query_rows, processors * forward.blocks, layout.forward_items,
+                           layout.forward_bands, layout);
+  args.backward = pass_plan(p, kernels.backward_shape.key_rows, processors, layout.backward_items,
+                            layout.backward_bands, layout);
   args.dq_tiles = at<AttentionItem>(p, layout.dq_tiles);
   args.num_dq_tiles = static_cast<int>(layout.num_dq_tiles);
   args.long_offsets = at<std::int64_t>(p, layout.long_offsets);
   args.long_sequences = at<int>(p, layout.long_sequences);
-  args.pair_starts = at<int>(p, layout.pair_starts);
   args.pair_units = most_units(p);
   args.key_times = p.key_times;
   args.query_times = p.query_times;
   args.usable = at<int>(p, layout.usable);
   args.relative_key_times = at<std::uint32_t>(p, layout.key_times);
   args.relative_query_times = at<std::uint32_t>(p, layout.query_times);
-  args.num_packs = counters + 8;
+  args.num_packs = counters + kNumPacks;
   args.packs = at<AttentionPack>(p, layout.packs);
   launch_plan(args, stream);
 }
@@ -194,10 +254,10 @@ void attention_forward(const AttentionParams& p) {
     args.value_width = static_cast<int>(p.out_head_stride);
   }
   const auto stream = static_cast<cudaStream_t>(p.stream);
-  if (has_pairs(p) && !p.pair_bias_ready) {
-    launch_pair_bias(args.pairs, bias_args(p, layout), pair_tiles(p, layout, args), stream);
-  }
-  kernels.forward(args, has_pairs(p), stream);
+  const bool pairs = has_pairs(p);
+  const bool make_bias = pairs && !(keeps_bias(p, layout) && p.pair_bias_ready);
+  for_each_band(p, layout, layout.forward_bands, bias_args(p, layout), {make_bias, false}, args,
+                [&] { kernels.forward(args, pairs, stream); });
 }
 
 void attention_backward(const AttentionParams& p) {
@@ -212,7 +272,9 @@ void attention_backward(const AttentionParams& p) {
   const auto stream = static_cast<cudaStream_t>(p.stream);
   const BiasArgs bias = bias_args(p, layout);
   const bool gradients = bias.position_sums.words != nullptr || bias.time_sums.words != nullptr;
-  const std::size_t zeros_at = gradients ? layout.pair_gradients : layout.dq_sums;
+  const std::size_t zeros_at = !gradients               ? layout.dq_sums
+                               : layout.bands.count > 1 ? layout.largest
+                                                        : layout.pair_gradients;
   launch_zero(at<char>(p, zeros_at), (layout.dq_sums + layout.dq_bytes - zeros_at) / 16, stream);
   short_backward(p, layout, kernels.width);
   if (most_long(p) > 0) long_backward(p, layout, kernels, bias, gradients);

@@ -49,11 +49,14 @@ struct AttentionParams {
   // tokens of a sequence, which see what comes before all of them and themselves.
   std::int64_t window = 0;
   const std::int64_t* num_targets = nullptr;  // [B]; null: none
-  // No sequence is longer. Wanted with a bias or a mask, for which every pair of tokens takes two
-  // bytes of scratch (four in the backward call), whatever the number of heads.
+  // No sequence is longer. Wanted with a bias or a mask, for which every pair of tokens in a band
+  // (attention_bands.h) takes two bytes of scratch (four in the backward call), whatever the number
+  // of heads.
   std::int64_t max_length = 0;
+  std::int64_t pair_room = 0;  // units of a band; 0: as attention_bands.h says
   // Where the forward call leaves the bias of all pairs and the backward call of the same inputs
-  // finds it: attention_pair_bias_bytes, aligned to 256. Null: each makes it, in the workspace.
+  // finds it: attention_pair_bias_bytes, aligned to 256. Null, or if there are several bands: each
+  // makes it, in the workspace.
   void* pair_bias = nullptr;
   bool pair_bias_ready = false;  // forward: it is there already, from the same tables and masks
 
@@ -83,7 +86,7 @@ struct AttentionParams {
 
 std::size_t attention_forward_workspace_bytes(const AttentionParams& params);
 std::size_t attention_backward_workspace_bytes(const AttentionParams& params);
-std::size_t attention_pair_bias_bytes(const AttentionParams& params);
+std::size_t attention_pair_bias_bytes(const AttentionParams& params);  // 0: several bands
 
 // Each checks its arguments (turbogr::Error), launches on the stream and returns.
 void plan_attention(const AttentionParams& params);

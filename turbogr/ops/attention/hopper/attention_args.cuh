@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "turbogr/ops/attention/hopper/attention_bands.h"
 #include "turbogr/ops/attention/hopper/exact_sums.cuh"
 
 namespace turbogr::cuda {
@@ -47,10 +48,12 @@ struct BiasArgs {
 
 inline constexpr int kTimeSumCopies = 32;
 
-// What belongs to pairs of tokens (attention_pairs.cuh), in units of 64 x 64. A sequence's units
-// begin at starts[sequence].
+enum class PairBand : std::uint8_t { kAll, kOfQueries, kOfKeys };
+
+// What belongs to pairs of tokens (attention_pairs.cuh), in units of 64 x 64, of one band.
 struct PairArgs {
-  const int* starts;
+  const PairRange* ranges;  // of each long sequence
+  PairBand band;
   char* bias;  // f16: half the bias; null: none
   // Twice the gradients of scores, summed over heads; null: not wanted. bf16, or counts
   // (attention_head_sums.cuh) where there is a `largest`.
@@ -72,7 +75,7 @@ struct AttentionArgs {
   CUtensorMap v_map;
   CUtensorMap dout_map;
   const AttentionItem* items;
-  const int* num_items;
+  const int* item_bounds;  // of the items to do: the first, and the one they end before
   // [0]: items handed out after the first of each block, [1]: blocks that are done. The last block
   // sets both back to 0.
   int* next_item;
@@ -102,6 +105,7 @@ struct AttentionArgs {
 struct ForwardShape {
   int query_rows;  // of a tile
   int key_rows;
+  int blocks;  // a multiprocessor
 };
 struct BackwardShape {
   int key_rows;
@@ -114,11 +118,12 @@ struct AttentionKernels {
   static ForwardShape forward_shape(bool bias);
   static BackwardShape backward_shape();
   static void forward(const AttentionArgs& args, bool bias, cudaStream_t stream);
-  // dq_sums must be zero before.
+  // Adds to dq_sums, of which dq_rows makes dq.
   static void backward(const AttentionArgs& args, bool bias, cudaStream_t stream);
-  // The same in two kernels that give the same bits every time: dk and dv, then dq. The first finds
-  // what is largest, the second sums gradients of scores; its tiles of queries are those of
-  // `forward`, its tiles of keys have kQueryGradientKeys rows.
+  static void dq_rows(const AttentionArgs& args, cudaStream_t stream);
+  // The same gradients from two kernels that give the same bits every time: dk and dv, then dq. The
+  // first finds what is largest, the second sums gradients of scores; its tiles of queries are
+  // those of `forward`, its tiles of keys have kQueryGradientKeys rows.
   static void key_gradients(const AttentionArgs& args, bool bias, cudaStream_t stream);
   static void query_gradients(const AttentionArgs& args, bool bias, cudaStream_t stream);
 };

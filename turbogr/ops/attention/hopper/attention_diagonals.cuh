@@ -1,4 +1,4 @@
-// Work over all units of a batch, cut into walks: every parts-th unit of a diagonal of a sequence's
+// Work over all units of a band, cut into walks: every parts-th unit of a diagonal of a sequence's
 // matrix of units, which all have the same differences of positions. The diagonals nearest to the
 // middle have times in many buckets: they come first and in smaller pieces.
 #pragma once
@@ -15,11 +15,24 @@ struct DiagonalWalk {
   int parts;
   int diagonal;  // that was asked for, kNearDiagonals: any farther one
 
-  // Units begin at first_query_tile and end before end_query_tile.
-  __device__ __forceinline__ int first_query_tile() const { return tile.block + part; }
-  __device__ __forceinline__ int end_query_tile() const {
-    if (min(static_cast<int>(tile.block), kNearDiagonals) != diagonal) return 0;
-    return (tile.length + kUnit - 1) / kUnit;
+  // The walk's first tile of queries and the one it ends before, in the sequence and in a band.
+  struct QueryTiles {
+    int first;
+    int end;
+
+    __device__ __forceinline__ bool empty() const { return first >= end; }
+  };
+  __device__ __forceinline__ QueryTiles query_tiles() const {
+    if (min(static_cast<int>(tile.block), kNearDiagonals) != diagonal) return {0, 0};
+    return {tile.block + part, tiles_of(tile.length)};
+  }
+  __device__ __forceinline__ QueryTiles query_tiles(const PairArgs& pairs,
+                                                    const PairRange& range) const {
+    const QueryTiles all = query_tiles();
+    if (pairs.band == PairBand::kAll || all.empty()) return all;
+    const int ahead = pairs.band == PairBand::kOfKeys ? tile.block : 0;  // queries of keys
+    return {max(static_cast<int>(tile.block), range.first + ahead) + part,
+            min(all.end, range.end + ahead)};
   }
 };
 

@@ -130,7 +130,8 @@ Params params_of(Cuda cuda, AttentionKind kind, const AttentionProblem<T>& p, bo
   if constexpr (std::is_same_v<Params, HstuParams>) {
     params.window = p.mask.window;
     params.num_targets = p.mask.num_targets.data;
-    if (static_cast<std::size_t>(p.kept.shape[0]) >= hopper_kept_bytes(kind, shape)) {
+    const std::size_t kept = hopper_kept_bytes(kind, shape);
+    if (kept > 0 && static_cast<std::size_t>(p.kept.shape[0]) >= kept) {
       params.pair_bias = p.kept.data;
       params.pair_bias_ready = p.kept_ready;
     }

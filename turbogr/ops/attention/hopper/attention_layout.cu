@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "turbogr/cuda/check.cuh"
 #include "turbogr/ops/attention/hopper/attention_layout.cuh"
@@ -17,11 +18,20 @@ KernelSet kernel_set(bool bias) {
           Kernels::backward_shape(),
           Kernels::forward,
           Kernels::backward,
+          Kernels::dq_rows,
           Kernels::key_gradients,
           Kernels::query_gradients};
 }
 
 bool has_tables(const AttentionParams& p) { return p.position != nullptr || p.time != nullptr; }
+
+// Units that there must be room for: of a band, the tile with which it ends may be the largest.
+std::int64_t room_units(const AttentionParams& p, const KernelSet& kernels,
+                        const PairBands& bands) {
+  if (bands.count == 1) return most_units(p);
+  const int rows = std::max(kernels.forward_shape.query_rows, kernels.backward_shape.key_rows);
+  return bands.room + rows / kUnit * tiles_of(p.max_length);
+}
 
 // No query is further from its key.
 std::int64_t position_sums_of(const AttentionParams& p) {
@@ -56,20 +66,31 @@ std::int64_t most_units(const AttentionParams& p) {
   return p.tokens * (p.max_length + 3 * kUnit) / (2 * kUnit * kUnit) + most_long(p);
 }
 
-AttentionLayout::AttentionLayout(const AttentionParams& p, const KernelSet& kernels,
-                                 bool backward) {
+PairBands bands_of(const AttentionParams& p) {
+  const std::int64_t units = most_units(p);
+  if (units == 0) return {};
+  TGR_CHECK(units <= std::numeric_limits<int>::max(), "attention: a bias or a mask over ", units,
+            " units of 64 x 64 pairs, more than can be counted; give fewer or shorter sequences");
+  return pair_bands(p.tokens, p.max_length, kPackRows, p.pair_room);
+}
+
+AttentionLayout::AttentionLayout(const AttentionParams& p, const KernelSet& kernels, bool backward)
+    : bands(bands_of(p)) {
   const auto tokens = static_cast<std::size_t>(p.tokens);
   const auto longs = static_cast<std::size_t>(most_long(p));
   const auto heads = static_cast<std::size_t>(p.heads);
-  const auto items = [&](int rows) {
-    const std::size_t tiles = longs > 0 ? tokens / static_cast<std::size_t>(rows) + longs : 0;
-    return tiles * heads * sizeof(AttentionItem);
+  const auto tiles = [&](int rows) {
+    return longs > 0 ? tokens / static_cast<std::size_t>(rows) + longs : 0;
   };
+  const std::size_t forward_tiles = tiles(kernels.forward_shape.query_rows);
+  const std::size_t backward_tiles = tiles(kernels.backward_shape.key_rows);
   num_dq_tiles = longs > 0 ? tokens / kPaddedRows + longs + 1 : 0;  // the last is nobody's
-  counters = take(kAttentionCounters * sizeof(int));
+  const auto count = static_cast<std::size_t>(bands.count);
+  num_counters = kBandBounds + 2 * (count + 1);
+  counters = take(num_counters * sizeof(int));
   packs = take(most_packs(tokens, static_cast<std::size_t>(p.batch)) * sizeof(AttentionPack));
-  forward_items = take(items(kernels.forward_shape.query_rows));
-  backward_items = take(items(kernels.backward_shape.key_rows));
+  forward_items = take(forward_tiles * heads * sizeof(AttentionItem));
+  backward_items = take(backward_tiles * heads * sizeof(AttentionItem));
   dq_tiles = take(num_dq_tiles * sizeof(AttentionItem));
   long_offsets = take(longs * sizeof(std::int64_t));
   long_sequences = take(longs * sizeof(int));
@@ -83,8 +104,19 @@ AttentionLayout::AttentionLayout(const AttentionParams& p, const KernelSet& kern
   dq_bytes = p.deterministic ? 0
                              : num_dq_tiles * kPaddedRows * heads *
                                    static_cast<std::size_t>(kernels.width) * sizeof(float);
-  pair_starts = take(longs * sizeof(int));
-  const std::size_t pair_bytes = static_cast<std::size_t>(most_units(p)) * kUnitBytes;
+  forward_bands.kind = count > 1 ? PairBand::kOfQueries : PairBand::kAll;
+  backward_bands.kind = count > 1 ? PairBand::kOfKeys : PairBand::kAll;
+  forward_bands.bounds = counters + kBandBounds * sizeof(int);
+  backward_bands.bounds = forward_bands.bounds + (count + 1) * sizeof(int);
+  const std::size_t range_bytes = has_pairs(p) ? count * longs * sizeof(PairRange) : 0;
+  forward_bands.ranges = backward_bands.ranges = take(range_bytes);
+  if (count > 1) {
+    backward_bands.ranges = take(range_bytes);
+    forward_bands.areas = take((forward_tiles + 1) * sizeof(int));
+    backward_bands.areas = take((backward_tiles + 1) * sizeof(int));
+  }
+  const std::size_t pair_bytes =
+      static_cast<std::size_t>(room_units(p, kernels, bands)) * kUnitBytes;
   pair_bias = take(pair_bytes);
   const bool tables = backward && has_tables(p);
   pair_gradients = take(tables ? pair_bytes : 0);

@@ -19,6 +19,7 @@ struct KernelSet {
   BackwardShape backward_shape;
   void (*forward)(const AttentionArgs&, bool, cudaStream_t);
   void (*backward)(const AttentionArgs&, bool, cudaStream_t);
+  void (*dq_rows)(const AttentionArgs&, cudaStream_t);
   void (*key_gradients)(const AttentionArgs&, bool, cudaStream_t);
   void (*query_gradients)(const AttentionArgs&, bool, cudaStream_t);
 };
@@ -32,20 +33,37 @@ std::int64_t most_long(const AttentionParams& p);
 // Nor more units of long ones, with n tokens and t = ceil(n / 64) tiles a sequence:
 // t (t + 1) / 2 <= x (x + 3) / 2 + 1, x = n / 64 <= max_length / 64.
 std::int64_t most_units(const AttentionParams& p);
+// The bands of its pairs: one where it has none.
+PairBands bands_of(const AttentionParams& p);
 
-// Items of the forward and backward pass; then two each that hand out work, of the forward pass,
-// the backward pass and the gradients of tables; then packs.
-inline constexpr std::size_t kAttentionCounters = 9;
+// Two each that hand out work, of the forward pass, the backward pass and the gradients of tables;
+// then packs; then the items before which bands end, of the forward and of the backward pass.
+enum AttentionCounter : std::size_t {
+  kNextForward = 0,
+  kNextBackward = 2,
+  kNextWalk = 4,
+  kNumPacks = 6,
+  kBandBounds = 7,
+};
+
+// Where one pass finds its bands; `areas` where there are several.
+struct BandLayout {
+  PairBand kind;
+  std::size_t bounds, areas, ranges;
+};
 
 // Where things lie in the workspace; the plan first, last what must be zero before a backward call:
-// from pair_gradients on if gradients of tables are wanted, else from dq_sums on.
+// from pair_gradients on if gradients of tables are wanted (from `largest` on where each of several
+// bands zeroes its own), else from dq_sums on.
 struct AttentionLayout {
   std::size_t bytes = 0;
   std::size_t counters, packs, forward_items, backward_items, dq_tiles;
   std::size_t long_offsets, long_sequences;
-  std::size_t usable, key_times, query_times, pair_starts, pair_bias;
+  std::size_t usable, key_times, query_times, pair_bias;
   std::size_t pair_gradients, largest, position_sums, time_sums, dq_sums;
-  std::size_t num_dq_tiles, dq_bytes;
+  std::size_t num_counters, num_dq_tiles, dq_bytes;
+  PairBands bands;
+  BandLayout forward_bands, backward_bands;
 
   std::size_t take(std::size_t size) {
     const std::size_t at = bytes;

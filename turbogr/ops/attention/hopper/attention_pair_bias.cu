@@ -61,8 +61,10 @@ __global__ void __launch_bounds__(kThreads)
   const DiagonalWalk walk = walks[static_cast<int>(blockIdx.x)];
   const AttentionItem tile = walk.tile;
   const int diagonal = tile.block;
-  const int query_tiles = walk.end_query_tile();
-  if (walk.first_query_tile() >= query_tiles) return;
+  if (walk.query_tiles().empty()) return;  // with no need to wait for more of memory
+  const PairRange range = load_range(pairs, tile.sequence);
+  const auto query_tiles = walk.query_tiles(pairs, range);
+  if (query_tiles.empty()) return;
   // Half the weight of query - key = 64 diagonal - 63 and on, from each of four alignments.
   __shared__ alignas(16) float position[4][kRow];
   __shared__ ShortGapTables tables;
@@ -97,13 +99,12 @@ __global__ void __launch_bounds__(kThreads)
   };
   __syncthreads();
 
-  for (int query_tile = walk.first_query_tile() + thread / 32 * walk.parts;
-       query_tile < query_tiles; query_tile += kWarps * walk.parts) {
+  for (int query_tile = query_tiles.first + thread / 32 * walk.parts; query_tile < query_tiles.end;
+       query_tile += kWarps * walk.parts) {
     const int first_query = query_tile * kUnit;
     const int first_key = first_query - diagonal * kUnit;
     const bool masked = diagonal == 0 || first_query + kUnit > history_end || window > 0;
-    const std::int64_t offset =
-        unit_offset(pairs, tile.sequence, query_tile, query_tile - diagonal);
+    const std::int64_t offset = unit_offset(pairs, range, query_tile, query_tile - diagonal);
     std::uint32_t keys[2] = {};
     TGR_UNROLL
     for (int half = 0; half < 2; ++half) {

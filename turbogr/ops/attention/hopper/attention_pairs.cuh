@@ -12,44 +12,48 @@
 
 namespace turbogr::cuda {
 
-inline constexpr int kUnit = 64;
-inline constexpr int kUnitBytes = kUnit * kUnit * 2;
 inline constexpr int kLineBytes = kUnit * 2;
 
 // Half of a bias that no score brings back: SiLU and its derivative are then exactly 0.
 inline constexpr float kHidden = -30000.f;
 
-__host__ __device__ constexpr std::int64_t units_of(std::int64_t length) {
-  const std::int64_t tiles = (length + kUnit - 1) / kUnit;
-  return tiles * (tiles + 1) / 2;
+__device__ __forceinline__ PairRange load_range(const PairArgs& pairs, int sequence) {
+  const int4 range = __ldg(reinterpret_cast<const int4*>(pairs.ranges + sequence));
+  return {range.x, range.y, range.z, 0};
 }
 
-// The unit of the sequence's tile of queries and of keys, keys <= queries. Neighbours along the
-// keys lie side by side.
-__device__ __forceinline__ int unit_number(const PairArgs& pairs, int sequence, int query_tile,
-                                           int key_tile) {
-  return __ldg(pairs.starts + sequence) + query_tile * (query_tile + 1) / 2 + key_tile;
+// In a band of queries, the unit of the sequence's tile of queries and of keys, keys <= queries.
+// Neighbours along the keys lie side by side.
+__device__ __forceinline__ int query_band_unit(const PairArgs& pairs, int sequence, int query_tile,
+                                               int key_tile) {
+  return unit_by_queries(__ldg(&pairs.ranges[sequence].start), query_tile, key_tile);
 }
-// Bytes to it.
-__device__ __forceinline__ std::int64_t unit_offset(const PairArgs& pairs, int sequence,
+// Bytes to it, in a band of either kind.
+__device__ __forceinline__ std::int64_t unit_offset(const PairArgs& pairs, const PairRange& range,
                                                     int query_tile, int key_tile) {
-  return static_cast<std::int64_t>(unit_number(pairs, sequence, query_tile, key_tile)) * kUnitBytes;
+  const int unit = pairs.band == PairBand::kOfKeys
+                       ? unit_by_keys(range, query_tile, key_tile)
+                       : unit_by_queries(range.start, query_tile, key_tile);
+  return static_cast<std::int64_t>(unit) * kUnitBytes;
 }
 
-// The units of one tile of keys, query tile after query tile from the keys' own.
+// In a band of keys, the units of one tile of them, query tile after query tile from the keys' own.
 struct UnitWalk {
   std::int64_t offset = 0;
-  int query_tile = 0;
+  int row = 0;    // of the band
+  int width = 0;  // tiles of keys in the band
 
   __device__ __forceinline__ void advance() {
-    ++query_tile;
-    offset += query_tile * kUnitBytes;
+    ++row;
+    offset += min(row, width) * kUnitBytes;
   }
 };
 template <bool kThere>
 __device__ __forceinline__ UnitWalk walk_units(const PairArgs& pairs, int sequence, int key_tile) {
   if constexpr (kThere) {
-    return {unit_offset(pairs, sequence, key_tile, key_tile), key_tile};
+    const PairRange range = load_range(pairs, sequence);
+    return {static_cast<std::int64_t>(unit_by_keys(range, key_tile, key_tile)) * kUnitBytes,
+            key_tile - range.first, range.end - range.first};
   } else {
     return {};
   }
@@ -122,11 +126,12 @@ struct PairTiles {
   int batch;
 };
 
-// Fills every unit of a batch with its bias.
+// Fills every unit of a band with its bias.
 void launch_pair_bias(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
                       cudaStream_t stream);
 
-// Adds to the sums of the tables' gradients. `next_walk`: two counters, zero before and after.
+// Adds a band to the sums of the tables' gradients. `next_walk`: two counters, zero before and
+// after.
 void launch_table_gradients(const PairArgs& pairs, const BiasArgs& bias, const PairTiles& tiles,
                             int heads, int* next_walk, cudaStream_t stream);
 

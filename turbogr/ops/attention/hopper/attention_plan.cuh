@@ -8,25 +8,32 @@
 
 namespace turbogr::cuda {
 
+// One pass: its tiles, in items of a head each.
+struct PassPlanArgs {
+  int rows;   // queries of a forward tile, keys of a backward tile
+  int slots;  // items that run at once
+  AttentionItem* items;
+  int* bounds;  // of the bands: the items before which they end behind a 0; zero before
+  // Of each band of pairs, those of each sequence; null: there are no pairs.
+  PairRange* ranges;
+  int* areas;  // units before each tile of the list; null: all is one band
+};
+
 struct PlanArgs {
   const std::int64_t* offsets;
   std::int64_t tokens;
   int batch;
   int most_long;  // no more sequences are longer than kPackRows
   int heads;
-  int forward_rows;   // queries of a forward tile
-  int backward_rows;  // keys of a backward tile
-  int* num_forward;
-  int* num_backward;
-  AttentionItem* forward_items;
-  AttentionItem* backward_items;
+  PassPlanArgs forward;
+  PassPlanArgs backward;
+  PairBands bands;
   AttentionItem* dq_tiles;
   int num_dq_tiles;
   // By number among the long sequences: where each begins, and its place in the batch.
   std::int64_t* long_offsets;
   int* long_sequences;
-  int* pair_starts;
-  std::int64_t pair_units;  // room for so many; 0: none are used
+  std::int64_t pair_units;  // no more are expected; 0: none are used
   // Null where there is no time bias.
   const std::int64_t* key_times;
   const std::int64_t* query_times;
@@ -38,8 +45,13 @@ struct PlanArgs {
 };
 
 void launch_plan(const PlanArgs& args, cudaStream_t stream);
+// The part of it that cuts lists into bands.
+void launch_bands(const PlanArgs& args, cudaStream_t stream);
 
 // Zeroes pieces of 16 bytes.
 void launch_zero(void* data, std::size_t pieces, cudaStream_t stream);
+// Zeroes the units of a band, given where its bounds begin and the areas of its pass.
+void launch_zero_band(void* units, const int* bounds, const int* areas, int heads,
+                      cudaStream_t stream);
 
 }  // namespace turbogr::cuda

@@ -97,7 +97,7 @@ __device__ __forceinline__ void query_gradient_consume(const AttentionArgs& args
     [[maybe_unused]] int unit = 0;  // of this block
     [[maybe_unused]] unsigned largest = 0;
     if (table_sums) {
-      unit = unit_number(args.pairs, item.sequence, first_query / kUnit, block);
+      unit = query_band_unit(args.pairs, item.sequence, first_query / kUnit, block);
       largest =
           args.pairs
               .largest[item.first_row / kPaddedRows + item.sequence + first_query / kPaddedRows];

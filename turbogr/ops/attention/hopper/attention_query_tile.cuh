@@ -66,7 +66,9 @@ struct BiasRows {
   __device__ BiasRows(const PairArgs& pairs, const AttentionItem& item)
       : query_tile(item.block * Config::kConsumers), tiles((item.length + kUnit - 1) / kUnit) {
     for (int group = 0; group < Config::kConsumers; ++group) {
-      rows[group] = pairs.bias + unit_offset(pairs, item.sequence, query_tile + group, 0);
+      rows[group] = pairs.bias + static_cast<std::int64_t>(
+                                     query_band_unit(pairs, item.sequence, query_tile + group, 0)) *
+                                     kUnitBytes;
     }
   }
   // How many units of a block of keys there are: none past the diagonal or the last query.

@@ -19,7 +19,7 @@ OutputRows output_rows(const char* name, void* data, std::int64_t stride, int wi
 ShortArgs short_args(const AttentionParams& p, const AttentionLayout& layout) {
   ShortArgs args{};
   args.packs = at<AttentionPack>(p, layout.packs);
-  args.num_packs = at<int>(p, layout.counters) + 8;
+  args.num_packs = at<int>(p, layout.counters) + kNumPacks;
   args.offsets = p.offsets;
   args.bias = bias_args(p, layout);
   args.half_alpha = static_cast<float>(0.5 * p.alpha);

@@ -10,20 +10,20 @@
 
 namespace turbogr::cuda {
 
-// One thread a block asks; the first item is the block's own number, so that nothing waits at the
-// start.
+// One thread a block asks; the first item goes by the block's own number, so that nothing waits at
+// the start.
 struct ItemSource {
   const AttentionArgs& args;
-  int count;
+  int end;
   int next;
 
   __device__ explicit ItemSource(const AttentionArgs& a)
-      : args(a), count(*a.num_items), next(static_cast<int>(blockIdx.x)) {}
+      : args(a), end(a.item_bounds[1]), next(a.item_bounds[0] + static_cast<int>(blockIdx.x)) {}
 
   __device__ bool take(AttentionItem& item) {
-    if (next >= count) return false;
+    if (next >= end) return false;
     item = args.items[next];
-    next = static_cast<int>(gridDim.x) + atomicAdd(args.next_item, 1);
+    next = args.item_bounds[0] + static_cast<int>(gridDim.x) + atomicAdd(args.next_item, 1);
     return true;
   }
 

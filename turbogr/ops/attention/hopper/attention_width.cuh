@@ -18,7 +18,10 @@ template <int D>
 ForwardShape AttentionKernels<D>::forward_shape(bool bias) {
   using Configs = WidthConfigs<D>;
   static_assert(Configs::Forward::kQueries == Configs::BiasForward::kQueries);
-  return {Configs::Forward::kQueries, bias ? Configs::BiasForward::kKeys : Configs::Forward::kKeys};
+  return bias ? ForwardShape{Configs::BiasForward::kQueries, Configs::BiasForward::kKeys,
+                             Configs::BiasForward::kBlocksPerSm}
+              : ForwardShape{Configs::Forward::kQueries, Configs::Forward::kKeys,
+                             Configs::Forward::kBlocksPerSm};
 }
 template <int D>
 BackwardShape AttentionKernels<D>::backward_shape() {
@@ -41,6 +44,9 @@ void AttentionKernels<D>::backward(const AttentionArgs& args, bool bias, cudaStr
   } else {
     launch_backward<D, Backward, false>(args, stream);
   }
+}
+template <int D>
+void AttentionKernels<D>::dq_rows(const AttentionArgs& args, cudaStream_t stream) {
   launch_convert<D>(args, stream);
 }
 template <int D>

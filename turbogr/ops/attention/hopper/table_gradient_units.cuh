@@ -28,6 +28,7 @@ struct UnitSource {
   const Walks& walks;
   int* next_walk;
   DiagonalWalk walk = {};
+  PairRange range = {};
   int query_tile = 0;
   int query_tiles = 0;
   // Asked for a walk ahead, so that nothing waits.
@@ -43,8 +44,10 @@ struct UnitSource {
   __device__ void fill(Stage& stage, std::uint64_t* arrived) {
     while (query_tile >= query_tiles && number < walks.count()) {
       walk = ahead;
-      query_tile = walk.first_query_tile();
-      query_tiles = walk.end_query_tile();
+      range = load_range(pairs, walk.tile.sequence);
+      const auto tiles = walk.query_tiles(pairs, range);
+      query_tile = tiles.first;
+      query_tiles = tiles.end;
       ask(after);
     }
     if (query_tile >= query_tiles) {
@@ -59,8 +62,7 @@ struct UnitSource {
     stage.last = query_tile + walk.parts >= query_tiles;
     const bool times = bias.time_sums.words != nullptr;
     barrier_expect(arrived, kUnitBytes + (times ? 2 * kUnit * 4 : 0));
-    load_bytes(stage.unit,
-               pairs.gradients + unit_offset(pairs, tile.sequence, query_tile, key_tile),
+    load_bytes(stage.unit, pairs.gradients + unit_offset(pairs, range, query_tile, key_tile),
                kUnitBytes, arrived);
     if (times) {
       const int start = padded_start(tile);
