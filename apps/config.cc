@@ -7,6 +7,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/config_arguments.h"
 #include "turbogr/core/log.h"
 
 namespace turbogr::apps {
@@ -28,7 +29,7 @@ void add_config(Command& app) {
       fmt::print("{}", run::config_help());
       return;
     }
-    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    const run::ConfigArguments arguments = config_arguments(*command);
     const run::LoadedConfig loaded =
         run::load_config_for_store(arguments.path, arguments.overrides);
     if (!loaded.unread.empty()) {

@@ -10,6 +10,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/config_arguments.h"
 #include "apps/plan_command.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
@@ -260,7 +261,7 @@ Command* add_plan(Command& app) {
       ->capture_default_str();
   command->callback([command, options, ranks] {
     const data::InterruptGuard guard;
-    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    const run::ConfigArguments arguments = config_arguments(*command);
     run::Config config = run::load_config(arguments.path, arguments.overrides);
     PlanCommand plan = *options;
     // What is planned are these devices, wherever the config trains today.

@@ -7,6 +7,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/config_arguments.h"
 #include "apps/same_command.h"
 #include "turbogr/core/log.h"
 #include "turbogr/dist/communicator.h"
@@ -26,7 +27,7 @@ void add_train(Command& app) {
       "--task=ranking, or task in the file, trains a model that judges items for a user by the "
       "store's\nfeatures and signals, instead of one that finds them.");
   command->callback([command] {
-    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    const run::ConfigArguments arguments = config_arguments(*command);
     std::string line = "turbogr train";
     if (!arguments.path.empty()) line += " " + arguments.path;
     for (const run::Override& change : arguments.overrides) {

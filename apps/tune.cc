@@ -6,6 +6,7 @@
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
+#include "apps/config_arguments.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/config.h"
 
@@ -31,7 +32,7 @@ Command* add_tune(Command& app) {
   command->add_option("--seed", options->seed, "Seed of the draws")->capture_default_str();
   command->add_option("--out", options->folder, "Folder of the search; default: run.dir and -tune");
   command->callback([command, options] {
-    const run::ConfigArguments arguments = run::split_config_arguments(command->remaining());
+    const run::ConfigArguments arguments = config_arguments(*command);
     const run::Config config = run::load_config(arguments.path, arguments.overrides);
     if (options->folder.empty()) options->folder = config.run.dir + "-tune";
     const auto world = dist::make_self();

@@ -32,11 +32,16 @@ TEST(Help, KnowsEveryCommandAndWhatWasMeant) {
         {"data stat x", "there is no command 'stat'; did you mean 'stats'?"},
         {"eval --chekpoint x", "there is no option '--chekpoint'; did you mean '--checkpoint'?"},
         {"recommend --checkpoint x --al", "there is no option '--al'; did you mean '--all'?"},
+        {"tune --data.store=x --trails=3",
+         "there is no option '--trails'; did you mean '--trials'?"},
+        {"config x.toml --key", "there is no option '--key'; did you mean '--keys'?"},
         {"eval --checkpoint x --frobnicate=3", "there is no option '--frobnicate'\n"}}) {
     const Outcome outcome = run_program(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
     EXPECT_TRUE(has(outcome, part)) << outcome.output;
   }
+  // A key is no slip, though it has no dot.
+  EXPECT_TRUE(has(run_program("tune --task=nosuch"), "task = 'nosuch' is not allowed"));
 }
 
 }  // namespace
