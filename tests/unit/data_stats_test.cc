@@ -64,6 +64,18 @@ TEST(Stats, CountsLengthsPopularityTimesAndSignals) {
   EXPECT_NE(text.find("1970-01-01 00:01:40 to 1970-01-02 00:00:00 UTC"), std::string::npos) << text;
 }
 
+TEST(Stats, TimesAreShownAsDatesOfTheYears0To9999) {
+  const auto shown = [](std::int64_t first, std::int64_t last, TimeUnit unit) {
+    const std::string text = to_text({.time_unit = unit, .first_time = first, .last_time = last});
+    const std::size_t begin = text.find("time ") + 11;
+    return text.substr(begin, text.find(" UTC", begin) - begin);
+  };
+  EXPECT_EQ(shown(-62135596800, 253402300799, TimeUnit::kSeconds),
+            "0001-01-01 00:00:00 to 9999-12-31 23:59:59");
+  EXPECT_EQ(shown(-1, 1999, TimeUnit::kMilliseconds), "1969-12-31 23:59:59 to 1970-01-01 00:00:01");
+  EXPECT_EQ(shown(-62167219201, 253402300800, TimeUnit::kSeconds), "-62167219201 to 253402300800");
+}
+
 TEST(Stats, ADamagedStoreIsToldAndNotCounted) {
   test::TemporaryFolder folder;
   const auto damaged = [&](const char* file, std::size_t at, char byte) {

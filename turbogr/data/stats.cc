@@ -65,10 +65,14 @@ std::string line_of(const char* name, const Quantiles& q) {
 }
 
 std::string date_of(std::int64_t time, TimeUnit unit) {
-  const auto seconds = static_cast<std::time_t>(unit == TimeUnit::kSeconds ? time : time / 1000);
+  const bool before_1970 = unit == TimeUnit::kMilliseconds && time % 1000 < 0;  // rounds down, too
+  const auto seconds =
+      static_cast<std::time_t>(unit == TimeUnit::kSeconds ? time : time / 1000 - before_1970);
   std::tm parts = {};
-  // Times far outside any calendar are shown as the numbers they are.
-  if (gmtime_r(&seconds, &parts) == nullptr || parts.tm_year > 8000) return std::to_string(time);
+  // Times outside the years 0 to 9999 are shown as the numbers they are.
+  if (gmtime_r(&seconds, &parts) == nullptr || parts.tm_year < -1900 || parts.tm_year > 8099) {
+    return std::to_string(time);
+  }
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", parts);
 }
 
