@@ -72,8 +72,8 @@ AttentionResults run(const AttentionCase& shape, std::int64_t room, bool determi
   const auto bytes = static_cast<std::int64_t>(cuda::attention_backward_workspace_bytes(p));
   Tensor garbage(DType::kU8, {bytes});
   for (std::int64_t i = 0; i < bytes; ++i) garbage.data()[i] = std::byte{0xff};
-  const Tensor workspace = place(ctx, garbage);
-  p.workspace = const_cast<std::byte*>(workspace.data());
+  Tensor workspace = place(ctx, garbage);
+  p.workspace = workspace.data();
   p.workspace_bytes = static_cast<std::size_t>(bytes);
   EXPECT_EQ(cuda::attention_pair_bias_bytes(p) == 0, room != 0);
   cuda::plan_attention(p);
