@@ -58,6 +58,19 @@ TEST_F(Folder, StandsForTheLogsInItInOrderOfTheirNames) {
       << report.remarks[0];
 }
 
+TEST_F(Folder, LinksThatLeadNowhereAreMissedWhereTheyAreNamedLikeLogs) {
+  add("log.csv", "user_id,item_id\n1,10\n");
+  fs::create_symlink("loop", folder_ / "in/loop");
+  PrepareOptions inside = options();
+  inside.out = folder_ / "in/store";
+  const PrepareReport report = prepare(inside);
+  EXPECT_EQ(report.events, 1);
+  ASSERT_GE(report.remarks.size(), 1u);
+  EXPECT_TRUE(report.remarks[0].ends_with("1 log read; left alone: loop")) << report.remarks[0];
+  fs::create_symlink("nowhere", folder_ / "in/more.csv");
+  EXPECT_TRUE(has(message(), "cannot open '" + (folder_ / "in/more.csv").string())) << message();
+}
+
 TEST_F(Folder, WithoutALogIsTold) {
   EXPECT_TRUE(has(message(), "holds no log")) << message();
   EXPECT_TRUE(has(message(), "it has: nothing")) << message();

@@ -11,10 +11,12 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/field.h"
+#include "turbogr/data/partial_folder.h"
 
 namespace turbogr::data {
 
@@ -110,6 +112,13 @@ std::string joined(const std::vector<std::string>& names) {
   return printable(fmt::format("{}", fmt::join(names, ", ")), 400);
 }
 
+// A link that leads nowhere counts as one: of a log's name it is missed when it is opened.
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  return fs::is_regular_file(status) || !fs::exists(status);
+}
+
 // A folder of any log's files. One of RecBole's holds its .inter beside tables.
 void add_folder(const fs::path& folder, LogInputs& inputs) {
   const std::vector<fs::path> entries = entries_of(folder);
@@ -122,14 +131,14 @@ void add_folder(const fs::path& folder, LogInputs& inputs) {
   const std::size_t logs_before = inputs.logs.size();
   std::vector<std::string> others;
   for (const fs::path& path : entries) {
-    const bool file = fs::is_regular_file(path);
+    const bool file = is_file(path);
     if (file && (recbole ? is_inter(path) : named_like_a_log(path))) {
       inputs.logs.push_back(path);
     } else if (file && recbole && ending_of(path) == ".item") {
       inputs.item_tables.push_back(path);
     } else if (file && recbole && ending_of(path) == ".user") {
       inputs.user_tables.push_back(path);
-    } else {
+    } else if (!is_partial_folder(path)) {  // that of a store which is being made here
       others.push_back(path.filename().string());
     }
   }
