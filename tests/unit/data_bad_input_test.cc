@@ -43,7 +43,8 @@ TEST_F(BadInput, StopNamesFileLineColumnAndText) {
   expect_error(options_for(good + "1,x2,3,4\n"),
                {"log.csv', line 12, column item_id", "not a number: 'x2'", "--ids string"});
   expect_error(options_for(std::string(kHeader) + "1,2,3,4\n\n1,2,yesterday,4\n"),
-               {"line 4, column timestamp", "not a time: 'yesterday'"});
+               {"line 4, column timestamp",
+                "not a time: 'yesterday'; times are whole numbers, or dates such as 2022-04-30"});
   expect_error(options_for(std::string(kHeader) + "1,2,3,good\n"),
                {"line 2, column rating", "not a number: 'good'", "--on-error skip"});
   expect_error(options_for("user,item,is_click\n1,2,maybe\n"), {"column is_click", "'maybe'"});

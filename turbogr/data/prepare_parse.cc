@@ -173,7 +173,10 @@ void Parser::read_file(const fs::path& path) {
 std::string Parser::time_remark(std::string_view text) const {
   std::int64_t time = 0;
   const TimeSpelling spelling = guess_time_spelling(text);
-  if (!events_.spelling() || parse_time(text, spelling, time) != FieldError::kNone) return "";
+  if (parse_time(text, spelling, time) != FieldError::kNone) {
+    return "times are whole numbers, or dates such as 2022-04-30 12:00:00";
+  }
+  if (!events_.spelling()) return "";
   return *events_.spelling() == TimeSpelling::kIso ? "the other times are dates"
                                                    : "the other times are numbers";
 }
