@@ -119,6 +119,19 @@ TEST_P(CudaTrainer, FollowsTheCpuInF32) {
   }
 }
 
+// So many that every item is drawn: a GPU then draws for itself.
+TEST_P(CudaTrainer, FollowsTheCpuWithManyDraws) {
+  TGR_SKIP_WITHOUT_GPU();
+  const auto [kind, head_width] = GetParam();
+  for (const bool trained_only : {false, true}) {
+    train::RetrievalOptions options = small_options(kind, head_width);
+    options.negatives.count = 81;
+    options.negatives.trained_only = trained_only;
+    const Trained cpu = train<float>(Device::kCpu, options);
+    expect_close(train<float>(Device::kCuda, options), cpu, 1e-4);
+  }
+}
+
 TEST_P(CudaTrainer, FollowsTheCpuInBf16) {
   TGR_SKIP_WITHOUT_GPU();
   const auto [kind, head_width] = GetParam();

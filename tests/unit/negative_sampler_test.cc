@@ -150,6 +150,34 @@ TEST(DrawNegatives, UniformDrawsAreThoseOfTheDefinitionAtEveryInstructionSet) {
   }
 }
 
+TEST(NegativeSampler, KnowsHowManyDrawsLeaveNoCandidateOut) {
+  const Ids counts = {3, 0, 1, 0, 9, 2, 2, 0, 1, 5};
+  for (const bool trained_only : {false, true}) {
+    train::NegativeSampler sampler({.count = 8, .trained_only = trained_only}, 10, counts);
+    const std::int64_t candidates = trained_only ? 7 : 10;
+    ASSERT_EQ(sampler.num_candidates(), candidates);
+    const std::int64_t enough = 64 * candidates;
+    EXPECT_FALSE(sampler.draws_all(enough - 1));
+    EXPECT_TRUE(sampler.draws_all(enough));
+    Ids all;
+    for (std::int64_t c = 0; c < candidates; ++c) all.push_back(sampler.candidate(c));
+    for (std::uint64_t step = 0; step < 20; ++step) {
+      sampler.begin_step({.seed = 8, .step = step});
+      Ids ids = draw_own(sampler, keys_of(static_cast<std::size_t>(enough / 8)));
+      EXPECT_EQ(std::set<std::int64_t>(ids.begin(), ids.end()),
+                std::set<std::int64_t>(all.begin(), all.end()));
+    }
+  }
+  using Kind = train::NegativeKind;
+  for (const train::NegativeOptions& others :
+       {train::NegativeOptions{.count = 8, .shared = true},
+        train::NegativeOptions{.kind = Kind::kPopularity, .count = 8},
+        train::NegativeOptions{.kind = Kind::kInBatch, .count = 8},
+        train::NegativeOptions{.kind = Kind::kMixed, .count = 8, .mix = {2, 1, 1}}}) {
+    EXPECT_FALSE(train::NegativeSampler(others, 10, counts).draws_all(1 << 20));
+  }
+}
+
 TEST(NegativeSampler, DrawsByPopularityToThePowerOfAlpha) {
   const Ids counts = {0, 1, 4, 9, 100, 0, 2500, 16, 16};
   for (const double alpha : {0.5, 0.75, 1.0}) {

@@ -83,6 +83,30 @@ TEST(TouchedRows, NumberFirstOnesFirst) {
   EXPECT_EQ(touched.num_first(), 0);
 }
 
+TEST(TouchedRows, MayBeAllOfThem) {
+  const Context ctx({.threads = 2});
+  for (const std::int64_t rows : {1, 63, 64, 65, 4096, 4097, 70'000}) {
+    TouchedRows touched(rows);
+    for (const bool some_first : {true, false}) {
+      const std::vector<std::int64_t> last = {rows - 1};
+      touched.clear();
+      if (some_first) touched.mark_first(ctx, {last.data(), {1}});
+      touched.mark_all();
+      touched.number(ctx);
+      ASSERT_EQ(touched.ids().shape[0], rows);
+      ASSERT_EQ(touched.num_first(), some_first ? 1 : 0);
+      for (std::int64_t place = 0; place < rows; ++place) {
+        const std::int64_t id = !some_first ? place : place == 0 ? rows - 1 : place - 1;
+        ASSERT_EQ(touched.ids()(place), id);
+        ASSERT_EQ(touched.find(id), place);
+      }
+    }
+    touched.clear();
+    touched.number(ctx);
+    EXPECT_EQ(touched.ids().shape[0], 0);
+  }
+}
+
 TEST(TouchedRows, AreThoseOfASetInAnyTable) {
   const Context ctx({.threads = 2});
   for (const std::int64_t rows : {1, 63, 64, 65, 4096, 4097, 1'000'000}) {

@@ -16,19 +16,19 @@ Feed::Slot Feed::make_slot(const Context& ctx, std::size_t bytes) {
   return slot;
 }
 
-Feed::Feed(const Context& ctx, std::size_t bytes) {
+Feed::Feed(const Context& ctx, std::size_t bytes, Sends sends) : sends_(sends) {
   for (Slot& slot : slots_) slot = make_slot(ctx, bytes);
 }
 
 void Feed::begin() {
   current_ = 1 - current_;
   slots_[current_].sent->wait();
-  used_ = 0;
+  used_ = flushed_ = 0;
 }
 
 void Feed::begin(const Context& ctx, std::size_t bytes) {
   current_ = 1 - current_;
-  used_ = 0;
+  used_ = flushed_ = 0;
   Slot& slot = slots_[current_];
   if (slot.sent) slot.sent->wait();
   if (slot.host.bytes() < bytes || !slot.sent) {
@@ -56,8 +56,16 @@ std::byte* Feed::device_address(const void* host) {
 
 const std::byte* Feed::send_bytes(const Context& ctx, const void* host, std::size_t bytes) {
   std::byte* to = device_address(host);
-  if (to != host) copy_bytes(ctx, to, host, bytes);
+  if (to != host && sends_ == Sends::kAtOnce) copy_bytes(ctx, to, host, bytes);
   return to;
+}
+
+void Feed::flush(const Context& ctx) {
+  Slot& slot = slots_[current_];
+  if (slot.device.bytes() > 0) {
+    copy_bytes(ctx, slot.device.data() + flushed_, slot.host.data() + flushed_, used_ - flushed_);
+  }
+  flushed_ = used_;
 }
 
 void Feed::send_all(const Context& ctx) {

@@ -8,6 +8,9 @@
 //   View<const std::int64_t, 1> items = feed.put(ctx, batch_items);  // both in one, from elsewhere
 //   feed.end(ctx);                                       // after the last send of the step
 //
+// A copy of a few kilobytes takes as long as its start: with Sends::kTogether all that was sent is
+// there after feed.flush(ctx), in one.
+//
 // Or many lists in one copy:
 //
 //   feed.begin(ctx, Feed::room<std::int64_t>(ids.size()) + ...);     // grows where it must
@@ -34,7 +37,8 @@ namespace turbogr {
 class Feed {
  public:
   Feed() = default;  // room comes with begin(ctx, bytes)
-  Feed(const Context& ctx, std::size_t bytes);
+  enum class Sends : std::uint8_t { kAtOnce, kTogether };
+  Feed(const Context& ctx, std::size_t bytes, Sends sends = Sends::kAtOnce);
 
   void begin();
   void begin(const Context& ctx, std::size_t bytes);
@@ -72,6 +76,16 @@ class Feed {
   }
   void send_all(const Context& ctx);  // what was placed since begin; and ends
 
+  // With Sends::kTogether: what was sent since begin, or since this was called last, in one copy.
+  void flush(const Context& ctx);
+  // Room on the device for what is made there. Nothing waits for a flush.
+  template <class T>
+  View<T, 1> make(std::int64_t count) {
+    T* to = reinterpret_cast<T*>(device_address(take<T>(count).data));
+    flushed_ = used_;
+    return {to, {count}};
+  }
+
   PlannedBytes bytes() const;
 
  private:
@@ -87,7 +101,8 @@ class Feed {
 
   std::array<Slot, 2> slots_;
   std::size_t current_ = 1;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0, flushed_ = 0;
+  Sends sends_ = Sends::kAtOnce;
 };
 
 }  // namespace turbogr

@@ -77,6 +77,18 @@ void TouchedRows::mark_first(const Context& ctx, View<const std::int64_t, 1> ids
   mark_in<&Block::first>(ctx, ids);
 }
 
+void TouchedRows::mark_all() {
+  const auto first_of = [](std::int64_t count) {
+    return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+  };
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    blocks_[i].others = first_of(rows_ - static_cast<std::int64_t>(i) * 64);
+  }
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    used_[i] = first_of(std::ssize(blocks_) - static_cast<std::int64_t>(i) * 64);
+  }
+}
+
 void TouchedRows::number(const Context& ctx) {
   std::int64_t num_others = 0;
   for (std::size_t group = 0; group < used_.size(); ++group) {

@@ -30,6 +30,7 @@ class TouchedRows {
   // Throws on an id outside the table, naming it and its position.
   void mark(const Context& ctx, View<const std::int64_t, 1> ids);
   void mark_first(const Context& ctx, View<const std::int64_t, 1> ids);
+  void mark_all();  // the table's rows
   void number(const Context& ctx);
   std::int64_t rows() const { return rows_; }  // of the table
   std::int64_t num_first() const { return num_first_; }

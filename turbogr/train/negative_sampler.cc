@@ -165,6 +165,12 @@ std::int64_t NegativeSampler::draw_shared(const Context& ctx, std::int64_t part,
   return from_all + in_batch_;
 }
 
+bool NegativeSampler::draws_all(std::int64_t draws) const {
+  // An item is missed with a chance below e^-64, any of two billion with one below 10^-18.
+  constexpr std::int64_t kDrawsOfEach = 64;
+  return !options_.shared && parts_[1] + parts_[2] == 0 && draws / kDrawsOfEach >= num_candidates();
+}
+
 double NegativeSampler::correction(std::int64_t id) const {
   if (!corrects()) return 0;
   return class_correction_[static_cast<std::size_t>(class_of_[static_cast<std::size_t>(id)])];

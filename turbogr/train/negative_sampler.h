@@ -59,6 +59,21 @@ class NegativeSampler {
   // many: in-batch items are not repeated, so that a small batch may have fewer than asked for.
   std::int64_t draw_shared(const Context& ctx, std::int64_t part, View<std::int64_t, 1> ids);
 
+  // Whether so many draws of tokens' own are as good as sure to come upon every candidate, all of
+  // them uniform. A step of that many touches all candidates, drawn or not, and nobody has to know
+  // a draw before the rows are numbered.
+  bool draws_all(std::int64_t draws) const;
+  std::int64_t num_candidates() const {
+    return known_.empty() ? catalogue_ : static_cast<std::int64_t>(known_.size());
+  }
+  // Of uniform draws, ascending: the item that draw_places (ops/rows/draw_negatives.h) calls c.
+  std::int64_t candidate(std::int64_t c) const {
+    return known_.empty() ? c : known_[static_cast<std::size_t>(c)];
+  }
+  View<const std::int64_t, 1> known() const {  // empty: all items are candidates
+    return {known_.data(), {static_cast<std::int64_t>(known_.size())}};
+  }
+
   // out(i) = log(V q) of item ids(i), for sets as drawn in this step.
   void corrections(const Context& ctx, View<const std::int64_t, 1> ids, View<float, 1> out) const;
   double correction(std::int64_t id) const;

@@ -60,6 +60,10 @@ void RetrievalStep<T>::draw(const Context& host, StepInFlight<T>& step,
   sampler_.finish_positives();
   embedding::TouchedRows& touched = step.touched[0];
   touched.clear();
+  step.all_candidates = sampler_.draws_all(step.tokens * options_.negatives.count);
+  if (step.all_candidates) {
+    sampler_.known().empty() ? touched.mark_all() : touched.mark(host, sampler_.known());
+  }
   for (std::size_t b = 0; b < step.batches.size(); ++b) {
     const Batch& batch = step.batches[b];
     const View<std::int64_t, 1> all = step.negative_ids[b].template view<std::int64_t, 1>();
@@ -68,10 +72,12 @@ void RetrievalStep<T>::draw(const Context& host, StepInFlight<T>& step,
     } else {
       const std::int64_t tokens = batch.num_tokens();
       step.num_negatives[b] = tokens * options_.negatives.count;
-      sampler_.draw_own(host, data::view_of(batch.row_keys),
-                        {all.data, {tokens, options_.negatives.count}});
+      if (!step.all_candidates) {
+        sampler_.draw_own(host, data::view_of(batch.row_keys),
+                          {all.data, {tokens, options_.negatives.count}});
+      }
     }
-    touched.mark(host, {all.data, {step.num_negatives[b]}});
+    if (!step.all_candidates) touched.mark(host, {all.data, {step.num_negatives[b]}});
     // Beside f16 negatives, those first that are read in full precision.
     for (const View<const std::int64_t, 1>& ids :
          {data::view_of(batch.items), data::view_of(batch.targets)}) {
@@ -172,8 +178,7 @@ void RetrievalStep<T>::compute(const Context& ctx, StepInFlight<T>& step) {
   const double weight = 1.0 / static_cast<double>(step.result.predicting);
   inputs_.begin();
   if (step.rows_late) step.numbers.clear(ctx);
-  const ops::SampledSoftmaxInputs<T> candidates =
-      inputs_.candidates(ctx, step, sampler_.corrects());
+  const ops::SampledSoftmaxInputs<T> candidates = inputs_.candidates(ctx, step, sampler_);
   tokens_.begin(ctx, step);
   ops::zero_gradients(ctx, dense_.slices);
   bool first = true;

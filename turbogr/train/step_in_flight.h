@@ -42,8 +42,10 @@ struct StepInFlight : Flight {
   std::vector<View<const std::int64_t, 1>> inputs;  // items of each batch
   std::vector<Tensor> negative_ids;         // on the host: [capacity, R] a batch, or one [R]
   std::vector<std::int64_t> num_negatives;  // drawn, a batch
-  Tensor corrections;                       // on the host: [U], of the touched rows' logits
-  std::vector<std::int64_t> positives;      // distinct, of all ranks, where the sampler asks
+  // All that negatives may be is touched: they are drawn where they are read, and as rows.
+  bool all_candidates = false;
+  Tensor corrections;                   // on the host: [U], of the touched rows' logits
+  std::vector<std::int64_t> positives;  // distinct, of all ranks, where the sampler asks
   // Of the features' tables, where there are any.
   std::unique_ptr<eval::FeatureInputs> feature_inputs;
   std::unique_ptr<model::FeatureRows> feature_rows;

@@ -19,11 +19,11 @@ std::size_t feed_bytes(const RetrievalOptions& options, std::int64_t num_items) 
   // position, inverse, place in the ring; its input place.
   // With targets: two counts a sequence, its place among those that predict, its weight.
   const std::size_t marks = options.parts.targets > 0 ? 3 * 8 + 4 : 0;
-  // With tokens before the history: four lists more, and the others are longer.
+  // With tokens before the history: five lists more, and the others are longer.
   const auto prefix = static_cast<std::size_t>(prefix_tokens(options));
-  const std::size_t more = prefix == 0 ? 0 : (n + prefix) * 8 * 8 + 4 * 256;
+  const std::size_t more = prefix == 0 ? 0 : (n + prefix) * 9 * 8 + 5 * 256;
   const std::size_t a_batch = (n + 1) * (8 * 8 + 5 * 4 + marks) + negatives * 4 + 21 * 256 + more;
-  // Of a touched row: its correction.
+  // Of a touched row: its correction, or of a candidate its place.
   return a_batch * static_cast<std::size_t>(options.accumulate) +
          static_cast<std::size_t>(touched_capacity(options, num_items)) * 4 + 4 * 256;
 }
@@ -33,7 +33,9 @@ std::size_t feed_bytes(const RetrievalOptions& options, std::int64_t num_items) 
 template <class T>
 StepInputs<T>::StepInputs(const Context& ctx, const RetrievalOptions& options,
                           std::int64_t num_items)
-    : options_(options), marks_(options.parts), feed_(ctx, feed_bytes(options, num_items)) {
+    : options_(options),
+      marks_(options.parts),
+      feed_(ctx, feed_bytes(options, num_items), Feed::Sends::kTogether) {
   if (options.negatives.sharing != ops::NegativeSharing::kNone) {
     token_order_.reserve(options.memory.capacity);
   }
@@ -48,15 +50,50 @@ std::int64_t StepInputs<T>::predicting(const Batch& batch) {
 
 template <class T>
 ops::SampledSoftmaxInputs<T> StepInputs<T>::candidates(const Context& ctx,
-                                                       const StepInFlight<T>& step, bool corrects) {
+                                                       const StepInFlight<T>& step,
+                                                       const NegativeSampler& sampler) {
   const embedding::StepRows<T> rows = step.item_rows();
   ops::SampledSoftmaxInputs<T> candidates;
   candidates.items = rows.rows;
   candidates.negative_items = rows.half;
-  if (corrects) {
+  if (sampler.corrects()) {
     candidates.correction = feed_.put(ctx, first_values<float>(step.corrections, step.num_rows()));
   }
+  if (step.all_candidates) {
+    const View<std::int32_t, 1> places = feed_.take<std::int32_t>(sampler.num_candidates());
+    for (std::int64_t c = 0; c < places.shape[0]; ++c) {
+      places(c) = step.touched[0].find(sampler.candidate(c));
+    }
+    place_of_ = feed_.send(ctx, places);
+  }
   return candidates;
+}
+
+template <class T>
+View<const std::int32_t, 1> StepInputs<T>::negative_places(const Context& ctx,
+                                                           const StepInFlight<T>& step,
+                                                           std::size_t index,
+                                                           const BatchInputs<T>& inputs) {
+  const std::int64_t drawn = step.num_negatives[index];
+  if (!step.all_candidates) {
+    const View<const std::int64_t, 1> all =
+        step.negative_ids[index].template view<std::int64_t, 1>();
+    const View<std::int32_t, 1> places = feed_.take<std::int32_t>(drawn);
+    step.touched[0].places_of(ctx.host(), {all.data, {drawn}}, places);
+    const View<const std::int32_t, 1> sent = feed_.send(ctx, places);
+    feed_.flush(ctx);
+    return sent;
+  }
+  const Batch& batch = step.batches[index];
+  // With tokens before the history the model's keys are of those, too.
+  const View<const std::uint64_t, 1> keys = options_.features.num_prefix() == 0
+                                                ? inputs.model.row_keys
+                                                : feed_.put(ctx, data::view_of(batch.row_keys));
+  feed_.flush(ctx);
+  const View<std::int32_t, 1> places = feed_.make<std::int32_t>(drawn);
+  ops::draw_places(ctx, {options_.seed, static_cast<std::uint64_t>(step.step)}, keys, place_of_,
+                   {places.data, {batch.num_tokens(), options_.negatives.count}});
+  return places;
 }
 
 template <class T>
@@ -85,16 +122,6 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
   touched.places_of(host, data::view_of(batch.targets), positive);
   inputs.candidates = candidates;
   inputs.candidates.positive = feed_.send(ctx, positive);
-  const std::int64_t drawn = step.num_negatives[index];
-  const View<std::int32_t, 1> places = feed_.take<std::int32_t>(drawn);
-  touched.places_of(host, {step.negative_ids[index].template view<std::int64_t, 1>().data, {drawn}},
-                    places);
-  const View<const std::int32_t, 1> negatives = feed_.send(ctx, places);
-  if (options_.negatives.shared) {
-    inputs.candidates.shared_negatives = negatives;
-  } else {
-    inputs.candidates.negatives = {negatives.data, {n, options_.negatives.count}};
-  }
   if (options_.negatives.sharing != ops::NegativeSharing::kNone) {
     const View<std::int32_t, 1> order = feed_.take<std::int32_t>(n);
     token_order_.shuffle({options_.seed, static_cast<std::uint64_t>(step.step)},
@@ -112,6 +139,13 @@ BatchInputs<T> StepInputs<T>::batch(const Context& ctx, const StepInFlight<T>& s
   inputs.groups = {feed_.send(ctx, View<std::int64_t, 1>{groups.unique.data, {unique}}),
                    feed_.send(ctx, View<std::int64_t, 1>{groups.offsets.data, {unique + 1}}),
                    feed_.send(ctx, groups.positions)};
+
+  const View<const std::int32_t, 1> negatives = negative_places(ctx, step, index, inputs);
+  if (options_.negatives.shared) {
+    inputs.candidates.shared_negatives = negatives;
+  } else {
+    inputs.candidates.negatives = {negatives.data, {n, options_.negatives.count}};
+  }
   return inputs;
 }
 

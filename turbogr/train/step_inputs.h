@@ -12,6 +12,7 @@
 #include "turbogr/model/model.h"
 #include "turbogr/ops/rows/embedding.h"
 #include "turbogr/ops/softmax/sampled_softmax.h"
+#include "turbogr/train/negative_sampler.h"
 #include "turbogr/train/step_in_flight.h"
 #include "turbogr/train/token_order.h"
 
@@ -44,9 +45,9 @@ class StepInputs {
   void end(const Context& ctx) { feed_.end(ctx); }
 
   // What all batches of the step share: the rows that compete, and what their logits are corrected
-  // by (`corrects`).
+  // by.
   ops::SampledSoftmaxInputs<T> candidates(const Context& ctx, const StepInFlight<T>& step,
-                                          bool corrects);
+                                          const NegativeSampler& sampler);
   // Of batch `index`, whose tokens that predict weigh `weight` in the loss.
   BatchInputs<T> batch(const Context& ctx, const StepInFlight<T>& step, std::size_t index,
                        double weight, const ops::SampledSoftmaxInputs<T>& candidates);
@@ -55,12 +56,17 @@ class StepInputs {
   PlannedBytes bytes() const;
 
  private:
+  // Places of the batch's negatives among the step's rows, on the device, as all that was sent is
+  // afterwards.
+  View<const std::int32_t, 1> negative_places(const Context& ctx, const StepInFlight<T>& step,
+                                              std::size_t index, const BatchInputs<T>& inputs);
   void add_prefix(const Context& ctx, const data::Batch& batch, BatchInputs<T>& inputs);
 
   RetrievalOptions options_;
   data::SequenceMarks marks_;  // of the batch last looked at
   TokenOrder token_order_;
   Feed feed_;
+  View<const std::int32_t, 1> place_of_;  // of each candidate of the step's uniform draws
 };
 
 }  // namespace turbogr::train

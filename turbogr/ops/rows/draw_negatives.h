@@ -80,4 +80,10 @@ TGR_HD inline std::int64_t draw_negative(const NegativeSource& source, std::int6
 void draw_negatives(const Context& ctx, const NegativeSource& source, const NegativeKey& key,
                     View<const std::uint64_t, 1> row_keys, View<std::int64_t, 2> ids);
 
+// The same draws where all are uniform, for those who want rows and not ids: in place of candidate
+// c, an item of the catalogue or of `known`, stands place_of(c). On either device.
+//   place_of [C], below 2^31        places [N, R]
+void draw_places(const Context& ctx, const NegativeKey& key, View<const std::uint64_t, 1> row_keys,
+                 View<const std::int32_t, 1> place_of, View<std::int32_t, 2> places);
+
 }  // namespace turbogr::ops

@@ -44,4 +44,24 @@ void draw_negatives(Cpu cpu, const NegativeSource& source, const NegativeKey& ke
   });
 }
 
+void draw_places(Cpu cpu, const NegativeKey& key, View<const std::uint64_t, 1> row_keys,
+                 View<const std::int32_t, 1> place_of, View<std::int32_t, 2> places) {
+  constexpr std::int64_t kTogether = 256;
+  constexpr std::int64_t kGrain = 1 << 14;  // draws
+  const std::int64_t count = places.shape[1];
+  const auto draw = uniform_draws(cpu.simd).draw;
+  const auto bound = static_cast<std::uint32_t>(place_of.shape[0]);
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / count);
+  parallel_ranges(cpu.pool, places.shape[0], grain, [&](std::int64_t begin, std::int64_t end, int) {
+    std::int64_t drawn[kTogether];
+    for (std::int64_t token = begin; token < end; ++token) {
+      for (std::int64_t r = 0; r < count; r += kTogether) {
+        const std::int64_t now = std::min(kTogether, count - r);
+        draw(key.seed, row_keys(token), negative_counter(key, r / 2), (now + 1) / 2, bound, drawn);
+        for (std::int64_t i = 0; i < now; ++i) places(token, r + i) = place_of(drawn[i]);
+      }
+    }
+  });
+}
+
 }  // namespace turbogr::ops::kernels
