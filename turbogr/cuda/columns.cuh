@@ -111,17 +111,38 @@ __device__ inline void store_vector(float* p, const Eight<float>& x) {
   reinterpret_cast<float4*>(p)[1] = {x[4], x[5], x[6], x[7]};
 }
 
+// Two neighbours in one access, where vectors of eight are not to be had: rows of 50 floats begin
+// at multiples of 8 bytes.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T first, second;
+};
+template <class T>
+__device__ bool pairs(const T* p, std::int64_t count) {
+  return count % 2 == 0 && reinterpret_cast<std::uintptr_t>(p) % sizeof(Two<T>) == 0;
+}
+
 // The eight values from p on; without kVector only the first `count`, and zeros.
 template <bool kVector, class T>
 __device__ Eight<Accum<T>> load8(const T* p, std::int64_t count) {
+  using A = Accum<T>;
   if constexpr (kVector) {
     return load_vector(p);
   } else {
-    Eight<Accum<T>> out;
+    Eight<A> out;
+    if (pairs(p, count)) {
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) {
-      out[i] = i < count ? convert<Accum<T>>(p[i]) : Accum<T>(0);
+      for (int i = 0; i < kColumns; i += 2) {
+        out[i] = out[i + 1] = A(0);
+        if (i >= count) continue;
+        const Two<T> two = *reinterpret_cast<const Two<T>*>(p + i);
+        out[i] = convert<A>(two.first);
+        out[i + 1] = convert<A>(two.second);
+      }
+      return out;
     }
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) out[i] = i < count ? convert<A>(p[i]) : A(0);
     return out;
   }
 }
@@ -129,6 +150,11 @@ template <bool kVector, class T>
 __device__ void store8(T* p, std::int64_t count, const Eight<Accum<T>>& x) {
   if constexpr (kVector) {
     store_vector(p, x);
+  } else if (pairs(p, count)) {
+#pragma unroll
+    for (int i = 0; i < kColumns; i += 2) {
+      if (i < count) *reinterpret_cast<Two<T>*>(p + i) = {convert<T>(x[i]), convert<T>(x[i + 1])};
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {

@@ -112,6 +112,89 @@ __global__ void __launch_bounds__(cuda::kMaxTeam)
   }
 }
 
+// The same for rows of up to 64 columns, by a warp: eight lanes hold a row, and each of the warp's
+// four groups of them has every fourth entry. A run's sum is that of the groups' sums, in order.
+inline constexpr int kNarrowLanes = 8;
+inline constexpr std::int64_t kNarrowWidth = kNarrowLanes * cuda::kColumns;
+
+template <class A, class Source, class Finish>
+__global__ void __launch_bounds__(32)
+    segment_narrow_pieces_kernel(SegmentList list, Source source, Finish finish, A* heads,
+                                 A* tails) {
+  constexpr int kGroups = 32 / kNarrowLanes;
+  constexpr int kAhead = 4;
+  __shared__ A shared[32];
+  __shared__ typename Source::Ref refs[kMaxPiece];
+  __shared__ std::uint32_t places[kMaxPiece];
+  __shared__ bool ends[kMaxPiece];
+  const int group = static_cast<int>(threadIdx.x) / kNarrowLanes;
+  const std::int64_t c = std::int64_t{threadIdx.x % kNarrowLanes} * cuda::kColumns;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * list.piece;
+  const auto count = static_cast<int>(min(list.piece, list.count - begin));
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += 32) {
+    refs[i] = source.refer(begin + i);
+    ends[i] = list.ends(begin + i);
+    if (ends[i]) places[i] = finish.place(list.keys[begin + i]);
+  }
+  bool whole = list.starts(begin);
+  cuda::Eight<A> sum = {};
+  __syncwarp();
+  // Ends the run at its last entry in this piece.
+  const auto end_run = [&](int entry) {
+#pragma unroll
+    for (int lane = kNarrowLanes; lane < 32; lane *= 2) {
+#pragma unroll
+      for (int i = 0; i < cuda::kColumns; ++i) {
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lane);
+      }
+    }
+    if (ends[entry] && whole) {
+      // For whoever finishes, all but the first group are past the width.
+      const std::int64_t column = std::int64_t{threadIdx.x} * cuda::kColumns;
+      if (group > 0) sum = {};
+      finish(places[entry], column, finish.early(places[entry], column), sum, shared);
+    } else if (group == 0) {
+      // A run over a whole piece is that piece's head.
+      A* parts = (whole ? tails : heads) + std::int64_t{blockIdx.x} * list.width;
+#pragma unroll
+      for (int i = 0; i < cuda::kColumns; ++i) {
+        if (c + i < list.width) parts[c + i] = sum[i];
+      }
+    }
+    sum = {};
+    whole = true;
+  };
+  for (int first = 0; first < count; first += kGroups * kAhead) {
+    cuda::Eight<A> terms[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int entry = first + j * kGroups + group;
+      terms[j] = {};
+      if (entry < count && c < list.width) terms[j] = source.load(refs[entry], c);
+    }
+    const int looked_at = first + static_cast<int>(threadIdx.x);
+    const unsigned last = __ballot_sync(
+        0xffffffffu, static_cast<int>(threadIdx.x) < kGroups * kAhead && looked_at < count &&
+                         (ends[looked_at] || looked_at + 1 == count));
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      unsigned mine = last >> (j * kGroups) & ((1u << kGroups) - 1);
+      if (mine == 0) {
+#pragma unroll
+        for (int i = 0; i < cuda::kColumns; ++i) sum[i] += terms[j][i];
+        continue;
+      }
+      for (int g = 0; g < kGroups; ++g, mine >>= 1) {
+        if (g == group) {
+#pragma unroll
+          for (int i = 0; i < cuda::kColumns; ++i) sum[i] += terms[j][i];
+        }
+        if (mine & 1) end_run(first + j * kGroups + g);
+      }
+    }
+  }
+}
+
 // The block of the piece in which a run that crosses pieces starts adds up its parts.
 template <class A, class Source, class Finish>
 __global__ void __launch_bounds__(cuda::kMaxTeam)
@@ -155,7 +238,11 @@ void segment_sum(cudaStream_t stream, Workspace& workspace, const std::uint32_t*
   A* tails = scope.take<A, 2>({pieces, width}).data;
   const unsigned threads = cuda::team_block(width).x;
   const auto blocks = static_cast<unsigned>(pieces);
-  segment_pieces_kernel<A><<<blocks, threads, 0, stream>>>(list, source, finish, heads, tails);
+  if (width <= kNarrowWidth) {
+    segment_narrow_pieces_kernel<A><<<blocks, 32, 0, stream>>>(list, source, finish, heads, tails);
+  } else {
+    segment_pieces_kernel<A><<<blocks, threads, 0, stream>>>(list, source, finish, heads, tails);
+  }
   segment_joins_kernel<A, Source><<<blocks, threads, 0, stream>>>(list, finish, heads, tails);
 }
 

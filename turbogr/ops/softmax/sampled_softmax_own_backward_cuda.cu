@@ -7,6 +7,7 @@
 namespace turbogr::ops::kernels {
 namespace {
 
+using cuda::Eight;
 using cuda::kColumns;
 
 std::int64_t round_tokens(std::int64_t tokens, std::int64_t num_negatives) {
@@ -208,6 +209,147 @@ __global__ void own_single_pass_kernel(OwnArgs<T, Negative> args) {
   store_query_gradient(query, args.norms, inverse, args.scale, sum, args.dquery.row(token));
 }
 
+// The same for rows of up to 64 columns. Eight lanes hold a row, so that a warp reads four
+// negatives at a time; each group of lanes adds up its own, relative to the largest it has met, and
+// the groups' sums are joined at the end.
+constexpr int kLanes = 8, kGroups = 32 / kLanes;
+constexpr std::int64_t kNarrow = kLanes * kColumns;
+
+template <class A>
+__device__ A group_sum(A value) {
+#pragma unroll
+  for (int lane = kLanes / 2; lane > 0; lane /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, lane);
+  }
+  return value;
+}
+
+template <class A>
+struct NarrowSum {
+  A largest, total;
+  Eight<A> v;
+
+  __device__ void rescale(A higher) {
+    const A fall = exponential(largest - higher);
+    largest = higher;
+    total *= fall;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) v[i] *= fall;
+  }
+  // What the warp's groups have, in every lane: the same bits in each group.
+  __device__ void join() {
+#pragma unroll
+    for (int lane = kLanes; lane < 32; lane *= 2) {
+      rescale(max(largest, __shfl_xor_sync(0xffffffffu, largest, lane)));
+      total += __shfl_xor_sync(0xffffffffu, total, lane);
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) v[i] += __shfl_xor_sync(0xffffffffu, v[i], lane);
+    }
+  }
+};
+
+template <class T, class Negative, bool kVector>
+__global__ void own_narrow_kernel(OwnArgs<T, Negative> args) {
+  using A = Accum<T>;
+  constexpr A kLowest = -std::numeric_limits<A>::infinity();
+  const std::int64_t place = args.first + std::int64_t{blockIdx.x} * kOwnWarps + threadIdx.y;
+  if (place >= args.last) return;
+  const std::int64_t token = args.token_at(place);
+  const int group = static_cast<int>(threadIdx.x) / kLanes;
+  const std::int64_t cols = args.query.cols;
+  const std::int64_t c = static_cast<int>(threadIdx.x) % kLanes * std::int64_t{kColumns};
+  const std::int64_t left = cols - c;
+  const A inverse = args.norms.query[token];
+  const A factor = inverse * args.scale;
+  const auto load = [&](const auto* row) {
+    return left > 0 ? cuda::load_row8<kVector, A>(row + c, left) : Eight<A>{};
+  };
+  Eight<A> query = load(args.query.row(token));
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) query[i] *= factor;
+  const auto dot = [&](const Eight<A>& row) {
+    A sum = 0;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) sum += query[i] * row[i];
+    return group_sum(sum);
+  };
+  const TokenTerms<T, Negative> terms(args, place - args.first);
+  const std::int32_t positive = args.positive[token];
+  const A first = dot(load(args.items.row(positive))) * args.norms.items[positive];
+  NarrowSum<A> sum = {first, group == 0 ? A(1) : A(0), {}};
+  for (std::int64_t m = 0; m < args.owners; ++m) {
+    const std::int64_t owner = args.token_at(place + m);
+    const std::int32_t* negatives = args.negatives + owner * args.num_negatives;
+    for (std::int64_t begin = 0; begin < args.num_negatives; begin += 32) {
+      // Each lane has one of 32 negatives, whose logit comes to it from the group that makes it.
+      const auto count = static_cast<int>(min(args.num_negatives - begin, std::int64_t{32}));
+      std::int32_t own = static_cast<int>(threadIdx.x) < count ? negatives[begin + threadIdx.x] : 0;
+      if (own < 0 || own >= args.negative_items.rows) own = 0;
+      A mine = kLowest;
+      for (int j = 0; j < count; j += kGroups * kOwnAhead) {
+        Eight<A> rows[kOwnAhead];
+        A reading[kOwnAhead], logits[kOwnAhead];
+        std::int32_t items[kOwnAhead];
+#pragma unroll
+        for (int a = 0; a < kOwnAhead; ++a) {
+          items[a] = __shfl_sync(0xffffffffu, own, j + a * kGroups + group);
+          rows[a] = load(args.negative_items.row(items[a]));
+          reading[a] = args.norms.reading[items[a]];
+        }
+        A higher = sum.largest;
+#pragma unroll
+        for (int a = 0; a < kOwnAhead; ++a) {
+          logits[a] = dot(rows[a]) * reading[a];
+          if (args.correction != nullptr) logits[a] -= args.correction[items[a]];
+          if (j + a * kGroups + group >= count || items[a] == positive) logits[a] = kLowest;
+          higher = max(higher, logits[a]);
+        }
+        sum.rescale(higher);
+#pragma unroll
+        for (int a = 0; a < kOwnAhead; ++a) {
+          const A power = exponential(logits[a] - higher);
+          sum.total += power;
+#pragma unroll
+          for (int i = 0; i < kColumns; ++i) sum.v[i] += power * reading[a] * rows[a][i];
+          const A its = __shfl_sync(0xffffffffu, logits[a], threadIdx.x % kGroups * kLanes);
+          if (static_cast<int>(threadIdx.x) / kGroups == j / kGroups + a) mine = its;
+        }
+      }
+      const std::int64_t r = begin + threadIdx.x;
+      if (r < args.num_negatives) terms.keep(m * args.num_negatives + r, own, mine);
+    }
+  }
+  sum.join();
+  const A log_sum = log(sum.total);
+  const A log_sum_exp = sum.largest + log_sum;
+  const A dloss = args.dloss[token];
+  if (threadIdx.x == 0) {
+    args.log_sum_exp[token] = log_sum_exp;
+    args.loss[token] = sum.largest - first + log_sum;
+  }
+  // The logits kept become weights; another lane may have kept them.
+  __syncwarp();
+  for (std::int64_t r = threadIdx.x; r < terms.products; r += 32) {
+    A& weight = args.weight[terms.slot(r)];
+    weight = dloss * exponential(weight - log_sum_exp) * factor *
+             args.norms.negatives[args.keys[terms.pairs + r]];
+  }
+  const A share = dloss * factor / sum.total;
+  const A weight = dloss * expm1(first - log_sum_exp) * args.norms.items[positive] * factor;
+  const Eight<A> row = load(args.items.row(positive));
+  A along = 0;
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    sum.v[i] = sum.v[i] * share + weight * row[i];
+    along += query[i] * sum.v[i];
+  }
+  along = args.norms.projects(inverse) ? group_sum(along) / (args.scale * args.scale) : A(0);
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) sum.v[i] -= along * query[i];
+  if (threadIdx.x == 0) terms.keep_positive(positive, weight);
+  if (group == 0 && left > 0) cuda::store8<kVector>(args.dquery.row(token) + c, left, sum.v);
+}
+
 // Runs `launch(args, count)` over rounds of tokens and adds up each round's terms of item
 // gradients.
 template <class T, class Negative, class Launch>
@@ -292,6 +434,11 @@ void softmax_own_single_pass(Cuda cuda, const SoftmaxProblem<T>& problem,
     const bool vectors = args.vectorable() && cuda::vectorable(dquery);
     over_rounds(cuda, problem, scope, args, ditems, [&](const auto& round, std::int64_t count) {
       cuda::choose_vector<T>(vectors, [&](auto vector) {
+        if (problem.width() <= kNarrow) {
+          own_narrow_kernel<T, Negative, vector.value>
+              <<<own_blocks(count), dim3(32, kOwnWarps), 0, cuda::stream_of(cuda.stream)>>>(round);
+          return;
+        }
         choose_chunks<vector.value>(problem.width(), [&](auto chunks) {
           own_single_pass_kernel<T, Negative, chunks.value, vector.value>
               <<<own_blocks(count), dim3(32, kOwnWarps), 0, cuda::stream_of(cuda.stream)>>>(round);
