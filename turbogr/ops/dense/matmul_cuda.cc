@@ -8,11 +8,13 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <vector>
 
 #include "turbogr/core/cuda_call.h"
+#include "turbogr/core/device_memory.h"
 #include "turbogr/core/workspace.h"
 
 namespace turbogr::ops {
@@ -59,18 +61,25 @@ std::uint32_t alignment(const void* data, std::int64_t stride, DType dtype) {
                    : static_cast<std::uint32_t>(std::min<std::uintptr_t>(bits & (~bits + 1), 256));
 }
 
+template <class Opaque, cublasStatus_t (*destroy)(Opaque*)>
+struct Destroy {
+  void operator()(Opaque* described) const { destroy(described); }
+};
+using Product = std::unique_ptr<cublasLtMatmulDescOpaque_t,
+                                Destroy<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescDestroy>>;
+using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t,
+                               Destroy<cublasLtMatrixLayoutOpaque_t, cublasLtMatrixLayoutDestroy>>;
+using Preference =
+    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
+                    Destroy<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceDestroy>>;
+
 struct Descriptions {
-  cublasLtMatmulDesc_t product = nullptr;
-  cublasLtMatrixLayout_t first = nullptr, second = nullptr, third = nullptr, result = nullptr;
+  Product product;
+  Layout first, second, third, result;
 
   // cuBLASLt counts by columns: a row-major product is the transposed one with its operands
   // swapped.
-  explicit Descriptions(const Matmul& p) {
-    const bool f64 = p.in == DType::kF64;
-    const cudaDataType_t scale = f64 ? CUDA_R_64F : CUDA_R_32F;
-    check_blas(
-        cublasLtMatmulDescCreate(&product, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, scale),
-        "describing a product");
+  explicit Descriptions(const Matmul& p) : product(make_product(p.in == DType::kF64)) {
     const cublasOperation_t first_op = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second_op = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, first_op);
@@ -84,34 +93,34 @@ struct Descriptions {
       set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_fp8.inverse);
       set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(p.short_sums));
     }
-    make(first, input_type(p.b_fp8, p.in), p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k,
-         p.b_stride);
-    make(second, input_type(p.a_fp8, p.in), p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m,
-         p.a_stride);
-    make(third, cuda_type(p.out), p.n, p.m, p.c == nullptr ? p.d_stride : p.c_stride);
-    make(result, cuda_type(p.out), p.n, p.m, p.d_stride);
+    first = make_layout(input_type(p.b_fp8, p.in), p.transpose_b ? p.k : p.n,
+                        p.transpose_b ? p.n : p.k, p.b_stride);
+    second = make_layout(input_type(p.a_fp8, p.in), p.transpose_a ? p.m : p.k,
+                         p.transpose_a ? p.k : p.m, p.a_stride);
+    third = make_layout(cuda_type(p.out), p.n, p.m, p.c == nullptr ? p.d_stride : p.c_stride);
+    result = make_layout(cuda_type(p.out), p.n, p.m, p.d_stride);
   }
-  ~Descriptions() {
-    cublasLtMatrixLayoutDestroy(first);
-    cublasLtMatrixLayoutDestroy(second);
-    cublasLtMatrixLayoutDestroy(third);
-    cublasLtMatrixLayoutDestroy(result);
-    cublasLtMatmulDescDestroy(product);
-  }
-  Descriptions(const Descriptions&) = delete;
-  Descriptions& operator=(const Descriptions&) = delete;
 
  private:
   template <class Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check_blas(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
+    check_blas(cublasLtMatmulDescSetAttribute(product.get(), attribute, &value, sizeof value),
                "describing a product");
   }
-  static void make(cublasLtMatrixLayout_t& layout, cudaDataType_t type, std::int64_t rows,
-                   std::int64_t cols, std::int64_t stride) {
-    check_blas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
+  static Product make_product(bool f64) {
+    cublasLtMatmulDesc_t made = nullptr;
+    check_blas(cublasLtMatmulDescCreate(&made, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                        f64 ? CUDA_R_64F : CUDA_R_32F),
+               "describing a product");
+    return Product(made);
+  }
+  static Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t cols,
+                            std::int64_t stride) {
+    cublasLtMatrixLayout_t made = nullptr;
+    check_blas(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows),
                                           static_cast<std::uint64_t>(cols), stride),
                "describing a matrix");
+    return Layout(made);
   }
 };
 
@@ -184,21 +193,22 @@ cublasStatus_t run(const Library& library, const Descriptions& d, const Matmul& 
   const double one64 = 1;
   const bool f64 = p.in == DType::kF64;
   const void* third = p.c == nullptr || p.c == p.d ? result : p.c;
-  return cublasLtMatmul(library.handle, d.product, f64 ? static_cast<const void*>(&one64) : &one,
-                        p.b, d.first, p.a, d.second,
-                        f64 ? static_cast<const void*>(&p.beta) : &beta, third, d.third, result,
-                        d.result, &algorithm, scratch, kWorkspaceBytes, stream);
+  return cublasLtMatmul(
+      library.handle, d.product.get(), f64 ? static_cast<const void*>(&one64) : &one, p.b,
+      d.first.get(), p.a, d.second.get(), f64 ? static_cast<const void*>(&p.beta) : &beta, third,
+      d.third.get(), result, d.result.get(), &algorithm, scratch, kWorkspaceBytes, stream);
 }
 
 std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Library& library,
                                                         const Descriptions& d, const Matmul& p) {
-  cublasLtMatmulPreference_t preference;
-  check_blas(cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm");
+  cublasLtMatmulPreference_t made = nullptr;
+  check_blas(cublasLtMatmulPreferenceCreate(&made), "choosing an algorithm");
+  const Preference preference(made);
   const std::uint64_t bytes = kWorkspaceBytes;
-  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
-                                       sizeof bytes);
+  cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                       &bytes, sizeof bytes);
   const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::uint32_t value) {
-    cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+    cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value);
   };
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.b, p.b_stride, p.in));
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.a, p.a_stride, p.in));
@@ -207,41 +217,15 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Library& library,
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.d, p.d_stride, p.out));
   std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(library.handle, d.product, d.first, d.second, d.third,
-                                     d.result, preference, kCandidates, found.data(), &count);
-  cublasLtMatmulPreferenceDestroy(preference);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      library.handle, d.product.get(), d.first.get(), d.second.get(), d.third.get(), d.result.get(),
+      preference.get(), kCandidates, found.data(), &count);
   TGR_CHECK(status == CUBLAS_STATUS_SUCCESS && count > 0,
             "cuBLASLt has no algorithm for a product of [", p.m, ", ", p.k, "] and [", p.k, ", ",
             p.n, "] in ", name_of(p.in), ": ", cublasLtGetStatusString(status));
   found.resize(static_cast<std::size_t>(count));
   return found;
 }
-
-// Events on a stream, a candidate's run between each two.
-class Marks {
- public:
-  Marks(std::size_t runs, cudaStream_t stream) : events_(runs + 1), stream_(stream) {
-    for (cudaEvent_t& event : events_) TGR_CUDA_CALL(cudaEventCreate(&event));
-  }
-  ~Marks() {
-    for (cudaEvent_t event : events_) cudaEventDestroy(event);
-  }
-  Marks(const Marks&) = delete;
-  Marks& operator=(const Marks&) = delete;
-
-  void record(std::size_t mark) { TGR_CUDA_CALL(cudaEventRecord(events_[mark], stream_)); }
-  void wait() { TGR_CUDA_CALL(cudaEventSynchronize(events_.back())); }
-  float ms_of(std::size_t run) const {
-    float ms = 0;
-    TGR_CUDA_CALL(cudaEventElapsedTime(&ms, events_[run], events_[run + 1]));
-    return ms;
-  }
-
- private:
-  std::vector<cudaEvent_t> events_;
-  cudaStream_t stream_;
-};
 
 std::size_t result_bytes(const Matmul& p) {
   return static_cast<std::size_t>(p.m * p.d_stride) * size_of(p.out);
@@ -260,60 +244,45 @@ bool reads_result(const Matmul& p) {
          (p.beta != 0 && meets(p.c, p.m, p.c_stride, p.out)) || meets(p.bias, 1, p.n, p.out);
 }
 
-// Where candidates may write: d itself, which is written again afterwards, or, where the product
-// adds to d, memory of the device for as long as they are timed; null where there is no room.
-class TrialResult {
- public:
-  TrialResult(const Matmul& p, cudaStream_t stream) : data_(p.d), own_(reads_result(p)) {
-    if (!own_) return;
-    data_ = nullptr;
-    if (cudaMalloc(&data_, result_bytes(p)) != cudaSuccess) {
-      cudaGetLastError();
-      return;
-    }
-    TGR_CUDA_CALL(cudaMemsetAsync(data_, 0, result_bytes(p), stream));
-  }
-  ~TrialResult() {
-    if (own_) cudaFree(data_);
-  }
-  TrialResult(const TrialResult&) = delete;
-  TrialResult& operator=(const TrialResult&) = delete;
-
-  void* data() const { return data_; }
-
- private:
-  void* data_;
-  bool own_;
-};
-
 // Times each candidate. They take turns, so that a neighbour's noise or a change of clocks meets
 // all of them, and the medians of the later rounds are compared. A run that must repeat its bits
 // takes the library's first guess for the largest product of the kind.
+//
+// They write to d, which is written again afterwards, or, where the product adds to d, to scratch.
 cublasLtMatmulAlgo_t choose(const Library& library, const Descriptions& d, const Matmul& p,
                             void* scratch, Cuda cuda) {
   if (cuda.deterministic) return candidates(library, Descriptions(p), p)[0].algo;
   auto found = candidates(library, d, p);
   if (found.size() == 1) return found[0].algo;
   const auto stream = static_cast<cudaStream_t>(cuda.stream);
-  const TrialResult trial(p, stream);
-  void* result = trial.data();
-  if (result == nullptr) return found[0].algo;  // no room to try: the library's first guess
+  WorkspaceScope room(cuda.workspace);
+  void* result = p.d;
+  if (reads_result(p)) {
+    const std::size_t bytes = result_bytes(p);
+    const std::size_t free = cuda.workspace.capacity() - cuda.workspace.used();
+    if (workspace_bytes_of<std::byte>(static_cast<std::int64_t>(bytes)) > free) {
+      return found[0].algo;  // no room to try: the library's first guess
+    }
+    result = room.take<std::byte>(static_cast<std::int64_t>(bytes)).data;
+    TGR_CUDA_CALL(cudaMemsetAsync(result, 0, bytes, stream));
+  }
   const auto first = found[0].algo;
   std::erase_if(found, [&](const cublasLtMatmulHeuristicResult_t& candidate) {
     return run(library, d, p, result, candidate.algo, scratch, stream) != CUBLAS_STATUS_SUCCESS;
   });
   std::vector<std::vector<float>> times(found.size());
-  Marks marks(found.size(), stream);
+  std::vector<Event> marks;  // a candidate's run between each two
+  for (std::size_t i = 0; i <= found.size(); ++i) marks.emplace_back(/*timed=*/true);
   double total = 0;
   for (int round = 0; round < kRounds && (round < kFewRounds || total < kEnoughMs); ++round) {
-    marks.record(0);
+    marks[0].record(cuda.stream);
     for (std::size_t i = 0; i < found.size(); ++i) {
       run(library, d, p, result, found[i].algo, scratch, stream);
-      marks.record(i + 1);
+      marks[i + 1].record(cuda.stream);
     }
-    marks.wait();
+    marks.back().wait();
     for (std::size_t i = 0; i < found.size(); ++i) {
-      times[i].push_back(marks.ms_of(i));
+      times[i].push_back(static_cast<float>(marks[i + 1].ms_since(marks[i])));
       total += times[i].back();
     }
   }
