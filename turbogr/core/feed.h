@@ -78,7 +78,7 @@ class Feed {
 
   // With Sends::kTogether: what was sent since begin, or since this was called last, in one copy.
   void flush(const Context& ctx);
-  // Room on the device for what is made there. Nothing waits for a flush.
+  // Room on the device for what is made there. Flush first: what was sent before is not sent after.
   template <class T>
   View<T, 1> make(std::int64_t count) {
     T* to = reinterpret_cast<T*>(device_address(take<T>(count).data));

@@ -43,7 +43,8 @@ struct Matmul {
   bool short_sums = false;  // fp8: partial sums of some 14 bits, for products over few numbers
 };
 
-// Sums in f32 (f64 for f64). Takes matmul_workspace_bytes() of the workspace.
+// Sums in f32 (f64 for f64). Takes matmul_workspace_bytes() of the workspace; the candidates of a
+// product that adds to d are timed where the rest has room for a second d, else none is.
 void matmul(Cuda cuda, const Matmul& product);
 std::size_t matmul_workspace_bytes();
 
