@@ -19,9 +19,9 @@ void use_large_pages(void* data, std::size_t bytes) {
 }
 
 std::byte* allocate_host_bytes(std::size_t bytes) {
-  const bool large = bytes >= 4 * kLargePage;
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(large ? kLargePage : 64, bytes));
-  if (large && data != nullptr) use_large_pages(data, bytes);
+  // Aligned no more than that: a buffer on large pages of its own would take one more.
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(64, bytes));
+  if (bytes >= 4 * kLargePage && data != nullptr) use_large_pages(data, bytes);
   return data;
 }
 
