@@ -114,7 +114,7 @@ Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fi
     refuse("the shard '", path, "' is damaged: it has ", found, " bytes, ", bytes, " were written");
   }
   Shard shard{name, SafetensorsFile(path), {}};
-  if (sum_text(shard.file.header_sum()) != fields.at("header_crc32c")) {
+  if (json(sum_text(shard.file.header_sum())) != fields.at("header_crc32c")) {
     refuse("the shard '", path, "' is damaged: the checksum of its header differs");
   }
   for (const auto& [tensor, sum] : fields.at("tensors").items()) {
@@ -125,7 +125,7 @@ Checkpoint::Shard Checkpoint::open_shard(const std::string& name, const json& fi
 
 std::string Checkpoint::read_listed_file(const json& files, const std::string& name) const {
   std::string content = read_file(folder_ + "/" + name, kLargestText);
-  if (sum_text(content) != files.at(name)) {
+  if (json(sum_text(content)) != files.at(name)) {
     refuse("'", name, "' is damaged: the checksum differs");
   }
   return content;
