@@ -124,7 +124,8 @@ TEST_F(Ranking, RatesOfEarlierEventsAreCountedAgainWhereverARunIsRead) {
   const std::string keys =
       "--features.item.from=item --features.likes.from=item --features.likes.rate=like "
       "--features.own.cross='[\"user\",\"item.colour\"]' --features.own.rate=like "
-      "--features.own.prior=2 --features.own.delay=60 --train.epochs=9 ";
+      "--features.own.prior=2 --features.own.delay=60 --tasks.like.base='[\"own\"]' "
+      "--train.epochs=9 ";
   const Outcome whole = train("rates", keys + "--train.steps=40");
   ASSERT_EQ(whole.status, 0) << whole.output;
   EXPECT_NE(whole.output.find("likes (3 rows), own (3 rows)"), std::string::npos) << whole.output;

@@ -51,6 +51,7 @@ template <class T>
 struct RankingBatch {
   EventBatch events;
   std::vector<std::int64_t> key_times, query_times;
+  std::vector<float> bases;  // where the model has them
   model::RankingStep step;
   Tensor prefix, items, dlogits, dprefix, ditems;
 
@@ -68,6 +69,12 @@ struct RankingBatch {
     step.key_times = view_of(std::as_const(key_times));
     step.query_times = view_of(std::as_const(query_times));
     for (const std::int64_t targets : c.targets) step.num_targets += targets;
+    if (o.bases) {
+      for (std::int64_t i = 0; i < step.num_targets * o.tasks; ++i) {
+        bases.push_back(0.25f * static_cast<float>(i) - 1);
+      }
+      step.bases = {bases.data(), {std::ssize(bases)}};
+    }
     step.training = true;
     step.seed = 3;
     step.step = 17;

@@ -23,6 +23,7 @@ struct OwnedRankingBatch {
   std::vector<std::vector<std::int64_t>> ids, bags;  // prefix features, then item features
   std::vector<model::FeatureIds> features;
   std::vector<float> labels, weights;
+  std::vector<float> bases;
   std::int64_t tasks = 1;
 
   model::RankingBatch view() {
@@ -42,7 +43,8 @@ struct OwnedRankingBatch {
             .prefix = all.first(c),
             .items = all.subspan(c),
             .labels = {labels.data(), targets, tasks, tasks},
-            .weights = {weights.data(), targets, tasks, tasks}};
+            .weights = {weights.data(), targets, tasks, tasks},
+            .bases = {bases.data(), bases.empty() ? 0 : targets, tasks, tasks}};
   }
 };
 
@@ -84,7 +86,8 @@ inline train::RankingTrainOptions small_ranking_training(
                 .time_buckets = 10,
                 .max_length = 20,
                 .max_history = 9,
-                .norm_length = 16},
+                .norm_length = 16,
+                .bases = true},
       .memory = {.layers = {.capacity = 200, .sequences = 12}, .targets = 40},
       // The users' favourite items share the items' table.
       .features = {
@@ -142,6 +145,7 @@ inline OwnedRankingBatch ranking_share(int step, int rank, int ranks) {
       if (j < history) continue;
       batch.labels.insert(batch.labels.end(), {liked ? 1.0f : 0.0f, own ? 1.0f : 0.0f});
       batch.weights.insert(batch.weights.end(), {1.0f, j % 2 == 0 ? 0.5f : 0.0f});
+      batch.bases.insert(batch.bases.end(), {0.1f * static_cast<float>(item % 5) - 0.2f, 0.0f});
     }
   }
   return batch;

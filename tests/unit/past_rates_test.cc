@@ -246,10 +246,12 @@ TEST(PastRates, ABatchHoldsThemAsARowWithAFactorAndAnother) {
       store, EventOrder(store, holdout, 1, false),
       PastRateOptions{.keys = item.keys, .signals = 2, .prior = 2, .delay = 0});
   EXPECT_EQ(likes.rows(), 3);
-  const SampleLayout layout = {.prefix = {},
-                               .items = {item, likes},
-                               .tasks = {{.name = "like", .signals = 2}},
-                               .action_bits = {}};
+  const SampleLayout layout = {
+      .prefix = {},
+      .items = {item, likes},
+      .tasks = {{.name = "like", .signals = 2, .base = {likes.rates, likes.rates}},
+                {.name = "click", .signals = 1}},
+      .action_bits = {}};
   const SampleOptions options = {.holdout = holdout, .builder = SampleBuilder::kRequests};
   const Samples samples = make_samples(store, options);
   const SampleCollator collator(store, options, layout);
@@ -262,15 +264,27 @@ TEST(PastRates, ABatchHoldsThemAsARowWithAFactorAndAnother) {
       EXPECT_NEAR(given.weights[i], weights[i], 1e-4) << i;
     }
   };
+  // What logits start from: of likes the rate twice, nothing where it is not known.
+  const auto expect_bases = [](const SampleBatch& batch, const std::vector<float>& rates) {
+    ASSERT_EQ(batch.bases.size(), 2 * rates.size());
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      EXPECT_NEAR(batch.bases[2 * i], 2 * rates[i], 2e-4) << i;
+      EXPECT_EQ(batch.bases[2 * i + 1], 0) << i;
+    }
+  };
   SampleBatch batch;
   // 1 of 2 events of the item, 1 of 3 in all: (1 + 2 * .375) / (2 + 2) beside 1.5 / 4.
   collator.collate(samples, std::vector<std::uint32_t>{1}, batch);
   expect(batch.items[1], {0, 1, 2}, {1, 0.2595f, 1});
   EXPECT_EQ(batch.items[1].offsets, (Ids{0, 1, 3}));
+  expect_bases(batch, {0.2595f});
+  collator.collate(samples, std::vector<std::uint32_t>{0, 1}, batch);
+  expect_bases(batch, {0, 0.2595f});
   // After all: 1 of 3, and 0 of 1, of 4 in all. At second 2: 1 of 1, of 2 in all.
   const SampleRequest newest = {.user = 0, .items = {0, 1}};
   collator.collate({&newest, 1}, batch);
   expect(batch.items[1], {0, 1, 2, 1, 2, 1, 2}, {1, 0.2595f, 1, 0.0935f, 1, -0.5390f, 1});
+  expect_bases(batch, {0.0935f, -0.5390f});
   const SampleRequest earlier = {.user = 0, .seconds = 2, .has_time = true, .items = {0}};
   collator.collate({&earlier, 1}, batch);
   expect(batch.items[1], {0, 1, 2}, {1, 0.6931f, 1});

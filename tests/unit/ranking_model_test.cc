@@ -140,6 +140,24 @@ TEST_P(RankingModelOf, Bf16StaysNearSingle) {
             0.1 * std::max(1.0, test::max_magnitude(wanted[0])));
 }
 
+// They are added to what is learnt, which goes on as without them.
+TEST_P(RankingModelOf, LogitsStartFromTheirBases) {
+  RankingOptions options = test::small_ranking(GetParam());
+  const Context ctx({.threads = 1});
+  RankingBatch<double> plain(kCase, options);
+  const std::vector<Tensor> without = one_step<double>(ctx, plain.memory(), plain, options);
+  options.bases = true;
+  RankingBatch<double> batch(kCase, options);
+  const std::vector<Tensor> with = one_step<double>(ctx, batch.memory(), batch, options);
+  for (std::int64_t i = 0; i < without[0].size(); ++i) {
+    EXPECT_NEAR(test::element(with[0], i),
+                test::element(without[0], i) + batch.bases[static_cast<std::size_t>(i)], 1e-12);
+  }
+  for (std::size_t t = 1; t < with.size(); ++t) {
+    EXPECT_TRUE(test::same_bits(with[t], without[t])) << t;
+  }
+}
+
 // A sequence alone and among others, and a target with and without others beside it.
 TEST_P(RankingModelOf, NeitherOtherSequencesNorOtherTargetsAreSeen) {
   const RankingOptions options = test::small_ranking(GetParam());
@@ -332,6 +350,13 @@ TEST(RankingModel, SaysWhatIsWrong) {
   narrow.prefix.cols = 3;
   EXPECT_EQ(message(batch.memory(), narrow),
             "ranking model: prefix rows are [4, 3]; wanted [4, 6]");
+  RankingOptions based = options;
+  based.bases = true;
+  EXPECT_EQ(
+      message_of([&] {
+        RankingModel<float>(ctx, based, batch.memory()).forward(ctx, batch.step, batch.rows());
+      }),
+      "ranking model: 0 numbers that logits start from; wanted 12");
   RankingOptions shorter = options;
   shorter.max_length = 13;
   RankingModel<float> model(ctx, shorter, batch.memory());

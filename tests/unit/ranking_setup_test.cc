@@ -298,6 +298,13 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
       {"[tasks.clik]\n", "[tasks.clik]: "},
       {"[tasks.t]\nsignals = [\"click\"]\nnumber = \"stay\"\n", "both signals and number"},
       {"[tasks.t]\nnumber = \"play\"\n", "has no numbers 'play'"},
+      {"[tasks.click]\nbase = [\"clicks\"]\n",
+       "[tasks.click]: base names 'clicks', which is no feature with a rate; add one, as in"},
+      {item + "[features.clicks]\nfrom = \"item\"\nrate = \"click\"\n[tasks.click]\nbase = "
+              "[\"click\"]\n",
+       "which is no feature with a rate; did you mean 'clicks'?"},
+      {item + "[tasks.t]\nnumber = \"stay\"\nbase = [\"item\"]\n",
+       "base is for logits, and the task predicts a number"},
       {"[samples]\nactions = [\"clicks\"]\n", "has no signal 'clicks'"},
   };
   for (const auto& each : cases) {
@@ -404,6 +411,23 @@ TEST_F(RankingSetupTest, RatesArePartsOfEveryEventAndOfSignalsOrTasks) {
     EXPECT_EQ(made.features.items[f].pooling, model::Pooling::kSum);
   }
   EXPECT_NE(made.layout.prefix[0].rates, nullptr);
+}
+
+TEST_F(RankingSetupTest, LogitsMayStartFromRates) {
+  const std::string text =
+      "[features.item]\nfrom = \"item\"\n"
+      "[features.clicks]\nfrom = \"item\"\nrate = \"click\"\n"
+      "[features.own]\nfrom = \"user\"\nrate = \"click\"\nplace = \"prefix\"\n"
+      "[tasks.is_hate]\n";
+  const RankingSetup plain = setup(text + "[tasks.click]\n");
+  EXPECT_FALSE(ranking_options(parsed(text), plain, 1).bases);
+  const std::string based = text + "[tasks.click]\nbase = [\"own\", \"clicks\"]\n";
+  const RankingSetup made = setup(based);
+  EXPECT_TRUE(ranking_options(parsed(based), made, 1).bases);
+  EXPECT_TRUE(made.layout.tasks[0].base.empty());
+  ASSERT_EQ(made.layout.tasks[1].base.size(), 2u);
+  EXPECT_EQ(made.layout.tasks[1].base[0], made.layout.prefix[0].rates);
+  EXPECT_EQ(made.layout.tasks[1].base[1], made.layout.items[1].rates);
 }
 
 // A run remembers what its numbers were normalised with, for stores to come.

@@ -41,7 +41,8 @@ class SampleView {
             .prefix = features.first(batch.prefix.size()),
             .items = features.subspan(batch.prefix.size()),
             .labels = {batch.labels.data(), targets, tasks_, tasks_},
-            .weights = {batch.weights.data(), targets, tasks_, tasks_}};
+            .weights = {batch.weights.data(), targets, tasks_, tasks_},
+            .bases = {batch.bases.data(), batch.bases.empty() ? 0 : targets, tasks_, tasks_}};
   }
 
   // [M] the user or the sample of each target. A sample has the same number on all ranks. Points

@@ -27,6 +27,7 @@ struct RankingBatch {
   std::span<const FeatureIds> prefix;     // [c], of sequences
   std::span<const FeatureIds> items;      // [F], of events, the item's id first
   Rows<const float> labels, weights;      // [M, K]
+  Rows<const float> bases = {};           // [M, K] what logits start from; no rows: 0
 
   std::int64_t num_targets() const { return labels.rows; }
 };

@@ -21,7 +21,7 @@ std::size_t feed_bytes(const Context& ctx, const RankingOptions& model,
   if (wants_token_times(model)) made += 2 * Feed::room<std::int64_t>(tokens);
   if (ctx.device() == Device::kCpu) return made;
   return made + Feed::room<std::int64_t>(sequences) + 2 * Feed::room<std::int64_t>(tokens) +
-         Feed::room<std::uint32_t>(tokens) + 2 * Feed::room<float>(numbers);
+         Feed::room<std::uint32_t>(tokens) + (model.bases ? 3 : 2) * Feed::room<float>(numbers);
 }
 
 template <class T>
@@ -75,6 +75,7 @@ std::span<const RankingPart> RankingInputs::send(const Context& ctx, const Ranki
   const View<const std::uint64_t, 1> row_keys = feed_.put(ctx, batch.row_keys);
   const View<const float, 1> labels = feed_.put(ctx, values_of(batch.labels));
   const View<const float, 1> weights = feed_.put(ctx, values_of(batch.weights));
+  const View<const float, 1> bases = feed_.put(ctx, values_of(batch.bases));
   View<const std::int64_t, 1> key_times, query_times;
   if (token_times_) {
     const View<std::int64_t, 1> keys = feed_.take<std::int64_t>(s.num_tokens());
@@ -115,6 +116,7 @@ std::span<const RankingPart> RankingInputs::send(const Context& ctx, const Ranki
     const std::int64_t m = part.step.num_targets;
     part.labels = {labels.data + target * tasks, m, tasks, tasks};
     part.weights = {weights.data + target * tasks, m, tasks, tasks};
+    part.step.bases = some_of(bases, target * tasks, m * tasks);
     parts_.push_back(part);
     target += m;
     first = end;

@@ -132,6 +132,7 @@ RankingModel<T>::RankingModel(const Context& ctx, const RankingOptions& options,
   item_ = rows(memory.targets, width);
   product_ = rows(memory.targets, width);
   logits_ = rows(memory.targets, options_.tasks);
+  if (options_.bases) bases_ = rows(memory.targets, options_.tasks);
   if (!memory.layers.inference) {
     dprefix_tokens_ = rows(batch, options_.prefix * width);
     devent_tokens_ = rows(tokens, width);
@@ -224,6 +225,9 @@ void RankingModel<T>::check_step(const RankingStep& step, const RankingRows<cons
             options_.prefix);
   layers_.check_size(layer_step(step));
   if (parameters_.device() == Device::kCpu) check_lengths(s, options_.max_length);
+  const std::int64_t bases = options_.bases ? step.num_targets * options_.tasks : 0;
+  TGR_CHECK(step.bases.shape[0] == bases, "ranking model: ", step.bases.shape[0],
+            " numbers that logits start from; wanted ", bases);
   const std::int64_t prefix = options_.prefix * options_.embedding;
   const std::int64_t items = options_.item_features * options_.embedding;
   TGR_CHECK(rows.items.rows == s.num_events() && rows.items.cols == items,
@@ -358,6 +362,11 @@ Rows<const T> RankingModel<T>::forward(const Context& ctx, const RankingStep& st
   ops::multiply_rows<T>(ctx, user, item, product);
   const Rows<T> logits = first_rows<T>(logits_, m);
   head_.forward(ctx, parameters_, product, logits);
+  if (options_.bases) {
+    const Rows<T> bases = first_rows<T>(bases_, m);
+    ops::convert_values<T, float>(ctx, step.bases, {bases.data, {m * options_.tasks}});
+    ops::add_rows<T>(ctx, bases, logits);
+  }
   return logits;
 }
 
@@ -428,11 +437,11 @@ std::size_t RankingModel<T>::activation_bytes() const {
                       post_.bytes() + tower_.bytes() + head_.bytes() +
                       (extra_ ? extra_->bytes() : 0);
   for (const Tensor* tensor :
-       {&prefix_counts_, &prefix_tokens_, &event_tokens_, &other_tokens_, &actions_,
-        &target_tokens_, &target_events_, &target_times_, &target_keys_,  &target_starts_,
-        &target_items_,  &item_,          &product_,      &logits_,       &dprefix_tokens_,
-        &devent_tokens_, &dactions_,      &dproduct_,     &duser_,        &ditem_,
-        &dtarget_items_}) {
+       {&prefix_counts_,  &prefix_tokens_, &event_tokens_, &other_tokens_, &actions_,
+        &target_tokens_,  &target_events_, &target_times_, &target_keys_,  &target_starts_,
+        &target_items_,   &item_,          &product_,      &logits_,       &bases_,
+        &dprefix_tokens_, &devent_tokens_, &dactions_,     &dproduct_,     &duser_,
+        &ditem_,          &dtarget_items_}) {
     total += tensor->bytes();
   }
   return total;

@@ -54,8 +54,9 @@ struct RankingStep {
   View<const std::uint64_t, 1> row_keys;  // [N], see StepInput
   // [N], where layers have a time map: see fill_token_times.
   View<const std::int64_t, 1> key_times, query_times;
-  double norm_length = 0;  // of this step's attention; 0: the model's own
-  bool training = false;   // dropout only then
+  View<const float, 1> bases;  // [M K], where logits have them
+  double norm_length = 0;      // of this step's attention; 0: the model's own
+  bool training = false;       // dropout only then
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
 };
@@ -156,6 +157,7 @@ class RankingModel {
   Tensor target_tokens_, target_events_, target_times_, target_keys_;  // [M]
   Tensor target_starts_;                                               // [B + 1]
   Tensor target_items_, item_, product_, logits_;     // [M, F E], [M, D], [M, D], [M, K]
+  Tensor bases_;                                      // [M, K], where the model has them
   Tensor dprefix_tokens_, devent_tokens_, dactions_;  // as what they are gradients of
   Tensor dproduct_, duser_, ditem_, dtarget_items_;
 };

@@ -259,6 +259,7 @@ struct TaskConfig {
   std::vector<std::string> signals;
   std::string number;
   double weight = 1.0;
+  std::vector<std::string> base;
 
   bool operator==(const TaskConfig&) const = default;
 };

@@ -147,6 +147,8 @@ std::vector<ConfigKey> keys_of_task(const std::string& name) {
       key("number", &TaskConfig::number, anything(),
           "instead: a column of numbers to predict, by squared error"),
       key("weight", &TaskConfig::weight, positive(), "factor on the task's loss"),
+      key("base", &TaskConfig::base, anything(),
+          "features with a rate: the logit starts from their sum, and what is learnt is added"),
   };
 }
 

@@ -1,6 +1,7 @@
 #include "turbogr/run/ranking_setup.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -128,6 +129,36 @@ void add_rates(const Config& config, const data::Store& store, RankingSetup& set
   add(setup.layout.items);
 }
 
+// After the rates.
+void add_bases(const Config& config, RankingSetup& setup) {
+  std::map<std::string, std::shared_ptr<const data::PastRates>> rates;
+  std::vector<std::string> known;
+  for (const auto* features : {&setup.layout.prefix, &setup.layout.items}) {
+    for (const data::SampleFeature& feature : *features) {
+      if (!feature.rates) continue;
+      rates[feature.name] = feature.rates;
+      known.push_back(feature.name);
+    }
+  }
+  for (std::size_t k = 0; k < config.tasks.size(); ++k) {
+    const TaskConfig& task = config.tasks[k];
+    const std::string where = "[tasks." + task.name + "]: ";
+    TGR_CHECK(task.base.empty() || task.number.empty(), where,
+              "base is for logits, and the task predicts a number; leave it out");
+    for (const std::string& name : task.base) {
+      const auto found = rates.find(name);
+      if (found == rates.end()) {
+        const std::string nearest = nearest_name(name, known);
+        detail::throw_error(where, "base names '", name, "', which is no feature with a rate; ",
+                            nearest.empty() ? "add one, as in [features.item_likes] from = "
+                                              "\"item\", rate = \"is_like\""
+                                            : "did you mean '" + nearest + "'?");
+      }
+      setup.layout.tasks[k].base.push_back(found->second);
+    }
+  }
+}
+
 }  // namespace
 
 RankingSetup ranking_setup(const Config& config, const data::Store& store) {
@@ -167,6 +198,7 @@ RankingSetup ranking_setup(const Config& config, const data::Store& store) {
     setup.layout.action_bits.push_back(store.signal_bit(action));
   }
   add_rates(config, store, setup);
+  add_bases(config, setup);
   return setup;
 }
 
@@ -202,6 +234,9 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
                                       std::int64_t most_targets) {
   const ModelConfig& m = config.model;
   const auto prefix = std::ssize(setup.features.prefix);
+  const auto& tasks = config.tasks;
+  const bool bases = std::any_of(tasks.begin(), tasks.end(),
+                                 [](const TaskConfig& task) { return !task.base.empty(); });
   return {
       .embedding = m.embedding,
       .prefix = prefix,
@@ -227,6 +262,7 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
       .max_history = config.data.max_length,
       .norm_length = static_cast<double>(m.norm_length),
       .full_prefix = m.prefix_mask == "full",
+      .bases = bases,
       .input_dropout = m.input_dropout,
       .dropout = m.dropout};
 }

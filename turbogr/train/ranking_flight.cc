@@ -46,7 +46,8 @@ model::RankingBatch KeptRankingBatch::keep(const model::RankingBatch& batch) {
           .prefix = features.first(prefix),
           .items = features.subspan(prefix),
           .labels = copied(batch.labels, labels_),
-          .weights = copied(batch.weights, weights_)};
+          .weights = copied(batch.weights, weights_),
+          .bases = copied(batch.bases, bases_)};
 }
 
 PlannedBytes RankingRowMemory::bytes() const {

@@ -34,7 +34,7 @@ class KeptRankingBatch {
   std::vector<std::uint64_t> row_keys_;
   std::vector<Ids> ids_;  // prefix features', then items'
   std::vector<model::FeatureIds> features_;
-  std::vector<float> labels_, weights_;
+  std::vector<float> labels_, weights_, bases_;
 };
 
 // Rows of a step, all tables' end to end, and their gradients, in the device's memory.

@@ -92,4 +92,9 @@ class PastRates {
   mutable Counts counted_;  // of events before that
 };
 
+// Of an event of the store or one that has not happened.
+inline float rate_of(const PastRates& rates, const EventPlace& place) {
+  return place.event < 0 ? rates.at(place) : rates.of(place.event);
+}
+
 }  // namespace turbogr::data

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "turbogr/core/check.h"
+#include "turbogr/data/samples/past_rates.h"
 
 namespace turbogr::data {
 namespace {
@@ -41,6 +42,15 @@ void add_ids(const std::vector<SampleFeature>& features, const EventPlace& place
   }
 }
 
+float base_of(const SampleTask& task, const EventPlace& place) {
+  float sum = 0;
+  for (const std::shared_ptr<const PastRates>& rates : task.base) {
+    const float each = rate_of(*rates, place);
+    if (!std::isnan(each)) sum += each;
+  }
+  return sum;
+}
+
 }  // namespace
 
 SampleCollator::SampleCollator(const Store& store, const SampleOptions& options,
@@ -48,7 +58,9 @@ SampleCollator::SampleCollator(const Store& store, const SampleOptions& options,
     : store_(store),
       layout_(layout),
       history_(store, options),
-      targets_at_last_time_(options.targets_at_last_time) {
+      targets_at_last_time_(options.targets_at_last_time),
+      has_bases_(std::any_of(layout.tasks.begin(), layout.tasks.end(),
+                             [](const SampleTask& task) { return !task.base.empty(); })) {
   for (const SampleTask& task : layout.tasks) {
     numbers_.push_back(task.is_number() ? store.numbers(task.number) : std::span<const float>());
   }
@@ -68,6 +80,7 @@ void SampleCollator::reserve(SampleBatch& batch, std::int64_t samples, std::int6
   batch.row_keys.reserve(num_tokens);
   batch.labels.reserve(num_labels);
   batch.weights.reserve(num_labels);
+  if (has_bases_) batch.bases.reserve(num_labels);
   batch.target_users.reserve(num_tokens);
   reserve_ids(layout_.prefix, samples, batch.prefix);
   reserve_ids(layout_.items, tokens, batch.items);
@@ -81,6 +94,7 @@ void SampleCollator::clear(SampleBatch& batch) const {
   batch.row_keys.clear();
   batch.labels.clear();
   batch.weights.clear();
+  batch.bases.clear();
   batch.users.clear();
   batch.target_users.clear();
   clear_ids(layout_.prefix, batch.prefix);
@@ -135,12 +149,13 @@ void SampleCollator::add_events(std::int64_t user, std::int64_t history_end, std
     // What became of a target stays hidden.
     batch.actions.push_back(i < history ? actions_of(batch.event_signals[i]) : 0u);
     add_ids(layout_.items, place, batch.items);
-    if (i >= history) add_label(place.event, batch.event_signals[i], batch);
+    if (i >= history) add_label(place, batch.event_signals[i], batch);
   }
 }
 
-void SampleCollator::add_label(std::int64_t event, std::uint32_t signals,
+void SampleCollator::add_label(const EventPlace& target, std::uint32_t signals,
                                SampleBatch& batch) const {
+  const std::int64_t event = target.event;
   for (std::size_t k = 0; k < layout_.tasks.size(); ++k) {
     const SampleTask& task = layout_.tasks[k];
     float label = (signals & task.signals) != 0 ? 1.0f : 0.0f;
@@ -148,6 +163,7 @@ void SampleCollator::add_label(std::int64_t event, std::uint32_t signals,
     const bool known = event >= 0 && !std::isnan(label);
     batch.labels.push_back(known ? label : 0.0f);
     batch.weights.push_back(known ? 1.0f : 0.0f);
+    if (has_bases_) batch.bases.push_back(base_of(task, target));
   }
 }
 
@@ -205,7 +221,7 @@ void SampleCollator::collate(std::span<const SampleRequest> requests, SampleBatc
       batch.times.push_back(targets_at_last_time_ ? last : seconds);
       batch.actions.push_back(0u);
       add_ids(layout_.items, place, batch.items);
-      add_label(-1, 0, batch);
+      add_label(place, 0, batch);
     }
     place.item = request.items[0];
     end_sample(place, std::ssize(request.items), r, batch);

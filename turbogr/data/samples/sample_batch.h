@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct SampleBatch {
   std::vector<std::uint64_t> row_keys;     // [N] sample << kPositionBits | position, for dropout
   std::vector<SampleIds> prefix, items;    // [c], [F]
   std::vector<float> labels, weights;      // [M, K]; a number that is missing has weight 0
+  std::vector<float> bases;                // [M, K] what logits start from; empty: 0
   std::vector<std::int64_t> users;         // [B]
   std::vector<std::int64_t> target_users;  // [M]
 
@@ -52,6 +54,7 @@ struct SampleTask {
   std::string name;
   std::uint32_t signals = 0;  // the mask
   std::string number;         // not empty: this column of numbers instead
+  std::vector<std::shared_ptr<const PastRates>> base = {};  // its logit starts from their sum
 
   bool is_number() const { return !number.empty(); }
 };
@@ -93,7 +96,7 @@ class SampleCollator {
   void add_events(std::int64_t user, std::int64_t history_end, std::int64_t first,
                   std::int64_t targets, SampleBatch& batch) const;
   void read_events(SampleBatch& batch) const;  // items and signals of batch.events
-  void add_label(std::int64_t event, std::uint32_t signals, SampleBatch& batch) const;
+  void add_label(const EventPlace& target, std::uint32_t signals, SampleBatch& batch) const;
   // After the sample's events: its prefix by the first target, its tokens.
   void end_sample(const EventPlace& first_target, std::int64_t targets, std::uint64_t key,
                   SampleBatch& batch) const;
@@ -107,6 +110,7 @@ class SampleCollator {
   std::span<const std::int64_t> times_;
   std::int64_t second_ = 1;
   bool targets_at_last_time_;
+  bool has_bases_;  // some task has
 };
 
 }  // namespace turbogr::data

@@ -170,9 +170,7 @@ NumberScale training_scale(const Store& store, const FeatureSource& source, cons
 namespace {
 
 float number_of(const SampleFeature& feature, const EventPlace& place) {
-  if (feature.rates) {
-    return place.event < 0 ? feature.rates->at(place) : feature.rates->of(place.event);
-  }
+  if (feature.rates) return rate_of(*feature.rates, place);
   const FeatureSource& source = feature.keys[0];
   const std::int64_t row = row_of(source, place);
   return row < 0 ? NAN : source.column.numbers[static_cast<std::size_t>(row)];
