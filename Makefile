@@ -56,8 +56,8 @@ parquet: configure ## let build/turbogr read and write Parquet, by the Arrow lib
 	@cmake --preset cpu -DTGR_PYARROW=$$($(or $(PYTHON),python3) -c 'import os, pyarrow; print(os.path.dirname(pyarrow.__file__))') > /dev/null
 	@cmake --build --preset cpu -j $(JOBS) --target turbogr turbogr_parquet
 
-demo: program ## make a small world, train on it, evaluate, recommend, report
-	@build/turbogr demo demo
+demo: program ## make a small world in demo/ (anew each time), train on it, evaluate, recommend, report
+	@build/turbogr demo demo --overwrite
 
 cuda: deps ## build for NVIDIA GPUs (nvcc 13): build-cuda/turbogr and libturbogr_c.so
 	@$(call configure,cuda)

@@ -26,14 +26,14 @@ struct DemoOptions {
   bool overwrite = false;
 };
 
-// Only a folder that a demo made is ever emptied, and only when asked to.
+// Only what a demo made is ever removed, and only when asked to: other runs in its folder stay.
 void make_folder(const fs::path& folder, bool overwrite) {
   const fs::path mark = folder / ".made-by-turbogr-demo";
   if (fs::exists(mark)) {
     TGR_CHECK(overwrite, "'", folder.string(),
               "' holds an earlier demo; name another folder, or give --overwrite to lose its "
               "results and make it anew");
-    fs::remove_all(folder);
+    for (const char* made : {"store", "run", "ranking", "demo.toml"}) fs::remove_all(folder / made);
   } else {
     TGR_CHECK(!fs::exists(folder) || fs::is_empty(folder), "'", folder.string(),
               "' is there and not from an earlier demo; remove it, or name another folder");
@@ -116,7 +116,8 @@ Command* add_demo(Command& program) {
   auto options = std::make_shared<DemoOptions>();
   command->add_option("FOLDER", options->folder, "Where to put everything; one minute on two cores")
       ->capture_default_str();
-  command->add_flag("--overwrite", options->overwrite, "Lose what an earlier demo left there");
+  command->add_flag("--overwrite", options->overwrite,
+                    "Lose what an earlier demo left there (other runs in the folder stay)");
   command->callback([options] { run_demo(*options); });
   return command;
 }

@@ -166,7 +166,7 @@ TEST(Demo, EndsWhenItsTrainingIsStopped) {
   EXPECT_FALSE(has(stopped, "3. Quality")) << stopped.output;
 }
 
-TEST(Demo, EmptiesOnlyAFolderItMadeAndOnlyWhenAsked) {
+TEST(Demo, RemovesOnlyWhatItMadeAndOnlyWhenAsked) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "precious", "x");
   const Outcome refused = run_program("demo " + folder.path().string());
@@ -177,14 +177,18 @@ TEST(Demo, EmptiesOnlyAFolderItMadeAndOnlyWhenAsked) {
   const std::string again = "demo " + (folder / "new").string();
   EXPECT_NE(run_program(again, "ulimit -f 0;").status, 0);
   EXPECT_TRUE(fs::exists(folder / "new"));
-  test::write_file(folder / "new/old", "x");
+  fs::create_directories(folder / "new/run");
+  fs::create_directories(folder / "new/ranks");
+  test::write_file(folder / "new/run/old", "x");
+  test::write_file(folder / "new/ranks/mine", "x");
   const Outcome kept = run_program(again, "ulimit -f 0;");
   EXPECT_EQ(kept.status, 1);
   EXPECT_TRUE(has(kept, "holds an earlier demo")) << kept.output;
   EXPECT_TRUE(has(kept, "--overwrite")) << kept.output;
-  EXPECT_TRUE(fs::exists(folder / "new/old"));
+  EXPECT_TRUE(fs::exists(folder / "new/run/old"));
   EXPECT_FALSE(has(run_program(again + " --overwrite", "ulimit -f 0;"), "earlier demo"));
-  EXPECT_FALSE(fs::exists(folder / "new/old"));
+  EXPECT_FALSE(fs::exists(folder / "new/run/old"));
+  EXPECT_TRUE(fs::exists(folder / "new/ranks/mine")) << "what the demo did not make stays";
 }
 
 }  // namespace
