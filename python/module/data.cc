@@ -11,6 +11,7 @@
 #include "python/module/bindings.h"
 #include "python/module/host.h"
 #include "turbogr/core/check.h"
+#include "turbogr/data/arrow/parquet_files.h"
 #include "turbogr/data/log_inputs.h"
 #include "turbogr/data/log_layout.h"
 #include "turbogr/data/merge_stores.h"
@@ -151,6 +152,8 @@ void bind_data(nb::module_& module) {
              nb::arg("repeats"), nb::arg("streams"), nb::arg("user_tables"), nb::arg("item_tables"),
              "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream), tables "
              "(name, capsule or None, whether the store keeps it).");
+  module.def("parquet_batch_bytes", &data::parquet_batch_bytes, nb::arg("memory_bytes"),
+             "What a batch of Parquet may take of the memory of prepare.");
   module.def("resolve_yambda", &resolve_yambda, nb::arg("options"),
              "What Yambda's files are in options of any log.");
   module.def(

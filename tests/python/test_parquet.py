@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -57,6 +59,104 @@ def test_files_of_every_encoding(settings, table, store, tmp_path):
 
 
 @needs_library
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY"])
+def test_strings_of_every_encoding(encoding, table, tmp_path):
+    names = [pa.array([f"{name[0]}-{value:05}" for value in table[name].to_pylist()]) for name in ("user_id", "item_id")]
+    texts = pa.table({"user_id": names[0], "item_id": names[1], "timestamp": table["timestamp"]})
+    wanted = contents(turbogr.prepare(texts))
+    assert "item_id_text.bin" in wanted
+    by_column = {"use_dictionary": True} if encoding == "RLE_DICTIONARY" else {
+        "use_dictionary": False, "column_encoding": {"user_id": encoding, "item_id": encoding},
+    }  # fmt: skip
+    file = tmp_path / "log.parquet"
+    pq.write_table(texts, file, **by_column)
+    assert encoding in pq.ParquetFile(file).metadata.row_group(0).column(1).encodings
+    assert prepared(tmp_path / "s", file) == wanted
+    assert contents(turbogr.prepare(file)) == wanted
+
+
+TIMES = {
+    "s": {"type": pa.timestamp("s")}, "ms": {"type": pa.timestamp("ms")}, "us": {"type": pa.timestamp("us")},
+    "ns": {"type": pa.timestamp("ns")}, "ms in UTC": {"type": pa.timestamp("ms", "UTC")},
+    "us in Berlin": {"type": pa.timestamp("us", "Europe/Berlin")}, "ns east of Greenwich": {"type": pa.timestamp("ns", "+05:30")},
+    "INT96": {"type": pa.timestamp("ns"), "use_deprecated_int96_timestamps": True},
+}  # fmt: skip
+
+
+@needs_library
+@pytest.mark.parametrize("form", TIMES)
+def test_times_of_every_unit_and_zone(form, table, store, tmp_path):
+    settings = dict(TIMES[form])
+    when = table["timestamp"].cast(pa.timestamp("s")).cast(settings.pop("type"))
+    file = tmp_path / "log.parquet"
+    pq.write_table(table.set_column(2, "timestamp", when), file, **settings)
+    physical = pq.ParquetFile(file).metadata.schema.column(2).physical_type
+    assert physical == ("INT96" if form == "INT96" else "INT64")
+    assert prepared(tmp_path / "s", file) == contents(store)
+    assert contents(turbogr.prepare(file)) == contents(store)
+
+
+@needs_library
+def test_lists_of_lists_are_left_alone_or_refused(table, store, tmp_path):
+    nested = pa.array([[[1, 2], [i]] for i in range(table.num_rows)])
+    pq.write_table(table.append_column("path", nested), tmp_path / "log.parquet")
+    assert prepared(tmp_path / "s", tmp_path / "log.parquet") == contents(store)
+    assert contents(turbogr.prepare(tmp_path / "log.parquet")) == contents(store)
+    words = "column 'path' holds lists of lists; one level is what can be read"
+    options = ["--event-features", "path"]
+    ended = program("data", "prepare", "--format", "parquet", tmp_path / "log.parquet", "--out", tmp_path / "t", *options)
+    assert ended.returncode == 1 and words in ended.stderr, ended.stderr
+    with pytest.raises(turbogr.Error, match=words):
+        turbogr.prepare(tmp_path / "log.parquet", features="path")
+    flat = pa.array([[i] for i in range(table.num_rows)])
+    pq.write_table(table.append_column("tags", flat), tmp_path / "log.parquet")
+    with pytest.raises(turbogr.Error, match="column 'tags' holds lists, and the item column does not"):
+        turbogr.prepare(tmp_path / "log.parquet", numbers="tags")
+
+
+PEAK = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10)
+"""
+
+
+def peak_bytes(*command):
+    """What a process of its own had in memory at most."""
+    ended = subprocess.run([sys.executable, "-c", PEAK, *map(os.fspath, command)], capture_output=True, text=True, check=True)
+    code, peak = map(int, ended.stdout.split())
+    assert code == 0, ended.stderr
+    return peak
+
+
+@needs_library
+@pytest.mark.parametrize("door", ["program", "python"])
+def test_memory_is_bounded_however_long_the_lists_are(door, tmp_path):
+    """A row group of 160 MB, in 1,000 rows: a batch of 65,536 of them would be all of it."""
+    users, length = 1000, 10_000
+    ends = pa.array(np.arange(users + 1, dtype=np.int32) * length)
+    items = np.arange(users * length) * 7919 % 1000
+    times = np.tile(np.arange(length), users)
+    long = pa.table({
+        "user_id": np.arange(users), "item_id": pa.ListArray.from_arrays(ends, pa.array(items)),
+        "timestamp": pa.ListArray.from_arrays(ends, pa.array(times)),
+    })  # fmt: skip
+    assert long.nbytes > 160_000_000
+    peaks = {}
+    for name, rows in (("long", long), ("short", long.slice(0, 2))):
+        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=users)
+        command = {
+            "program": [PROGRAM, "data", "prepare", "--format", "parquet", tmp_path / f"{name}.parquet", "--memory", "64MB"],
+            "python": [sys.executable, "-c", "import sys, turbogr; turbogr.prepare(sys.argv[1], sys.argv[3], memory='64MB')",
+                       tmp_path / f"{name}.parquet"],
+        }[door]  # fmt: skip
+        peaks[name] = peak_bytes(*command, "--out", tmp_path / f"{name}.store")
+    assert turbogr.Store(tmp_path / "long.store").events == users * length
+    assert peaks["long"] - peaks["short"] < 128 << 20
+
+
+@needs_library
 def test_folders_partitions_and_columns_nobody_asked_for(table, store, tmp_path):
     wide = table.append_column("payload", pa.array([{"a": 1}] * table.num_rows))
     half = table.num_rows // 2
@@ -81,10 +181,56 @@ def test_differences_between_files(table, store, tmp_path):
     narrow = table.slice(half).cast(pa.schema([("user_id", pa.int32()), ("item_id", pa.uint16()), ("timestamp", pa.int64())]))
     empty = table.slice(0, 0)
     (tmp_path / "parts").mkdir()
-    pq.write_table(table.slice(0, half).select(["timestamp", "user_id", "item_id"]), tmp_path / "parts" / "a.parquet")
-    pq.write_table(empty, tmp_path / "parts" / "b.parquet")
-    pq.write_table(narrow, tmp_path / "parts" / "c.parquet")
+    files = [tmp_path / "parts" / name for name in ("a.parquet", "b.parquet", "c.parquet")]
+    pq.write_table(table.slice(0, half).select(["timestamp", "user_id", "item_id"]), files[0])
+    pq.write_table(empty, files[1])
+    pq.write_table(narrow, files[2])
     assert prepared(tmp_path / "s", tmp_path / "parts") == contents(store)
+    assert prepared(tmp_path / "t", *files) == contents(store)
+    assert contents(turbogr.prepare(tmp_path / "parts")) == contents(store)
+    assert contents(turbogr.prepare(files)) == contents(store)
+    assert contents(turbogr.prepare(files[::-1])) == contents(store)  # 32 bits first, and 64 that fit
+
+
+@needs_library
+def test_a_column_that_a_file_has_not_is_missing_there(table, tmp_path):
+    half = table.num_rows // 2
+    like = pa.array([i % 2 for i in range(table.num_rows)])
+    known = table.append_column("like", like)
+    wanted = contents(turbogr.prepare(known.set_column(3, "like", pa.array([i % 2 if i < half else None for i in range(len(like))]))))
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    pq.write_table(known.slice(0, half), files[0])
+    pq.write_table(table.slice(half), files[1])
+    assert prepared(tmp_path / "s", *files) == wanted
+    assert contents(turbogr.prepare(files)) == wanted
+    assert any(wanted["signals.bin"])
+
+
+@needs_library
+def test_a_value_that_does_not_fit_the_first_files_type_is_named(table, tmp_path):
+    types = pa.schema([("user_id", pa.int32()), ("item_id", pa.int32()), ("timestamp", pa.int64())])
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    pq.write_table(table.cast(types), files[0])
+    pq.write_table(table.set_column(0, "user_id", pa.array([2**40] * table.num_rows)), files[1])
+    ended = program("data", "prepare", "--format", "parquet", *files, "--out", tmp_path / "s")
+    assert ended.returncode == 1 and re.search("b.parquet': column 'user_id': .*1099511627776", ended.stderr), ended.stderr
+    with pytest.raises(turbogr.Error, match="b.parquet': column 'user_id': .*1099511627776"):
+        turbogr.prepare(files)
+
+
+@needs_library
+def test_shards_make_the_store_of_one_process(table, store, tmp_path):
+    (tmp_path / "parts").mkdir()
+    cuts = [0, 50, 51, 300, table.num_rows]
+    files = [tmp_path / "parts" / f"{i}.parquet" for i in range(4)]
+    for file, begin, end in zip(files, cuts, cuts[1:]):
+        pq.write_table(table.slice(begin, end - begin), file)
+    parts = [tmp_path / f"part{i}" for i in range(3)]
+    for i, part in enumerate(parts):
+        prepared(part, *files, options=["--shard", f"{i + 1}/3"])
+    ended = program("data", "merge", *parts, "--out", tmp_path / "s")
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "s") == contents(store)
 
 
 @needs_library
@@ -158,14 +304,37 @@ def test_vectors_become_tables(model, run, tmp_path):
     assert users.column("vector").to_pylist() == model.user_vectors().tolist()
 
 
+def damaged(table, folder):
+    """Files cut short, of other bytes, and broken between a sound beginning and a sound end."""
+    file = folder / "log.parquet"
+    pq.write_table(table, file, compression="zstd")
+    sound = bytearray(file.read_bytes())
+    file.unlink()
+    broken = bytearray(sound)
+    middle = pq.ParquetFile(pa.BufferReader(bytes(sound))).metadata.row_group(0).column(1)
+    begin = middle.dictionary_page_offset or middle.data_page_offset
+    broken[begin + 4 : begin + middle.total_compressed_size - 4] = b"\xff" * (middle.total_compressed_size - 8)
+    for name, content in (("cut", sound[:-20]), ("text", b"user_id,item_id\n1,2\n"), ("broken", broken)):
+        (folder / f"{name}.parquet").write_bytes(content)
+    return [folder / f"{name}.parquet" for name in ("cut", "text", "broken")]
+
+
 @needs_library
 def test_a_file_that_is_damaged_is_named(table, tmp_path):
+    for file in damaged(table, tmp_path):
+        ended = program("data", "prepare", "--format", "parquet", file, "--out", tmp_path / "s")
+        assert ended.returncode == 1 and file.name in ended.stderr, ended.stderr
+        assert not (tmp_path / "s").exists()
+
+
+def test_damage_is_an_error_of_ours_in_python(table, columns, tmp_path):
+    for file in damaged(table, tmp_path):
+        for arguments in ({"data": file}, {"data": columns, "item_table": file}):
+            with pytest.raises(turbogr.Error, match=f"{file.name}.*Parquet cannot be read"):
+                turbogr.prepare(**arguments)
     pq.write_table(table, tmp_path / "log.parquet")
-    cut = (tmp_path / "log.parquet").read_bytes()[:-20]
-    (tmp_path / "cut.parquet").write_bytes(cut)
-    ended = program("data", "prepare", "--format", "parquet", tmp_path / "cut.parquet", "--out", tmp_path / "s")
-    assert ended.returncode == 1 and "cut.parquet" in ended.stderr
-    assert not (tmp_path / "s").exists()
+    with pytest.raises(turbogr.Error, match="cut.parquet.*Parquet cannot be read"):
+        turbogr.prepare([tmp_path / "log.parquet", tmp_path / "cut.parquet"])
 
 
 def test_without_the_library_the_program_says_how_to_get_it(table, tmp_path):
