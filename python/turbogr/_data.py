@@ -261,15 +261,15 @@ def prepare(
             streams.append((type(data).__name__, frame_stream("data", data)))
         else:
             paths = [arguments.path_of("data", p) for p in (data if isinstance(data, (list, tuple)) else [data])]
-            if form == "yambda":
+            if form in ("yambda", "kuairand"):
                 options.inputs = paths
-                parquet, mappings, remarks = _turbogr.resolve_yambda(options)
+                form, users_found, items_found, remarks = _turbogr.resolve_published(options, form)
                 for remark in remarks:
                     log.warning("%s", remark)
-                item_tables = [_table_of_path(path, options.memory_bytes, kept=False) for path in mappings] + item_tables
+                user_tables = [_table_of_path(path, options.memory_bytes, kept) for path, kept in users_found] + user_tables
+                item_tables = [_table_of_path(path, options.memory_bytes, kept) for path, kept in items_found] + item_tables
                 paths = [os.fspath(path) for path in options.inputs]
                 options.inputs = []
-                form = "parquet" if parquet else "csv"
             if form == "parquet" or (form is None and all(is_parquet(path) for path in paths)):
                 streams.append(_parquet_log(_turbogr.files_of_shard(paths, options), options))
             else:

@@ -14,6 +14,7 @@ import turbogr
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.compute  # noqa: E402
+import pyarrow.csv  # noqa: E402
 import pyarrow.dataset  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
@@ -476,3 +477,106 @@ def test_yambdas_files_by_name(tmp_path):
         (tmp_path / "flat" / mapping).rename(tmp_path / "root" / mapping)
     assert program_made(tmp_path / "root" / "sequential" / "50m", "b") == wanted
     assert contents(turbogr.prepare(tmp_path / "root" / "sequential" / "50m", format="yambda")) == wanted
+
+
+def in_lists(flat, plural):
+    """A row a user, in the order of the rows; lists have the flat columns' names or the published plurals."""
+    names = {"item_id": "item_ids", "timestamp": "timestamps"} if plural else {}
+    order = flat.group_by("uid", use_threads=False).aggregate([(name, "list") for name in flat.column_names[1:]])
+    return order.rename_columns(["uid"] + [names.get(name, name) for name in flat.column_names[1:]])
+
+
+@needs_library
+@pytest.mark.parametrize("form", ["flat", "sequential", "sequential plural"])
+def test_yambdas_files_of_one_type_by_name(form, tmp_path):
+    world = ["data", "synth", "--like", "yambda", "--users", "30", "--items", "400", "--mean-length", "60"]
+    made = program(*world, "--parquet", tmp_path / "all")
+    assert made.returncode == 0, made.stderr
+    events = pq.read_table(tmp_path / "all" / "multi_event.parquet")
+    folder = tmp_path / "50m"
+    folder.mkdir()
+    one_of = {}
+    for name, kind in (("listens", "listen"), ("likes", "like"), ("dislikes", "dislike")):
+        rows = events.filter(pa.compute.equal(events["event_type"], kind)).drop_columns(["event_type"])
+        if name != "listens":
+            rows = rows.drop_columns(["played_ratio_pct", "track_length_seconds"])
+        assert rows.num_rows > 0
+        one_of[name] = rows
+        pq.write_table(rows if form == "flat" else in_lists(rows, form.endswith("plural")), folder / f"{name}.parquet")
+    for name, labels in (("listens", ["listen_plus=played_ratio_pct>=50", "skip=!played_ratio_pct>=50"]), ("likes", []), ("dislikes", [])):
+        wanted = contents(turbogr.prepare(one_of[name], time_unit="s", signals="none", labels=labels, features="is_organic:category"))
+        ended = program("data", "prepare", "--format", "yambda", folder / f"{name}.parquet", "--out", tmp_path / name)
+        assert ended.returncode == 0, ended.stderr
+        assert contents(tmp_path / name) == wanted
+        store = turbogr.prepare(folder / f"{name}.parquet", format="yambda")
+        assert contents(store) == wanted
+        assert store.signals == [label.partition("=")[0] for label in labels]
+
+    def refused(*inputs):
+        with pytest.raises(turbogr.Error) as error:
+            turbogr.prepare(list(inputs), format="yambda")
+        ended = program("data", "prepare", "--format", "yambda", *inputs, "--out", tmp_path / "no")
+        assert ended.returncode == 1 and str(error.value) in ended.stderr
+        return str(error.value)
+
+    assert "give multi_event, or files of one type" in refused(folder / "listens.parquet", folder / "likes.parquet")
+    assert "give multi_event, or files of one type" in refused(tmp_path / "all" / "multi_event.parquet", folder / "likes.parquet")
+    assert "holds no multi_event but 'listens.parquet' and 2 others" in refused(folder)
+    for name in ("listens", "dislikes"):
+        (folder / f"{name}.parquet").unlink()
+    assert contents(turbogr.prepare(folder, format="yambda")) == contents(tmp_path / "likes")
+
+
+@needs_library
+def test_kuairands_files_as_parquet(tmp_path):
+    random = np.random.default_rng(2)
+    n = 300
+    log = pa.table({
+        "user_id": random.integers(0, 20, n), "video_id": random.integers(0, 40, n), "date": np.full(n, 20220408),
+        "hourmin": np.full(n, 1200), "time_ms": 1_649_400_000_000 + np.arange(n) * 1017, "is_click": random.integers(0, 2, n),
+        "is_like": random.integers(0, 2, n), "long_view": random.integers(0, 2, n), "play_time_ms": random.integers(0, 9000, n),
+        "duration_ms": random.integers(5000, 9000, n), "tab": random.integers(0, 5, n),
+    })  # fmt: skip
+    users = pa.table({"user_id": np.arange(20), "user_active_degree": ["full_active", "high_active"] * 10, "is_video_author": [0, 1] * 10})
+    videos = pa.table({"video_id": np.arange(40), "author_id": np.arange(40) % 7, "video_type": ["NORMAL", "AD"] * 20, "tag": ["1,2", "3"] * 20})
+    files = {
+        "log_standard_4_08_to_4_21_pure": log.slice(0, 200), "log_standard_4_22_to_5_08_pure": log.slice(200),
+        "user_features_pure": users, "video_features_basic_pure": videos,
+    }  # fmt: skip
+    for form, write in (("parquet", pq.write_table), ("csv", pa.csv.write_csv)):
+        (tmp_path / form).mkdir()
+        for name, rows in files.items():
+            write(rows, tmp_path / form / f"{name}.{form}")
+    features = {"user_features": "auto", "item_features": "auto"}
+    wanted = contents(turbogr.prepare(tmp_path / "csv", format="kuairand", **features))
+    assert "item_feature_tag.bin" in wanted and "user_feature_user_active_degree.bin" in wanted
+
+    def without_copies(made):  # Parquet's are written as text of our own
+        kept = {name: content for name, content in made.items() if not name.endswith("_features.csv") and name != "manifest.json"}
+        assert len(made) - len(kept) == 3
+        return kept
+
+    by_program = ["--user-features", "auto", "--item-features", "auto"]
+    given = {"folder": [tmp_path / "parquet"], "files": [tmp_path / "parquet" / f"{name}.parquet" for name in files]}
+    for name, inputs in given.items():
+        ended = program("data", "prepare", "--format", "kuairand", *inputs, "--out", tmp_path / name, *by_program)
+        assert ended.returncode == 0, ended.stderr
+        assert without_copies(contents(tmp_path / name)) == without_copies(wanted)
+        store = turbogr.prepare(inputs, format="kuairand", **features)
+        assert contents(store) == contents(tmp_path / name)
+        assert store.signals == ["is_click", "is_like", "long_view"] and store.numbers == ["play_time_ms", "duration_ms"]
+        assert store.time_unit == "ms"
+    # Tables in the other form; the logs in both.
+    for name in ("user_features_pure", "video_features_basic_pure"):
+        shutil.copy(tmp_path / "csv" / f"{name}.csv", tmp_path / "parquet")
+        (tmp_path / "parquet" / f"{name}.parquet").unlink()
+    assert without_copies(contents(turbogr.prepare(tmp_path / "parquet", format="kuairand", **features))) == without_copies(wanted)
+    shutil.copy(tmp_path / "csv" / "log_standard_4_08_to_4_21_pure.csv", tmp_path / "parquet")
+    with pytest.raises(turbogr.Error, match="are the same in two forms"):
+        turbogr.prepare(tmp_path / "parquet", format="kuairand")
+    logs = [tmp_path / "csv" / "log_standard_4_08_to_4_21_pure.csv", tmp_path / "parquet" / "log_standard_4_22_to_5_08_pure.parquet"]
+    with pytest.raises(turbogr.Error, match="one is Parquet and the other is not"):
+        turbogr.prepare(logs, format="kuairand")
+    pq.write_table(log.rename_columns(["who" if name == "user_id" else name for name in log.column_names]), tmp_path / "log_random_pure.parquet")
+    with pytest.raises(turbogr.Error, match="there is no column 'user_id'"):
+        turbogr.prepare(tmp_path / "log_random_pure.parquet", format="kuairand")
