@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "apps/csv_field.h"
+#include "apps/json_id.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/data/arrow/parquet_calls.h"
@@ -75,12 +76,12 @@ void ListWriter::write(const std::string& user, const data::Batch& batch, std::s
     // In this order, whoever reads it.
     nlohmann::ordered_json items = nlohmann::ordered_json::array();
     for (const auto& entry : list) {
-      items.push_back({{"item", store.item_ids().text(entry.item)}, {"score", entry.score}});
+      items.push_back({{"item", item_json(store, entry.item)}, {"score", entry.score}});
       const std::string_view title = titles.text(entry.item);
       if (!title.empty()) items.back()["title"] = title;
     }
-    // Ids are whatever bytes the log had; what is no UTF-8 in them is replaced.
-    waiting_ += nlohmann::ordered_json({{"user", user}, {"items", items}})
+    // A title is for people: what is no UTF-8 in it is replaced.
+    waiting_ += nlohmann::ordered_json({{"user", user_json(store, user)}, {"items", items}})
                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     waiting_ += '\n';
   } else {
