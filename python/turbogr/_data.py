@@ -15,7 +15,7 @@ import numpy as np
 from turbogr import _turbogr
 from turbogr import _arguments as arguments
 from turbogr._columns import id_array, stream_of_columns
-from turbogr._parquet import is_parquet, parquet_stream
+from turbogr._parquet import errors_through_streams, is_parquet, parquet_stream
 
 log = logging.getLogger("turbogr")
 
@@ -161,7 +161,8 @@ def _made(out: Any, options: Any, user_table: Any, item_table: Any, make: Callab
     try:
         options.out = os.path.join(folder, "store") if out is None else arguments.path_of("out", out)
         tables = {"user_table": user_table, "item_table": item_table}
-        report = make(*(_tables(name, table, options.memory_bytes) for name, table in tables.items()))
+        with errors_through_streams():
+            report = make(*(_tables(name, table, options.memory_bytes) for name, table in tables.items()))
         store = Store(os.fspath(options.out))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

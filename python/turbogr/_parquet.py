@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import glob
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,12 +117,33 @@ def _batches(fragments: list[Any], schema: Any, batch_bytes: int) -> Iterator[An
                 yield from _batches_of(fragment, schema, batch_bytes)
 
     batches = all_of_them()
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        ahead = thread.submit(next, batches, None)
-        while (batch := ahead.result()) is not None:
+    try:
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
             ahead = thread.submit(next, batches, None)
-            yield batch
-            del batch
+            while (batch := ahead.result()) is not None:
+                ahead = thread.submit(next, batches, None)
+                yield batch
+                del batch
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # Ctrl-C is one
+        _raised.error = error
+        raise
+
+
+_raised = threading.local()
+
+
+@contextlib.contextmanager
+def errors_through_streams() -> Iterator[None]:
+    """Of what is raised while a stream is read only words come out of it, in a traceback: the error itself is raised."""
+    _raised.__dict__.clear()
+    try:
+        yield
+    except _turbogr.Error:
+        if (error := _raised.__dict__.pop("error", None)) is not None:
+            raise error from None
+        raise
 
 
 def parquet_stream(paths: list[str], memory_bytes: int, choose: Callable[[list[str]], list[str]] | None = None) -> Any:

@@ -4,8 +4,10 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -215,7 +217,7 @@ def test_a_value_that_does_not_fit_the_first_files_type_is_named(table, tmp_path
     pq.write_table(table.set_column(0, "user_id", pa.array([2**40] * table.num_rows)), files[1])
     ended = program("data", "prepare", "--format", "parquet", *files, "--out", tmp_path / "s")
     assert ended.returncode == 1 and re.search("b.parquet': column 'user_id': .*1099511627776", ended.stderr), ended.stderr
-    with pytest.raises(turbogr.Error, match="b.parquet': column 'user_id': .*1099511627776"):
+    with pytest.raises(turbogr.Error, match="^'[^']*b.parquet': column 'user_id': .*1099511627776[^\n]*$"):
         turbogr.prepare(files)
 
 
@@ -336,6 +338,21 @@ def test_damage_is_an_error_of_ours_in_python(table, columns, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet")
     with pytest.raises(turbogr.Error, match="cut.parquet.*Parquet cannot be read"):
         turbogr.prepare([tmp_path / "log.parquet", tmp_path / "cut.parquet"])
+
+
+def test_ctrl_c_while_python_waits_for_a_file(table, tmp_path, monkeypatch):
+    def slow(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        yield from ()
+
+    pq.write_table(table, tmp_path / "log.parquet")
+    monkeypatch.setattr(turbogr._parquet, "_batches_of", slow)
+    with pytest.raises(KeyboardInterrupt):
+        turbogr.prepare(tmp_path / "log.parquet", tmp_path / "s")
+    assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
+    monkeypatch.undo()
+    assert turbogr.prepare(tmp_path / "log.parquet", tmp_path / "s").events == table.num_rows
 
 
 def test_without_the_library_the_program_says_how_to_get_it(table, tmp_path):
