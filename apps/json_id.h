@@ -1,4 +1,5 @@
-// Ids in JSON as the type they are of: numbers where the store has numbers, else text.
+// Ids in JSON as the type they are of: numbers where the store has numbers, else text, which is
+// UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +13,22 @@
 
 namespace turbogr::apps {
 
-// Ids are whatever bytes the log had, and JSON has only UTF-8: another id in its place would be a
-// wrong answer.
-inline nlohmann::ordered_json id_text_json(const std::string& text) {
-  nlohmann::ordered_json id = text;
+// Ids are whatever bytes the log had, and these forms have only UTF-8: another id in its place
+// would be a wrong answer.
+inline const std::string& utf8_id(const std::string& id) {
   try {
-    static_cast<void>(id.dump());
+    static_cast<void>(nlohmann::json(id).dump());
   } catch (const nlohmann::json::type_error&) {
-    detail::throw_error("the id '", escaped(text), "' is no UTF-8, and JSON holds nothing else; ",
-                        "write .csv, which takes any bytes");
+    detail::throw_error("the id '", escaped(id),
+                        "' is no UTF-8, and JSON and Parquet hold nothing ",
+                        "else; write .csv, which takes any bytes");
   }
   return id;
 }
 
 inline nlohmann::ordered_json item_json(const data::Store& store, std::int64_t item) {
   if (store.item_ids().kind() == data::IdKind::kString) {
-    return id_text_json(store.item_ids().text(item));
+    return utf8_id(store.item_ids().text(item));
   }
   return store.item_ids().integer(item);
 }
@@ -39,7 +40,7 @@ inline nlohmann::ordered_json user_json(const data::Store& store, const std::str
       data::parse_integer(user, number) == data::FieldError::kNone) {
     return number;
   }
-  return id_text_json(user);
+  return utf8_id(user);
 }
 
 }  // namespace turbogr::apps

@@ -111,10 +111,10 @@ void ListWriter::write_rows(const std::string& user, const std::vector<eval::Rec
   }
   data::ArrowBatch& rows = parquet_->rows();
   for (std::size_t i = 0; i < list.size(); ++i) {
-    text_users ? rows.add(0, std::string_view(user)) : rows.add(0, number);
+    text_users ? rows.add(0, std::string_view(utf8_id(user))) : rows.add(0, number);
     rows.add(1, static_cast<std::int64_t>(i) + 1);
     if (text_items) {
-      rows.add(2, store.item_ids().string(list[i].item));
+      rows.add(2, std::string_view(utf8_id(store.item_ids().text(list[i].item))));
     } else {
       rows.add(2, store.item_ids().integer(list[i].item));
     }

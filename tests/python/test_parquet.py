@@ -295,6 +295,19 @@ def test_lists_of_recommendations(run, model, tmp_path):
 
 
 @needs_library
+def test_ids_that_are_no_utf8_are_not_others_in_lists(columns, small, tmp_path):
+    named = {**columns, "item_id": np.array([b"caf\xe9 %d" % item for item in columns["item_id"]], object)}
+    store = turbogr.prepare(named, tmp_path / "store")
+    run = turbogr.train(small, store, run={"dir": tmp_path / "run"}, train={"epochs": 1}, progress=False)
+    for name in ("lists.parquet", "lists.jsonl"):
+        ended = program("recommend", "--checkpoint", run, "--all", "--k", "3", "--out", tmp_path / name)
+        assert ended.returncode == 1 and re.search(r"the id 'caf\\xe9 \d+' is no UTF-8", ended.stderr), ended.stderr
+        assert not (tmp_path / name).exists()
+    assert program("recommend", "--checkpoint", run, "--all", "--k", "3", "--out", tmp_path / "lists.csv").returncode == 0
+    assert (tmp_path / "lists.csv").read_bytes().count(b",caf\xe9 ") == 180
+
+
+@needs_library
 def test_vectors_become_tables(model, run, tmp_path):
     ended = program("export", "--checkpoint", run, "--out", tmp_path / "v.parquet")
     assert ended.returncode == 0, ended.stderr
