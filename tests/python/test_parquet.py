@@ -179,6 +179,18 @@ def test_folders_partitions_and_columns_nobody_asked_for(table, store, tmp_path)
 
 
 @needs_library
+def test_partitions_without_a_value_are_missing_ones(table, tmp_path):
+    day = pa.array([None if i % 3 == 0 else f"2022-04-0{i % 3}" for i in range(table.num_rows)])
+    pa.dataset.write_dataset(
+        table.append_column("day", day), tmp_path / "hive", format="parquet",
+        partitioning=pa.dataset.partitioning(pa.schema([("day", pa.string())]), flavor="hive"),
+    )  # fmt: skip
+    wanted = contents(turbogr.prepare(table.append_column("day", day), features="day:category"))
+    assert contents(turbogr.prepare(tmp_path / "hive", features="day:category")) == wanted
+    assert prepared(tmp_path / "s", tmp_path / "hive", options=["--event-features", "day:category"]) == wanted
+
+
+@needs_library
 def test_differences_between_files(table, store, tmp_path):
     half = table.num_rows // 2
     narrow = table.slice(half).cast(pa.schema([("user_id", pa.int32()), ("item_id", pa.uint16()), ("timestamp", pa.int64())]))

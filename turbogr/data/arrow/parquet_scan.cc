@@ -204,8 +204,10 @@ arrow::Result<ParquetFiles> find_parquet_files(const char* const* paths, std::in
   auto format = std::make_shared<ds::ParquetFileFormat>();
   ParquetFiles found;
   for (std::int64_t i = 0; i < count; ++i) {
+    ds::HivePartitioningFactoryOptions hive;
+    hive.null_fallback = ds::kDefaultHiveNullFallback;  // what such a folder is called
     ds::FileSystemFactoryOptions options;
-    options.partitioning = ds::HivePartitioning::MakeFactory();
+    options.partitioning = ds::HivePartitioning::MakeFactory(hive);
     ARROW_ASSIGN_OR_RAISE(const arrow::fs::FileInfo info, disk->GetFileInfo(paths[i]));
     std::shared_ptr<ds::DatasetFactory> factory;
     if (info.IsDirectory()) {
