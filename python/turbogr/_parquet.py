@@ -66,11 +66,11 @@ def _bytes_of_value(column: Any, chunk: Any) -> float:
     return levels + 4 + max(lengths)
 
 
-def _rows_of_batch(metadata: Any, names: list[str], batch_bytes: int) -> int:
-    """So many rows of any row group take batch_bytes, if they are like their neighbours."""
+def _bytes_of_row(metadata: Any, names: list[str]) -> float:
+    """Bytes of a row: the mean of the row group with the longest ones."""
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     columns = [i for i, leaf in enumerate(leaves) if any(leaf.path == name or leaf.path.startswith(name + ".") for name in names)]
-    most = 1.0  # bytes a row
+    most = 1.0
     for g in range(metadata.num_row_groups):
         group = metadata.row_group(g)
         if group.num_rows == 0:
@@ -78,7 +78,11 @@ def _rows_of_batch(metadata: Any, names: list[str], batch_bytes: int) -> int:
         chunks = [(leaves[i], group.column(i)) for i in columns]
         size = sum(chunk.num_values * _bytes_of_value(leaf, chunk) for leaf, chunk in chunks)
         most = max(most, size / group.num_rows)
-    return min(max(int(batch_bytes / most), 1), _MOST_ROWS)
+    return most
+
+
+def _rows_of_batch(batch_bytes: int, row_bytes: float) -> int:
+    return min(max(int(batch_bytes / row_bytes), 1), _MOST_ROWS)
 
 
 def _batches_of(fragment: Any, schema: Any, batch_bytes: int) -> Iterator[Any]:
@@ -99,8 +103,12 @@ def _batches_of(fragment: Any, schema: Any, batch_bytes: int) -> Iterator[Any]:
         return column if column.type == field.type else column.cast(field.type)
 
     with pa.parquet.ParquetFile(fragment.path, pre_buffer=False, buffer_size=_BUFFER) as file:
-        rows = _rows_of_batch(file.metadata, names, batch_bytes)
+        row_bytes = _bytes_of_row(file.metadata, names)
+        rows = _rows_of_batch(batch_bytes, row_bytes)
         for batch in file.iter_batches(rows, columns=[name for name in names if name in file.schema_arrow.names]):
+            # Rows may be sorted by their length: the next ones are like the last, if these were longer.
+            found = batch.get_total_buffer_size() / max(batch.num_rows, 1)
+            file.reader.set_batch_size(_rows_of_batch(batch_bytes, max(row_bytes, found)))
             columns = []
             for field in schema:
                 with _errors_of(f"{fragment.path}': column '{field.name}"):

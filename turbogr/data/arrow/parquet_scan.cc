@@ -5,6 +5,7 @@
 #include <arrow/compute/initialize.h>
 #include <arrow/filesystem/localfs.h>
 #include <arrow/io/file.h>
+#include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
@@ -53,10 +54,9 @@ double bytes_of_value(const parquet::ColumnDescriptor& column,
   }
 }
 
-// So many rows of any row group take batch_bytes, if they are like their neighbours.
-std::int64_t rows_of_batch(const parquet::FileMetaData& file, const std::vector<int>& columns,
-                           std::int64_t batch_bytes) {
-  double most = 1;  // bytes a row
+// Bytes of a row: the mean of the row group with the longest ones.
+double bytes_of_row(const parquet::FileMetaData& file, const std::vector<int>& columns) {
+  double most = 1;
   for (int g = 0; g < file.num_row_groups(); ++g) {
     const auto group = file.RowGroup(g);
     if (group->num_rows() == 0) continue;
@@ -68,7 +68,11 @@ std::int64_t rows_of_batch(const parquet::FileMetaData& file, const std::vector<
     }
     most = std::max(most, bytes / static_cast<double>(group->num_rows()));
   }
-  return std::clamp(static_cast<std::int64_t>(static_cast<double>(batch_bytes) / most),
+  return most;
+}
+
+std::int64_t rows_of_batch(std::int64_t batch_bytes, double row_bytes) {
+  return std::clamp(static_cast<std::int64_t>(static_cast<double>(batch_bytes) / row_bytes),
                     std::int64_t{1}, kMostRows);
 }
 
@@ -103,7 +107,9 @@ class OneFile {
       columns.push_back(i);
     }
     for (int i = 0; i < metadata->num_row_groups(); ++i) groups.push_back(i);
-    opened->file_->set_batch_size(rows_of_batch(*metadata, columns, batch_bytes));
+    opened->batch_bytes_ = batch_bytes;
+    opened->row_bytes_ = bytes_of_row(*metadata, columns);
+    opened->file_->set_batch_size(rows_of_batch(batch_bytes, opened->row_bytes_));
     ARROW_ASSIGN_OR_RAISE(opened->batches_, opened->file_->GetRecordBatchReader(groups, columns));
     return opened;
   }
@@ -114,6 +120,10 @@ class OneFile {
     std::shared_ptr<arrow::RecordBatch> batch;
     ARROW_RETURN_NOT_OK(batches_->ReadNext(&batch));
     if (batch == nullptr) return nullptr;
+    // Rows may be sorted by their length: the next ones are like the last, if these were longer.
+    const double found = static_cast<double>(arrow::util::TotalBufferSize(*batch)) /
+                         static_cast<double>(std::max<std::int64_t>(batch->num_rows(), 1));
+    file_->set_batch_size(rows_of_batch(batch_bytes_, std::max(row_bytes_, found)));
     std::vector<std::shared_ptr<arrow::Array>> columns;
     for (int i = 0; i < schema->num_fields(); ++i) {
       const arrow::Field& field = *schema->field(i);
@@ -142,6 +152,8 @@ class OneFile {
     return cp::Cast(*column, field.type());
   }
 
+  std::int64_t batch_bytes_ = 0;
+  double row_bytes_ = 1;
   std::unique_ptr<parquet::arrow::FileReader> file_;
   std::unique_ptr<arrow::RecordBatchReader> batches_;      // of file_
   std::vector<std::shared_ptr<arrow::Scalar>> constants_;  // a field's value, of a partition
