@@ -28,10 +28,21 @@ namespace {
 struct ExportOptions {
   std::string checkpoint;
   std::string store;
-  std::string out = "vectors.safetensors";
+  std::string out;
+  std::string format;  // as out ends
   bool users = true;
   int threads = 0;
 };
+
+// The file, whose ending says the format: that of --format where no file is named.
+void settle_out(ExportOptions& options) {
+  if (options.out.empty()) {
+    options.out = "vectors." + (options.format.empty() ? "safetensors" : options.format);
+  }
+  check_usage(options.format.empty() || options.out.ends_with("." + options.format), "--format ",
+              options.format, " and --out ", options.out,
+              " ask for two formats; leave one of them out");
+}
 
 constexpr std::int64_t kItemsAtOnce = 4096;
 
@@ -94,16 +105,22 @@ Command* add_export(Command& app) {
                    "RUN/checkpoints/latest")
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
+  command->add_option(
+      "--out", options->out,
+      "File to write: .safetensors, or .npy or .parquet, which become NAME.items.npy and so "
+      "on; default: vectors.safetensors");
   command
-      ->add_option(
-          "--out", options->out,
-          "File to write: .safetensors, or .npy or .parquet, which become NAME.items.npy and so on")
-      ->capture_default_str();
+      ->add_option("--format", options->format,
+                   "safetensors, npy or parquet: of vectors.FORMAT where --out names no file")
+      ->check(is_one_of({"safetensors", "npy", "parquet"}));
   command->add_flag("--users,!--no-users", options->users,
                     "The vector of every user's whole history too (the default)");
   command->add_option("--threads", options->threads, "Threads; 0: one a core")
       ->capture_default_str();
-  command->callback([options] { run_export(*options); });
+  command->callback([options] {
+    settle_out(*options);
+    run_export(*options);
+  });
   return command;
 }
 

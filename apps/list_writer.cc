@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "apps/csv_field.h"
+#include "apps/json_id.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/data/arrow/parquet_calls.h"
@@ -75,12 +76,12 @@ void ListWriter::write(const std::string& user, const data::Batch& batch, std::s
     // In this order, whoever reads it.
     nlohmann::ordered_json items = nlohmann::ordered_json::array();
     for (const auto& entry : list) {
-      items.push_back({{"item", store.item_ids().text(entry.item)}, {"score", entry.score}});
+      items.push_back({{"item", item_json(store, entry.item)}, {"score", entry.score}});
       const std::string_view title = titles.text(entry.item);
       if (!title.empty()) items.back()["title"] = title;
     }
-    // Ids are whatever bytes the log had; what is no UTF-8 in them is replaced.
-    waiting_ += nlohmann::ordered_json({{"user", user}, {"items", items}})
+    // A title is for people: what is no UTF-8 in it is replaced.
+    waiting_ += nlohmann::ordered_json({{"user", user_json(store, user)}, {"items", items}})
                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     waiting_ += '\n';
   } else {
@@ -110,10 +111,10 @@ void ListWriter::write_rows(const std::string& user, const std::vector<eval::Rec
   }
   data::ArrowBatch& rows = parquet_->rows();
   for (std::size_t i = 0; i < list.size(); ++i) {
-    text_users ? rows.add(0, std::string_view(user)) : rows.add(0, number);
+    text_users ? rows.add(0, std::string_view(utf8_id(user))) : rows.add(0, number);
     rows.add(1, static_cast<std::int64_t>(i) + 1);
     if (text_items) {
-      rows.add(2, store.item_ids().string(list[i].item));
+      rows.add(2, std::string_view(utf8_id(store.item_ids().text(list[i].item))));
     } else {
       rows.add(2, store.item_ids().integer(list[i].item));
     }

@@ -2,6 +2,7 @@
 // Several ranks share the items.
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -237,7 +238,8 @@ void add_recommend(Command& app) {
       ->required();
   command->add_option("--store", options->store, "Store; default: the one it was trained on");
   command->add_option("--user", options->user, "One user's id");
-  command->add_option("--users", options->users, "File with one user id a line");
+  command->add_option("--users", options->users,
+                      "File with one user id a line; all (where no file is called that): as --all");
   command->add_flag("--all", options->all, "Every user of the store");
   command->add_option("--history", options->history,
                       "File with one 'item' or 'item,time' a line, oldest first");
@@ -276,6 +278,10 @@ void add_recommend(Command& app) {
       ->add_option("--threads", options->threads, "Threads a rank; 0: cores / ranks of the machine")
       ->capture_default_str();
   command->callback([options] {
+    if (options->users == "all" && !std::filesystem::exists(options->users)) {
+      options->users.clear();
+      options->all = true;
+    }
     check_options(*options);
     dist::run_as_launched([&](dist::Communicator& world) { run_recommend(*options, world); });
   });

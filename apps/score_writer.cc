@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "apps/csv_field.h"
+#include "apps/json_id.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/core/progress.h"
@@ -41,13 +42,12 @@ void ScoreWriter::write(const std::string& user, const std::vector<ScoredItem>& 
     for (const ScoredItem& each : items) {
       nlohmann::ordered_json scores;
       for (std::size_t k = 0; k < tasks_.size(); ++k) scores[tasks_[k]] = each.scores[k];
-      list.push_back({{"item", store.item_ids().text(each.item)}, {"scores", std::move(scores)}});
+      list.push_back({{"item", item_json(store, each.item)}, {"scores", std::move(scores)}});
       const std::string_view title = titles.text(each.item);
       if (!title.empty()) list.back()["title"] = title;
     }
-    // Ids are whatever bytes the log had; what is no UTF-8 in them is replaced.
-    text = nlohmann::ordered_json({{"user", user}, {"items", std::move(list)}})
-               .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+    text = nlohmann::ordered_json({{"user", user_json(store, user)}, {"items", std::move(list)}})
+               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +  // titles
            "\n";
   } else if (form_ == Form::kText) {
     fmt::format_to(out, "user {}\n{:>4}  {:<20}", escaped(user), "", "item");

@@ -5,7 +5,7 @@
 The same split, width, layers, length and batch as configs/ml1m-hstu.toml: the last event of each user is kept back and ranked over all items
 with seen ones left out. The loss is RecTools' own, over all items, or with --loss sampled_softmax over as many negatives as that file has. Only
 the order of events is used. Prints the seconds of each epoch and, after every --every of them and the last, HR@10 and NDCG@10. PyTorch for
-the CPU alone is what tools/cpu_torch installs.
+the CPU alone is what tools/cpu_torch installs; --device cuda trains and ranks on a GPU.
 """
 import argparse
 import time
@@ -22,6 +22,12 @@ from rectools.models import HSTUModel, SASRecModel
 warnings.filterwarnings("ignore")
 
 
+def wait():
+    """Until the GPU, where there is one, has done what it was given."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 class Clock(lightning.Callback):
     """Says how long each epoch took and what it led to, and ends the run once its time is over."""
 
@@ -30,9 +36,11 @@ class Clock(lightning.Callback):
         self.every, self.rank = every, rank
 
     def on_train_epoch_start(self, *_):
+        wait()
         self.begin = time.perf_counter(), time.process_time()
 
     def on_train_epoch_end(self, trainer, module):
+        wait()
         seconds, processor = time.perf_counter() - self.begin[0], time.process_time() - self.begin[1]
         print(f"epoch {trainer.current_epoch + 1}: {seconds:.1f} s, {processor:.1f} s of processor time", flush=True)
         trainer.should_stop = time.perf_counter() > self.end
@@ -52,6 +60,7 @@ def main():
     parser.add_argument("--steps", type=int, default=-1, help="of an epoch, to time a part of one; -1: all")
     parser.add_argument("--minutes", type=float, default=1e9, help="no epoch begins later than this")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--every", type=int, default=1000, help="epochs from one ranking to the next; 0: none")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -75,7 +84,7 @@ def main():
 
     def trainer():
         return lightning.Trainer(
-            max_epochs=options.epochs, accelerator="cpu", logger=False, callbacks=[Clock(options.minutes, options.every, rank)],
+            max_epochs=options.epochs, accelerator="gpu" if options.device == "cuda" else "cpu", devices=1, logger=False, callbacks=[Clock(options.minutes, options.every, rank)],
             enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
             limit_train_batches=options.steps if options.steps > 0 else 1.0,
         )  # fmt: skip
@@ -83,7 +92,7 @@ def main():
     settings = {
         "n_blocks": 2, "n_heads": 1, "n_factors": 50, "dropout_rate": 0.2, "session_max_len": 200, "batch_size": 128,
         "loss": options.loss, "n_negatives": 128, "lr": 1e-3, "get_trainer_func": trainer,
-        "recommend_torch_device": "cpu",
+        "recommend_torch_device": options.device,
     }  # fmt: skip
     if options.model == "hstu":
         settings["relative_time_attention"] = False

@@ -5,7 +5,8 @@
 
 Same machine, same number of threads, one after the other in this run. Each side trains the same tokens: windows of
 the last S events before the held-out one, sampled softmax with R own negatives a token, AdamW. PyTorch pads a batch to
-its longest sequence, as such stacks do. Needs the Python packages torch and numpy; nothing else in turbogr does.
+its longest sequence, as such stacks do. With --device cuda both train on the GPU. Needs the Python packages torch and numpy;
+nothing else in turbogr does.
 """
 import argparse
 import json
@@ -34,7 +35,7 @@ class Layer(torch.nn.Module):
         projected = F.silu(F.layer_norm(x, (width,), eps=1e-6) @ self.projection)
         u, v, q, k = projected.chunk(4, dim=-1)
         q, k, v = (t.view(batch, length, self.heads, self.head_dim).transpose(1, 2) for t in (q, k, v))
-        i = torch.arange(length)
+        i = torch.arange(length, device=x.device)
         bias = self.position[self.max_length - 1 + i[None, :] - i[:, None]]
         weights = F.silu(q @ k.transpose(-1, -2) + bias) / (self.max_length + 11) * mask
         attended = (weights @ v).transpose(1, 2).reshape(batch, length, -1)
@@ -57,7 +58,7 @@ class Model(torch.nn.Module):
         valid = ids > 0
         x = self.items[ids] * math.sqrt(self.items.shape[1]) + self.places[:length]
         x = F.dropout(x, self.dropout, self.training) * valid[..., None]
-        mask = torch.tril(torch.ones(length, length, dtype=torch.bool))[None, None] & valid[:, None, None, :]
+        mask = torch.tril(torch.ones(length, length, dtype=torch.bool, device=ids.device))[None, None] & valid[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)
         return F.normalize(x[valid], dim=-1, eps=1e-6)
@@ -84,7 +85,7 @@ def padded_epoch(a, threads):
     store = pathlib.Path(a.store)
     pairs = windows_of(store, a.max_length)
     items = json.loads((store / "manifest.json").read_text())["items"]
-    model = Model(items, a.width, a.layers, a.heads, a.head_dim, a.max_length, a.dropout)
+    model = Model(items, a.width, a.layers, a.heads, a.head_dim, a.max_length, a.dropout).to(a.device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0)
     order = np.random.default_rng(1).permutation(len(pairs))
     batches = [order[s:s + a.batch] for s in range(0, len(order), a.batch)]
@@ -96,31 +97,38 @@ def padded_epoch(a, threads):
         for place, r in enumerate(rows):
             ids[place, :len(pairs[r][0])] = torch.from_numpy(pairs[r][0])
             targets[place, :len(pairs[r][1])] = torch.from_numpy(pairs[r][1])
+        ids, targets = ids.to(a.device), targets.to(a.device)
         wanted = targets[ids > 0]
         query = model(ids)
         table = F.normalize(model.items, dim=-1, eps=1e-6)
-        negatives = torch.randint(1, items + 1, (len(wanted), a.negatives))
+        negatives = torch.randint(1, items + 1, (len(wanted), a.negatives), device=a.device)
         positive = (query * table[wanted]).sum(-1, keepdim=True) / 0.05
         others = torch.einsum("td,trd->tr", query, table[negatives]) / 0.05
         others = others.masked_fill(negatives == wanted[:, None], -5e4)
-        loss = F.cross_entropy(torch.cat([positive, others], 1), torch.zeros(len(wanted), dtype=torch.long))
+        loss = F.cross_entropy(torch.cat([positive, others], 1), torch.zeros_like(wanted))
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        return len(wanted), float(loss.detach())
+        return len(wanted), loss.detach()
+
+    def wait():
+        if a.device == "cuda":
+            torch.cuda.synchronize()
 
     for rows in batches[:2]:
         step(rows)
+    wait()
     begin = time.time()
     done = [step(rows) for rows in batches]
-    return time.time() - begin, sum(tokens for tokens, _ in done), done[-1][1]
+    wait()
+    return time.time() - begin, sum(tokens for tokens, _ in done), float(done[-1][1])
 
 
 def our_rate(a, threads):
     """tokens_per_s of turbogr's own epoch, and its last loss, from the run's metrics."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([a.program, "train", a.config, f"--data.store={a.store}", f"--run.dir={folder}/run",
-                        "--train.epochs=1", f"--train.threads={threads}", "--log.every=1000000",
+                        "--train.epochs=1", f"--train.threads={threads}", f"--train.device={a.device}", "--log.every=1000000",
                         "--log.progress=none", "--eval.max_users=1"], check=True, stdout=subprocess.DEVNULL)
         lines = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl")]
     training = [line for line in lines if "tokens_per_s" in line]
@@ -135,6 +143,7 @@ def main():
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     for name, value in dict(width=50, layers=2, heads=1, head_dim=50, max_length=200, batch=128, negatives=128).items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dropout", type=float, default=0.2)
     a = parser.parse_args()
     first, first_loss = our_rate(a, a.threads)
@@ -145,7 +154,7 @@ def main():
     print(f"tokens an epoch   {tokens:,}")
     print(f"padded PyTorch    {baseline:,.0f} tokens/s   last loss {baseline_loss:.3f}")
     print(f"turbogr           {ours:,.0f} tokens/s   mean loss {first_loss:.3f}   ({first:,.0f} and {second:,.0f})")
-    print(f"ratio             {ours / baseline:.2f}x on {a.threads} threads")
+    print(f"ratio             {ours / baseline:.2f}x on {a.threads} threads" + (" and a GPU" if a.device == "cuda" else ""))
 
 
 if __name__ == "__main__":

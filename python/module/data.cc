@@ -11,6 +11,8 @@
 #include "python/module/bindings.h"
 #include "python/module/host.h"
 #include "turbogr/core/check.h"
+#include "turbogr/data/arrow/parquet_files.h"
+#include "turbogr/data/kuairand_inputs.h"
 #include "turbogr/data/log_inputs.h"
 #include "turbogr/data/log_layout.h"
 #include "turbogr/data/merge_stores.h"
@@ -43,14 +45,27 @@ std::vector<data::TableInput> tables_of(const nb::list& entries) {
   return tables;
 }
 
-// Changes `options` to those of any log; (whether that is Parquet, paths of item tables, remarks).
-nb::tuple resolve_yambda(PrepareOptions& options) {
+// Changes `options` of KuaiRand's or Yambda's files to those of any log; (their format, user
+// tables, item tables, remarks), tables as tuples of a path and whether the store keeps them.
+nb::tuple resolve_published(PrepareOptions& options, const std::string& format) {
   std::vector<std::string> remarks;
-  options = data::yambda_options(options, remarks);
-  nb::list tables, words;
-  for (const data::TableInput& table : options.item_tables) tables.append(table.path.string());
+  options.format = data::log_format_from_name(format);
+  options = options.format == data::LogFormat::kYambda ? data::yambda_options(options, remarks)
+                                                       : data::kuairand_options(options, remarks);
+  const auto listed = [](std::vector<data::TableInput>& tables) {
+    nb::list list;
+    for (const data::TableInput& table : tables) {
+      list.append(nb::make_tuple(table.path.string(), table.kept));
+    }
+    tables.clear();
+    return list;
+  };
+  nb::list words;
   for (const std::string& remark : remarks) words.append(remark);
-  return nb::make_tuple(options.format == data::LogFormat::kParquet, tables, words);
+  const char* name = options.format == data::LogFormat::kParquet ? "parquet"
+                     : options.format == data::LogFormat::kCsv   ? "csv"
+                                                                 : "kuairand";
+  return nb::make_tuple(name, listed(options.user_tables), listed(options.item_tables), words);
 }
 
 data::Repeats repeats_of(const std::string& name) {
@@ -151,8 +166,10 @@ void bind_data(nb::module_& module) {
              nb::arg("repeats"), nb::arg("streams"), nb::arg("user_tables"), nb::arg("item_tables"),
              "Logs to a store; `streams` are tuples (name, capsule of an Arrow stream), tables "
              "(name, capsule or None, whether the store keeps it).");
-  module.def("resolve_yambda", &resolve_yambda, nb::arg("options"),
-             "What Yambda's files are in options of any log.");
+  module.def("parquet_batch_bytes", &data::parquet_batch_bytes, nb::arg("memory_bytes"),
+             "What a batch of Parquet may take of the memory of prepare.");
+  module.def("resolve_published", &resolve_published, nb::arg("options"), nb::arg("format"),
+             "What KuaiRand's and Yambda's files are in options of any log.");
   module.def(
       "merge",
       [](const std::vector<std::filesystem::path>& parts, PrepareOptions options,

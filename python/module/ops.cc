@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,22 +49,14 @@ struct Gpu {
   StreamOrder order;
 };
 
-// Threads, streams and scratch memory of all calls, one call at a time. A forked process has none
-// of the threads and makes its own; it cannot use its parent's GPU.
+// Threads, streams and scratch memory of all calls of this process, one call at a time.
 struct Engine {
   std::mutex mutex;
   std::unique_ptr<Context> context;
   std::map<int, std::unique_ptr<Gpu>> gpus;
   int threads = 0;
-  pid_t process = 0;
+  pid_t process = ::getpid();
 
-  void begin_process() {
-    if (process == ::getpid()) return;
-    static_cast<void>(context.release());  // its threads are the parent's: nothing to join
-    for (auto& [id, gpu] : gpus) static_cast<void>(gpu.release());
-    gpus.clear();
-    process = ::getpid();
-  }
   Gpu& gpu_of(const Place& place) {
     TGR_CHECK(kWithCuda, "this build of turbogr has no CUDA; install the one that has, or give ",
               "arrays in the CPU's memory");
@@ -78,7 +71,6 @@ struct Engine {
   template <class Body>
   void call(const Place& place, std::uintptr_t stream, Body&& body) {
     const std::lock_guard turn(mutex);
-    begin_process();
     if (!place.gpu()) {
       if (!context) context = std::make_unique<Context>(ContextOptions{.threads = threads});
       return body(*context);
@@ -96,9 +88,17 @@ struct Engine {
     gpu.order.put_after(callers, gpu.context.stream());
   }
 };
+// A forked process has none of its parent's threads, cannot use its GPU, and may find its mutex
+// locked for good: it gets an engine of its own. None is ever destroyed: a thread may be in it when
+// the process ends.
 Engine& engine() {
-  static auto* all = new Engine;  // never destroyed: a thread may be in it when the process ends
-  return *all;
+  static constinit std::atomic<Engine*> current = nullptr;
+  Engine* found = current.load();
+  if (found != nullptr && found->process == ::getpid()) return *found;
+  auto made = std::make_unique<Engine>();
+  if (found != nullptr) made->threads = found->threads;
+  if (!current.compare_exchange_strong(found, made.get())) return *found;
+  return *made.release();
 }
 
 template <class T>
@@ -422,10 +422,10 @@ void bind_ops(nb::module_& module) {
   module.def(
       "set_threads",
       [](int threads) {
-        const std::lock_guard turn(engine().mutex);
-        engine().begin_process();
-        engine().threads = threads;
-        engine().context.reset();
+        Engine& all = engine();
+        const std::lock_guard turn(all.mutex);
+        all.threads = threads;
+        all.context.reset();
       },
       nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 import shutil
@@ -16,6 +15,7 @@ import numpy as np
 from turbogr import _turbogr
 from turbogr import _arguments as arguments
 from turbogr._columns import id_array, stream_of_columns
+from turbogr._parquet import errors_through_streams, is_parquet, parquet_stream
 
 log = logging.getLogger("turbogr")
 
@@ -94,42 +94,10 @@ def _is_paths(data: Any) -> bool:
     )
 
 
-def _is_parquet(path: str) -> bool:
-    if os.path.isdir(path):
-        pattern = os.path.join(glob.escape(path), "**", "*.parquet")
-        return next(glob.iglob(pattern, recursive=True), None) is not None
-    return path.endswith((".parquet", ".pq"))
-
-
-def _parquet_dataset(path: str) -> Any:
-    """What pyarrow makes of a file or a (hive-partitioned) folder."""
-    try:
-        import pyarrow.dataset
-    except ImportError as error:
-        raise _turbogr.Error(
-            f"'{path}' is Parquet, which pyarrow reads, and pyarrow is not installed: "
-            "pip install 'turbogr[parquet]', or give a table of another library"
-        ) from error
-    if not os.path.exists(path):
-        raise _turbogr.Error(f"there is no input '{path}'")
-    return pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
-
-
-def _parquet_table(path: str) -> Any:
-    return _parquet_dataset(path).scanner().to_reader().__arrow_c_stream__()
-
-
-def _parquet_stream(paths: list[str], options: Any) -> tuple[str, Any]:
+def _parquet_log(paths: list[str], options: Any) -> tuple[str, Any]:
     """The columns of the log alone, of all these files and folders."""
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} others"
-    parts = [_parquet_dataset(path) for path in paths]
-    if len(parts) > 1:
-        import pyarrow.dataset
-    dataset = parts[0] if len(parts) == 1 else pyarrow.dataset.dataset(parts)
-    columns = _turbogr.log_columns(options, dataset.schema.names, name)
-    # Read ahead no further than keeps pyarrow busy: more is only memory that the system has to find.
-    scanner = dataset.scanner(columns=columns, batch_readahead=2, fragment_readahead=1)
-    return name, scanner.to_reader().__arrow_c_stream__()
+    return name, parquet_stream(paths, options.memory_bytes, lambda names: _turbogr.log_columns(options, names, name))
 
 
 def frame_stream(what: str, data: Any) -> Any:
@@ -154,18 +122,18 @@ def frame_stream(what: str, data: Any) -> Any:
     )
 
 
-def _table_of_path(path: str, kept: bool = True) -> tuple[str, Any, bool]:
-    return path, _parquet_table(path) if _is_parquet(path) else None, kept
+def _table_of_path(path: str, memory_bytes: int, kept: bool = True) -> tuple[str, Any, bool]:
+    return path, parquet_stream([path], memory_bytes) if is_parquet(path) else None, kept
 
 
-def _tables(name: str, value: Any) -> list[tuple[str, Any, bool]]:
+def _tables(name: str, value: Any, memory_bytes: int) -> list[tuple[str, Any, bool]]:
     """Tables about users or items: paths of text, or names and Arrow streams, and whether the store keeps them."""
     if value is None:
         return []
     if not _is_paths(value):
         return [(name, frame_stream(name, value), True)]
     paths = [arguments.path_of(name, path) for path in (value if isinstance(value, (list, tuple)) else [value])]
-    return [_table_of_path(path) for path in paths]
+    return [_table_of_path(path, memory_bytes) for path in paths]
 
 
 def _options_of_all_events(
@@ -192,7 +160,9 @@ def _made(out: Any, options: Any, user_table: Any, item_table: Any, make: Callab
     folder = tempfile.mkdtemp(prefix="turbogr-")
     try:
         options.out = os.path.join(folder, "store") if out is None else arguments.path_of("out", out)
-        report = make(_tables("user_table", user_table), _tables("item_table", item_table))
+        tables = {"user_table": user_table, "item_table": item_table}
+        with errors_through_streams():
+            report = make(*(_tables(name, table, options.memory_bytes) for name, table in tables.items()))
         store = Store(os.fspath(options.out))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -292,17 +262,17 @@ def prepare(
             streams.append((type(data).__name__, frame_stream("data", data)))
         else:
             paths = [arguments.path_of("data", p) for p in (data if isinstance(data, (list, tuple)) else [data])]
-            if form == "yambda":
+            if form in ("yambda", "kuairand"):
                 options.inputs = paths
-                parquet, mappings, remarks = _turbogr.resolve_yambda(options)
+                form, users_found, items_found, remarks = _turbogr.resolve_published(options, form)
                 for remark in remarks:
                     log.warning("%s", remark)
-                item_tables = [_table_of_path(path, kept=False) for path in mappings] + item_tables
+                user_tables = [_table_of_path(path, options.memory_bytes, kept) for path, kept in users_found] + user_tables
+                item_tables = [_table_of_path(path, options.memory_bytes, kept) for path, kept in items_found] + item_tables
                 paths = [os.fspath(path) for path in options.inputs]
                 options.inputs = []
-                form = "parquet" if parquet else "csv"
-            if form == "parquet" or (form is None and all(_is_parquet(path) for path in paths)):
-                streams.append(_parquet_stream(_turbogr.files_of_shard(paths, options), options))
+            if form == "parquet" or (form is None and all(is_parquet(path) for path in paths)):
+                streams.append(_parquet_log(_turbogr.files_of_shard(paths, options), options))
             else:
                 options.inputs = paths
         form = "csv" if form in (None, "parquet") else form

@@ -107,6 +107,13 @@ def sampled_softmax(
     return _SampledSoftmax.apply(query, items, *rows, correction, options)
 
 
+def _times(name: str, value: Any, tokens: int) -> torch.Tensor:
+    _tensors(**{name: value})
+    if value.dtype != torch.int64 or list(value.shape) != [tokens]:
+        raise ValueError(f"{name} is {value.dtype} {list(value.shape)}; wanted: torch.int64 [{tokens}], a time of each row of x")
+    return value
+
+
 class HSTUBlock(torch.nn.Module):
     """One HSTU layer over jagged sequences: y = x + dropout(U * norm(attention(Q, K, V))) W_o + b_o with
     [U | V | Q | K] = SiLU(norm(x) W).
@@ -167,8 +174,8 @@ class HSTUBlock(torch.nn.Module):
         if self.time is not None:
             if times is None:
                 raise ValueError("times is None and the block has a time bias; give the times of the tokens")
-            options["key_times"] = times
-            options["query_times"] = times if query_times is None else query_times
+            options["key_times"] = _times("times", times, len(x))
+            options["query_times"] = times if query_times is None else _times("query_times", query_times, len(x))
         # Sums over many tokens: tables stay in float32 where the rest is in bfloat16.
         sums = torch.float64 if q.dtype == torch.float64 else torch.float32
         position, time = (None if table is None else table.to(sums) for table in (self.position, self.time))

@@ -331,5 +331,31 @@ TEST(StrangeIds, StayOneLineAndDoNotReachTheTerminal) {
   EXPECT_EQ(shown.output.find('\x1b'), std::string::npos) << shown.output;
 }
 
+TEST(StrangeIds, AreNotOthersInJson) {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path().string();
+  std::string log = "user_id,item_id,timestamp\n";
+  for (int user = 0; user < 6; ++user) {
+    for (int i = 0; i < 5; ++i) {
+      log += fmt::format("u{},caf\xe9{},{}\n", user, (user + i) % 7, 100 + i);
+    }
+  }
+  test::write_file(folder / "log.csv", log);
+  ASSERT_EQ(run_program("data prepare " + root + "/log.csv --out " + root + "/store").status, 0);
+  const Outcome trained =
+      run_program("train " + test::source_dir() + "/configs/demo.toml --data.store=" + root +
+                  "/store --run.dir=" + root +
+                  "/run --train.steps=2 --model.width=8 --model.heads=1 --train.peak_tflops=1");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const std::string recommend = "recommend --all --seen keep --checkpoint " + root + "/run --out ";
+  const Outcome refused = run_program(recommend + root + "/l.jsonl");
+  EXPECT_EQ(refused.status, 1) << refused.output;
+  EXPECT_TRUE(has(refused, "the id 'caf\\xe9")) << refused.output;
+  EXPECT_TRUE(has(refused, "is no UTF-8, and JSON and Parquet hold nothing else")) << refused.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "l.jsonl"));
+  ASSERT_EQ(run_program(recommend + root + "/l.csv").status, 0);
+  EXPECT_NE(test::read_file(folder / "l.csv").find(",caf\xe9"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace turbogr

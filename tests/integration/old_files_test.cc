@@ -71,11 +71,12 @@ TEST_F(OldFiles, ACheckpointRecommendsWhatItDid) {
   ASSERT_EQ(was.size(), 30u);
   ASSERT_EQ(is.size(), was.size());
   for (std::size_t user = 0; user < was.size(); ++user) {
-    EXPECT_EQ(is[user].at("user"), was[user].at("user"));
+    // Ids were text in lists then.
+    EXPECT_EQ(is[user].at("user").dump(), was[user].at("user").get<std::string>());
     const json &lists = was[user].at("items"), &now = is[user].at("items");
     ASSERT_EQ(now.size(), lists.size());
     for (std::size_t i = 0; i < lists.size(); ++i) {
-      EXPECT_EQ(now[i].at("item"), lists[i].at("item")) << user;
+      EXPECT_EQ(now[i].at("item").dump(), lists[i].at("item").get<std::string>()) << user;
       EXPECT_NEAR(now[i].at("score").get<double>(), lists[i].at("score").get<double>(), 1e-4);
     }
   }

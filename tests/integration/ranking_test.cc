@@ -372,13 +372,13 @@ TEST_P(RankingOf, ScoresItemsOneByOneAsTogether) {
   ASSERT_EQ(some.status, 0) << some.output;
   const json together = json::parse(some.output);
   ASSERT_EQ(together["items"].size(), 3u);
+  EXPECT_EQ(together["user"], 5);
   double last = 1;
   for (const json& each : together["items"]) {
     const auto score = each["scores"]["like"].get<double>();
     EXPECT_LE(score, last);
     last = score;
-    const Outcome one =
-        run_program(rank + "--user 5 --json --items " + each["item"].get<std::string>());
+    const Outcome one = run_program(rank + "--user 5 --json --items " + each["item"].dump());
     EXPECT_NEAR(json::parse(one.output)["items"][0]["scores"]["like"].get<double>(), score, 1e-5);
   }
 
@@ -390,7 +390,7 @@ TEST_P(RankingOf, ScoresItemsOneByOneAsTogether) {
                                                       root()));
   ASSERT_EQ(many.status, 0) << many.output;
   const std::string csv = contents_of(root() + "/scores.csv");
-  const auto first = together["items"][0]["item"].get<std::string>();
+  const auto first = together["items"][0]["item"].dump();
   EXPECT_TRUE(csv.starts_with("user,place,item,like\n5,1," + first + ",")) << csv;
   EXPECT_NE(csv.find("\nnobody,1,7,"), std::string::npos) << csv;
   EXPECT_NE(many.output.find("judged without a history"), std::string::npos) << many.output;

@@ -1,5 +1,10 @@
 """Operators on arrays: against plain formulas in float64, and autograd against PyTorch's own."""
 
+import gc
+import multiprocessing
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -62,6 +67,79 @@ def test_bits_do_not_depend_on_the_threads(case):
         turbogr.ops.set_threads(threads)
         results.append(turbogr.ops.hstu_attention(*arrays, OFFSETS, heads=2).tobytes())
     assert len(set(results)) == 1
+
+
+def test_threads_take_turns(case):
+    arrays = [case[name] for name in "qkv"]
+    expected = turbogr.ops.hstu_attention(*arrays, OFFSETS, heads=2).tobytes()
+    results = []
+
+    def ask():
+        for _ in range(20):
+            results.append(turbogr.ops.hstu_attention(*arrays, OFFSETS, heads=2).tobytes())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 80
+
+
+def _attention_in_child(arrays, pipe):
+    pipe.send(turbogr.ops.hstu_attention(*arrays, OFFSETS, heads=2).tobytes())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forked_during_a_call_computes(case):
+    """The child has the parent's locks as they were, and not the thread that would open them."""
+    arrays = [case[name] for name in "qkv"]
+    expected = turbogr.ops.hstu_attention(*arrays, OFFSETS, heads=2).tobytes()
+    large = np.random.default_rng(1).normal(size=(4000, 8))
+    ends = np.array([0, 4000])
+    stop = threading.Event()
+    calls = []
+
+    def keep_busy():
+        while not stop.is_set():
+            turbogr.ops.hstu_attention(large, large, large, ends)
+            calls.append(time.monotonic())
+
+    thread = threading.Thread(target=keep_busy)
+    thread.start()
+    context = multiprocessing.get_context("fork")
+    try:
+        for _ in range(3):  # nearly all of the thread's time is in a call
+            before = len(calls)
+            while len(calls) == before:
+                time.sleep(0.01)
+            ours, theirs = context.Pipe()
+            child = context.Process(target=_attention_in_child, args=(arrays, theirs))
+            child.start()
+            try:
+                assert ours.poll(60), "the child hangs"
+                assert ours.recv() == expected
+            finally:
+                child.kill()
+                child.join()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_arrays_outlive_what_they_came_from(run):
+    items = turbogr.load(run).item_vectors()
+    users = turbogr.load(run).user_vectors()
+    stream = turbogr.Table({"x": np.arange(1000), "name": np.array([f"row {i}" for i in range(1000)])}).__arrow_c_stream__()
+    out = turbogr.ops.hstu_attention(*(np.ones((3, 2)) for _ in range(3)), np.array([0, 3]))
+    gc.collect()
+    trash = [np.full(1000, -1) for _ in range(50)]  # where freed memory would be used again
+    assert np.abs(np.linalg.norm(items, axis=1) - 1).max() < 1e-5 and np.abs(np.linalg.norm(users, axis=1) - 1).max() < 1e-5
+    pa = pytest.importorskip("pyarrow")
+    table = pa.RecordBatchReader._import_from_c_capsule(stream).read_all()
+    assert table["x"].to_pylist() == list(range(1000)) and table["name"][999].as_py() == "row 999"
+    assert np.allclose(out, out[0, 0] * np.array([[1, 1], [2, 2], [3, 3]]))
+    assert len(trash) == 50
 
 
 def test_sampled_softmax_is_the_formula():

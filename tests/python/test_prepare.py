@@ -2,6 +2,7 @@
 
 import datetime
 import pathlib
+import threading
 
 import numpy as np
 import pytest
@@ -240,3 +241,18 @@ def test_row_groups_without_rows(columns, csv_store, tmp_path):
     groups = pyarrow.parquet.ParquetFile(file).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 100, 0, table.num_rows - 100, 0]
     assert contents(turbogr.prepare(file)) == contents(csv_store)
+
+
+def test_several_threads_prepare_at_once(columns, csv_store, tmp_path):
+    made = {}
+
+    def make(number):
+        data = dict(columns) if number % 2 else pd.DataFrame(columns)
+        made[number] = contents(turbogr.prepare(data, tmp_path / str(number)))
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == dict.fromkeys(range(6), contents(csv_store))

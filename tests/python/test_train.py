@@ -1,5 +1,6 @@
 """Training from Python: the program's bits, callbacks, Ctrl-C, errors."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 import turbogr
 
 PROGRAM = os.environ.get("TGR_PROGRAM", "turbogr")
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def checkpoints(folder):
@@ -38,6 +40,23 @@ def test_run_has_the_bits_of_the_program(run, store, tmp_path):
         for folder in (run, theirs)
     ]
     assert figures[0] == figures[1]
+
+
+def test_the_published_recipe_has_the_bits_of_the_program(tmp_path):
+    """configs/ml1m-hstu.toml as it is, on a world like MovieLens-1M that is small enough for a test."""
+    world = ["data", "synth", "--like", "movielens", "--users", "300", "--items", "500", "--mean-length", "40", "--out", tmp_path / "store"]
+    subprocess.run([PROGRAM, *map(os.fspath, world)], check=True, capture_output=True)
+    config = ROOT / "configs/ml1m-hstu.toml"
+    steps = {"train.steps": 6, "train.epochs": 0, "train.threads": 2, "eval.every": 0, "checkpoint.every_epochs": 0}
+    run = turbogr.train(config, tmp_path / "store", progress=False, **steps, **{"run.dir": tmp_path / "ours"})
+    options = [f"--{name}={value}" for name, value in steps.items()]
+    theirs = [f"--data.store={tmp_path / 'store'}", f"--run.dir={tmp_path / 'theirs'}"]
+    subprocess.run([PROGRAM, "train", config, *options, *theirs], check=True, capture_output=True)
+
+    def hashes(folder):
+        return {name: hashlib.sha256(content).hexdigest() for name, content in checkpoints(folder).items()}
+
+    assert hashes(run) and hashes(run) == hashes(tmp_path / "theirs")
 
 
 def test_a_file_and_a_dictionary_are_the_same_config(store, small, tmp_path):

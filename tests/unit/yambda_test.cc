@@ -207,6 +207,33 @@ TEST(Yambda, ItsFilesAreOptionsOfAnyLog) {
             std::string::npos);
 }
 
+TEST(Yambda, AFileOfOneTypeSaysItByItsName) {
+  const test::TemporaryFolder folder;
+  std::vector<std::string> remarks;
+  const auto options_of = [&](std::vector<std::filesystem::path> inputs) {
+    return yambda_options({.format = LogFormat::kYambda, .inputs = std::move(inputs)}, remarks);
+  };
+  EXPECT_NE(test::message_of([&] { options_of({folder.path()}); }).find("holds no multi_event"),
+            std::string::npos);
+  const auto likes = test::write_file(folder / "likes.csv.gz", "");
+  EXPECT_EQ(options_of({folder.path()}).inputs, std::vector<std::filesystem::path>{likes});
+  EXPECT_TRUE(options_of({likes}).columns.labels.empty());
+  const auto listens = test::write_file(folder / "listens.parquet", "PAR1");
+  const std::vector<std::string> wanted = {"listen_plus=played_ratio_pct>=50",
+                                           "skip=!played_ratio_pct>=50"};
+  EXPECT_EQ(options_of({listens}).columns.labels, wanted);
+  const auto refused = [&](std::vector<std::filesystem::path> inputs, const char* words) {
+    const std::string message = test::message_of([&] { options_of(std::move(inputs)); });
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  refused({folder.path()}, "no multi_event but 'listens.parquet' and 1 others");
+  const auto dislikes = test::write_file(folder / "dislikes.csv", "");
+  refused({dislikes, likes}, "give multi_event, or files of one type");
+  const auto all = test::write_file(folder / "multi_event.csv", "");
+  refused({all, likes}, "give multi_event, or files of one type");
+  EXPECT_EQ(options_of({folder.path()}).inputs, std::vector<std::filesystem::path>{all});
+}
+
 TEST(Yambda, RefusesWorldsThatCannotBe) {
   EXPECT_THROW(YambdaWorld({.users = 0}), Error);
   EXPECT_THROW(YambdaWorld({.users = 5, .bayes_auc = 0.4}), Error);

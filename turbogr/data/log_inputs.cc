@@ -16,6 +16,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/field.h"
+#include "turbogr/data/kuairand_inputs.h"
 #include "turbogr/data/partial_folder.h"
 
 namespace turbogr::data {
@@ -47,28 +48,6 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   }
   std::sort(entries.begin(), entries.end());
   return entries;
-}
-
-bool is_kuairand_log(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return (name.starts_with("log_standard") || name.starts_with("log_random")) &&
-         name.find(".csv") != std::string::npos;
-}
-
-bool is_kuairand_table(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return (name.starts_with("user_features") || name.starts_with("video_features_basic")) &&
-         name.find(".csv") != std::string::npos;
-}
-
-std::vector<fs::path> kuairand_files(const fs::path& folder) {
-  std::vector<fs::path> found;
-  for (const fs::path& path : entries_of(folder)) {
-    if (is_kuairand_log(path) || is_kuairand_table(path)) found.push_back(path);
-  }
-  TGR_CHECK(!found.empty(), "'", folder.string(),
-            "' holds none of KuaiRand's files (log_standard_*.csv, ...)");
-  return found;
 }
 
 // The first of these that the folder holds, packed or not; empty when it holds none.

@@ -22,6 +22,7 @@
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/item_titles.h"
+#include "turbogr/data/kuairand_inputs.h"
 #include "turbogr/data/label.h"
 #include "turbogr/data/partial_folder.h"
 #include "turbogr/data/prepare_parse.h"
@@ -157,6 +158,7 @@ PrepareReport prepare_or_run_out(PrepareOptions options) {
   const auto elapsed = [&] { return static_cast<double>(Trace::now_ns() - begin_ns) * 1e-9; };
   PrepareReport report;
   if (options.format == LogFormat::kYambda) options = yambda_options(options, report.remarks);
+  if (options.format == LogFormat::kKuaiRand) options = kuairand_options(options, report.remarks);
   Progress progress(options.show_progress);
   const MemoryPlan plan(options.memory_bytes);
   ThreadPool pool(options.threads > 0 ? options.threads : usual_threads());

@@ -59,8 +59,8 @@ class Parser {
     progress_.begin("reading", total_bytes(files), "B");
     for (const fs::path& file : files) read_file(file);
     if (parquet) {
-      const auto stream =
-          open_parquet_log(files_of_shard(options_.inputs, options_), options_.columns);
+      const auto stream = open_parquet_log(files_of_shard(options_.inputs, options_),
+                                           options_.columns, options_.memory_bytes);
       read_arrow_log(pool_, *stream, options_, events_, bad_, report_);
     }
     for (const ArrowInput& input : options_.streams) {

@@ -1,26 +1,26 @@
-// libturbogr_parquet.so: Parquet by the Arrow C++ library that a pyarrow brought along. The only
-// source that sees Arrow's headers; not part of the program.
+// libturbogr_parquet.so: Parquet by the Arrow C++ library that a pyarrow brought along. This and
+// parquet_scan.cc alone see Arrow's headers; they are no part of the program.
 #include "turbogr/data/arrow/parquet_calls.h"
 
 #include <arrow/api.h>
 #include <arrow/c/bridge.h>
-#include <arrow/compute/initialize.h>
 #include <arrow/config.h>
-#include <arrow/dataset/api.h>
-#include <arrow/filesystem/localfs.h>
 #include <arrow/io/file.h>
 #include <arrow/util/config.h>
 #include <parquet/arrow/writer.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "turbogr/data/arrow/parquet_scan.h"
+
 namespace {
 
-namespace ds = arrow::dataset;
+using turbogr::data::find_parquet_files;
+using turbogr::data::ParquetFiles;
+using turbogr::data::read_parquet_files;
 
 const char* words(const arrow::Status& status) {
   thread_local std::string text;
@@ -39,81 +39,6 @@ const char* guarded(Work&& work) {
   }
 }
 
-arrow::Result<std::vector<std::shared_ptr<ds::Dataset>>> datasets_of(const char* const* paths,
-                                                                     std::int64_t count) {
-  ARROW_RETURN_NOT_OK(arrow::compute::Initialize());
-  auto files = std::make_shared<arrow::fs::LocalFileSystem>();
-  auto format = std::make_shared<ds::ParquetFileFormat>();
-  std::vector<std::shared_ptr<ds::Dataset>> found;
-  for (std::int64_t i = 0; i < count; ++i) {
-    ds::FileSystemFactoryOptions options;
-    options.partitioning = ds::HivePartitioning::MakeFactory();
-    ARROW_ASSIGN_OR_RAISE(const arrow::fs::FileInfo info, files->GetFileInfo(paths[i]));
-    std::shared_ptr<ds::DatasetFactory> factory;
-    if (info.IsDirectory()) {
-      arrow::fs::FileSelector selector;
-      selector.base_dir = paths[i];
-      selector.recursive = true;
-      options.partition_base_dir = paths[i];
-      ARROW_ASSIGN_OR_RAISE(factory,
-                            ds::FileSystemDatasetFactory::Make(files, selector, format, options));
-    } else {
-      ARROW_ASSIGN_OR_RAISE(
-          factory, ds::FileSystemDatasetFactory::Make(files, std::vector<std::string>{paths[i]},
-                                                      format, options));
-    }
-    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<ds::Dataset> dataset, factory->Finish());
-    found.push_back(std::move(dataset));
-  }
-  return found;
-}
-
-// One path after the other: the batches of each through a scanner of its own.
-class Chain : public arrow::RecordBatchReader {
- public:
-  Chain(std::vector<std::shared_ptr<ds::Dataset>> datasets, std::vector<std::string> columns,
-        std::shared_ptr<arrow::Schema> schema)
-      : datasets_(std::move(datasets)), columns_(std::move(columns)), schema_(std::move(schema)) {}
-
-  std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
-
-  arrow::Status ReadNext(std::shared_ptr<arrow::RecordBatch>* batch) override {
-    while (true) {
-      if (!reader_) {
-        *batch = nullptr;
-        if (next_ == datasets_.size()) return arrow::Status::OK();
-        ARROW_RETURN_NOT_OK(open(datasets_[next_++]));
-      }
-      ARROW_RETURN_NOT_OK(reader_->ReadNext(batch));
-      if (*batch != nullptr) return arrow::Status::OK();
-      reader_.reset();
-    }
-  }
-
- private:
-  arrow::Status open(const std::shared_ptr<ds::Dataset>& dataset) {
-    // Files of other types than the first one's are cast, or refused with words.
-    std::vector<std::shared_ptr<arrow::Field>> fields = dataset->schema()->fields();
-    for (auto& field : fields) {
-      if (const auto wanted = schema_->GetFieldByName(field->name())) field = wanted;
-    }
-    ARROW_ASSIGN_OR_RAISE(auto same, dataset->ReplaceSchema(arrow::schema(fields)));
-    ds::ScannerBuilder builder(same);
-    ARROW_RETURN_NOT_OK(builder.Project(columns_));
-    ARROW_RETURN_NOT_OK(builder.BatchSize(1 << 16));
-    ARROW_RETURN_NOT_OK(builder.BatchReadahead(4));
-    ARROW_RETURN_NOT_OK(builder.FragmentReadahead(1));
-    ARROW_ASSIGN_OR_RAISE(auto scanner, builder.Finish());
-    return scanner->ToRecordBatchReader().Value(&reader_);
-  }
-
-  std::vector<std::shared_ptr<ds::Dataset>> datasets_;
-  std::vector<std::string> columns_;
-  std::shared_ptr<arrow::Schema> schema_;
-  std::size_t next_ = 0;
-  std::shared_ptr<arrow::RecordBatchReader> reader_;
-};
-
 const char* runs_with() {
   static const std::string version = arrow::GetBuildInfo().version_string;
   return version.c_str();
@@ -121,28 +46,23 @@ const char* runs_with() {
 
 const char* columns(const char* const* paths, std::int64_t count, ArrowSchema* out) {
   return guarded([&]() -> arrow::Status {
-    ARROW_ASSIGN_OR_RAISE(const auto datasets, datasets_of(paths, count));
-    if (datasets.empty()) return arrow::Status::Invalid("no file was named");
-    return arrow::ExportSchema(*datasets[0]->schema(), out);
+    ARROW_ASSIGN_OR_RAISE(const ParquetFiles files, find_parquet_files(paths, count));
+    return arrow::ExportSchema(*files.schema, out);
   });
 }
 
 const char* read(const char* const* paths, std::int64_t count, const char* const* names,
-                 std::int64_t num_names, ArrowArrayStream* out) {
+                 std::int64_t num_names, std::int64_t batch_bytes, ArrowArrayStream* out) {
   return guarded([&]() -> arrow::Status {
-    ARROW_ASSIGN_OR_RAISE(auto datasets, datasets_of(paths, count));
-    if (datasets.empty()) return arrow::Status::Invalid("no file was named");
+    ARROW_ASSIGN_OR_RAISE(ParquetFiles files, find_parquet_files(paths, count));
     std::vector<std::shared_ptr<arrow::Field>> fields;
     for (std::int64_t i = 0; i < num_names; ++i) {
-      auto field = datasets[0]->schema()->GetFieldByName(names[i]);
+      auto field = files.schema->GetFieldByName(names[i]);
       if (field == nullptr) return arrow::Status::Invalid("no column '", names[i], "'");
       fields.push_back(std::move(field));
     }
-    return arrow::ExportRecordBatchReader(
-        std::make_shared<Chain>(std::move(datasets),
-                                std::vector<std::string>(names, names + num_names),
-                                arrow::schema(std::move(fields))),
-        out);
+    files.schema = arrow::schema(std::move(fields));
+    return arrow::ExportRecordBatchReader(read_parquet_files(std::move(files), batch_bytes), out);
   });
 }
 

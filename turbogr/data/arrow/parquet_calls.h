@@ -16,10 +16,10 @@ struct TurbogrParquetCalls {
   const char* (*runs_with)();  // the Arrow that was loaded
   // The columns of files and (hive-partitioned) folders, those of the first file where they differ.
   const char* (*columns)(const char* const* paths, std::int64_t num_paths, ArrowSchema* out);
-  // Batches of the columns named, in the order of the paths and of the names in folders. A few
-  // batches are read ahead.
+  // Batches of the columns named, in the order of the paths and of the names in folders, each of
+  // about batch_bytes in memory at most. One is read ahead.
   const char* (*read)(const char* const* paths, std::int64_t num_paths, const char* const* columns,
-                      std::int64_t num_columns, ArrowArrayStream* out);
+                      std::int64_t num_columns, std::int64_t batch_bytes, ArrowArrayStream* out);
   // Takes the schema; batches then, and the end, which writes what readers look for first.
   const char* (*open_writer)(const char* path, ArrowSchema* schema, void** writer);
   const char* (*write)(void* writer, ArrowArray* batch);
@@ -32,7 +32,7 @@ const TurbogrParquetCalls* turbogr_parquet_calls();
 
 namespace turbogr::data {
 
-inline constexpr int kParquetCallsVersion = 1;
+inline constexpr int kParquetCallsVersion = 2;
 
 // The library, opened once. Throws when it is not there or was built for another Arrow, saying
 // which and what to do.

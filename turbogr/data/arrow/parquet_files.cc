@@ -25,7 +25,7 @@ void check_parquet(const char* problem, const std::string& name) {
 // The columns that choose(names, what the inputs are called) wants.
 template <class Choose>
 std::unique_ptr<ArrowStream> open_parquet(const std::vector<std::filesystem::path>& inputs,
-                                          Choose&& choose) {
+                                          std::size_t memory_bytes, Choose&& choose) {
   TGR_CHECK(!inputs.empty(), "no input file is given");
   std::vector<std::string> paths;
   for (const std::filesystem::path& input : inputs) {
@@ -47,24 +47,28 @@ std::unique_ptr<ArrowStream> open_parquet(const std::vector<std::filesystem::pat
   schema.release(&schema);
   const std::vector<std::string> wanted = choose(names, name);
   ArrowArrayStream stream = {};
+  const auto batch_bytes = static_cast<std::int64_t>(parquet_batch_bytes(memory_bytes));
   check_parquet(calls.read(files.data(), std::ssize(files), pointers_to(wanted).data(),
-                           std::ssize(wanted), &stream),
+                           std::ssize(wanted), batch_bytes, &stream),
                 name);
   return std::make_unique<ArrowStream>(name, &stream);
 }
 
 }  // namespace
 
-std::unique_ptr<ArrowStream> open_parquet_table(const std::filesystem::path& input) {
+std::unique_ptr<ArrowStream> open_parquet_table(const std::filesystem::path& input,
+                                                std::size_t memory_bytes) {
   return open_parquet(
-      {input}, [](const std::vector<std::string>& names, const std::string&) { return names; });
+      {input}, memory_bytes,
+      [](const std::vector<std::string>& names, const std::string&) { return names; });
 }
 
 std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem::path>& inputs,
-                                              const ColumnMap& map) {
-  return open_parquet(inputs, [&](const std::vector<std::string>& names, const std::string& name) {
-    return log_columns(map, names, name);
-  });
+                                              const ColumnMap& map, std::size_t memory_bytes) {
+  return open_parquet(inputs, memory_bytes,
+                      [&](const std::vector<std::string>& names, const std::string& name) {
+                        return log_columns(map, names, name);
+                      });
 }
 
 namespace {

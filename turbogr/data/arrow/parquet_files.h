@@ -2,6 +2,7 @@
 // stream, rows to a file.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,11 +14,15 @@
 
 namespace turbogr::data {
 
+// What one batch may take of the memory that prepare may use: two or three are there at a time.
+constexpr std::size_t parquet_batch_bytes(std::size_t memory_bytes) { return memory_bytes / 32; }
+
 // These throw when there is no such library, file or column. A log brings only the columns that it
 // is made of, a table all it has.
-std::unique_ptr<ArrowStream> open_parquet_table(const std::filesystem::path& input);
+std::unique_ptr<ArrowStream> open_parquet_table(const std::filesystem::path& input,
+                                                std::size_t memory_bytes);
 std::unique_ptr<ArrowStream> open_parquet_log(const std::vector<std::filesystem::path>& inputs,
-                                              const ColumnMap& map);
+                                              const ColumnMap& map, std::size_t memory_bytes);
 
 // Rows to a Parquet file, a row group of a million or so at a time.
 class ParquetWriter {

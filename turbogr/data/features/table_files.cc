@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::unique_ptr<ArrowStream> open_columns(const TableInput& table) {
+std::unique_ptr<ArrowStream> open_columns(const TableInput& table, std::size_t memory_bytes) {
   if (table.stream != nullptr) {
     return std::make_unique<ArrowStream>(table.path.string(), table.stream);
   }
@@ -31,7 +31,7 @@ std::unique_ptr<ArrowStream> open_columns(const TableInput& table) {
                 std::any_of(fs::recursive_directory_iterator(table.path), {}, is_file),
             "'", table.path.string(), "' is a folder without Parquet files; a table of text is a ",
             "file: name it");
-  return open_parquet_table(table.path);
+  return open_parquet_table(table.path, memory_bytes);
 }
 
 std::vector<FeatureRequest> features_of(const std::vector<std::string>& texts, FeatureOwner owner,
@@ -41,12 +41,12 @@ std::vector<FeatureRequest> features_of(const std::vector<std::string>& texts, F
 }
 
 TableFile as_text(const TableInput& table, FeatureOwner owner,
-                  const std::vector<std::string>& asked, const fs::path& to,
-                  std::vector<std::string>& remarks) {
+                  const std::vector<std::string>& asked, std::size_t memory_bytes,
+                  const fs::path& to, std::vector<std::string>& remarks) {
   if (table.stream == nullptr && !is_parquet(table.path)) {
     return {.path = table.path, .name = table.path.string(), .kept = table.kept};
   }
-  const std::unique_ptr<ArrowStream> stream = open_columns(table);
+  const std::unique_ptr<ArrowStream> stream = open_columns(table, memory_bytes);
   const std::vector<FeatureRequest> requests = features_of(asked, owner, table.path);
   ArrowCsvOptions options;
   options.separator = [&](std::string_view column) {
@@ -81,9 +81,9 @@ TableFiles table_files(const PrepareOptions& options, const fs::path& folder,
     const bool items = owner == FeatureOwner::kItem;
     std::vector<TableFile>& to = items ? files.items : files.users;
     for (const TableInput& table : items ? options.item_tables : options.user_tables) {
-      to.push_back(as_text(table, owner, items ? options.item_features : options.user_features,
-                           folder / fmt::format("{}_table_{}.csv", name_of(owner), to.size() + 1),
-                           remarks));
+      to.push_back(as_text(
+          table, owner, items ? options.item_features : options.user_features, options.memory_bytes,
+          folder / fmt::format("{}_table_{}.csv", name_of(owner), to.size() + 1), remarks));
     }
   }
   return files;

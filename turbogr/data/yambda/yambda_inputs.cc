@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <utility>
 
 #include "turbogr/core/check.h"
 #include "turbogr/data/file_kind.h"
@@ -30,13 +32,43 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
   return {};
 }
 
+// Files of events of one type, which have no column that says it.
+constexpr const char* kFilesOfOneType[] = {"listens", "likes", "dislikes", "unlikes", "undislikes"};
+
+// The one of these that a log is by its name; empty: multi_event, or what it is cut from.
+std::string only_type(const fs::path& log) {
+  const std::string name = log.filename().string();
+  const std::string stem = name.substr(0, name.find('.'));
+  const auto* const found = std::ranges::find(kFilesOfOneType, stem);
+  return found != std::end(kFilesOfOneType) ? stem : "";
+}
+
 fs::path log_of(const fs::path& input) {
   if (!fs::is_directory(input)) return input;
-  fs::path log = find_file(input, "multi_event");
-  TGR_CHECK(!log.empty(), "'", input.string(),
-            "' holds no multi_event.parquet (or .csv, .csv.gz, .csv.zst); name a folder that does, "
-            "such as flat/50m, or the file");
-  return log;
+  if (fs::path all = find_file(input, "multi_event"); !all.empty()) return all;
+  std::vector<fs::path> found;
+  for (const char* name : kFilesOfOneType) {
+    if (fs::path log = find_file(input, name); !log.empty()) found.push_back(std::move(log));
+  }
+  TGR_CHECK(found.size() < 2, "'", input.string(), "' holds no multi_event but '",
+            found.empty() ? "" : found.front().filename().string(), "' and ", found.size() - 1,
+            " others of one type of event; name the file that is meant");
+  TGR_CHECK(!found.empty(), "'", input.string(),
+            "' holds no multi_event.parquet (or .csv, .csv.gz, .csv.zst), nor listens, likes, "
+            "dislikes, unlikes or undislikes; name a folder that does, such as flat/50m, or the "
+            "file");
+  return found.front();
+}
+
+// What becomes of events of that type. Where all are likes or the like, none needs a signal to say
+// so.
+std::vector<std::string> labels_of(const std::string& type) {
+  if (type.empty()) {
+    return {"listen_plus=event_type==listen&played_ratio_pct>=50", "like=event_type==like",
+            "skip=event_type==listen&!played_ratio_pct>=50"};
+  }
+  if (type == "listens") return {"listen_plus=played_ratio_pct>=50", "skip=!played_ratio_pct>=50"};
+  return {};
 }
 
 fs::path mapping_near(const fs::path& log, const std::string& name) {
@@ -81,19 +113,23 @@ PrepareOptions yambda_options(PrepareOptions options, std::vector<std::string>& 
   TGR_CHECK(!options.inputs.empty(), "no input file is given");
   for (fs::path& input : options.inputs) input = log_of(input);
   const bool parquet = is_parquet(options.inputs.front());
+  const std::string type = only_type(options.inputs.front());
   for (const fs::path& input : options.inputs) {
     TGR_CHECK(is_parquet(input) == parquet, "'", options.inputs.front().string(), "' and '",
               input.string(), "': one is Parquet and the other is not; prepare one kind at a time");
+    TGR_CHECK(only_type(input) == type, "'", options.inputs.front().string(), "' and '",
+              input.string(),
+              "': listens, likes, dislikes, unlikes and undislikes do not say of an ",
+              "event which of these it is, and multi_event has the events of them all: give ",
+              "multi_event, or files of one type");
   }
   options.format = parquet ? LogFormat::kParquet : LogFormat::kCsv;
   if (options.time_unit == "auto") options.time_unit = "s";
   ColumnMap& columns = options.columns;
   if (columns.signals.empty()) columns.signals = {"none"};  // is_organic is none
   if (columns.features.empty()) columns.features = {"is_organic:category"};
-  const char* const labels[] = {"listen_plus=event_type==listen&played_ratio_pct>=50",
-                                "like=event_type==like",
-                                "skip=event_type==listen&!played_ratio_pct>=50"};
-  columns.labels.insert(columns.labels.begin(), std::begin(labels), std::end(labels));
+  const std::vector<std::string> labels = labels_of(type);
+  columns.labels.insert(columns.labels.begin(), labels.begin(), labels.end());
   add_mappings(options, remarks);
   return options;
 }
