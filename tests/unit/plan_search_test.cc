@@ -131,6 +131,27 @@ TEST(PlanMemory, IsTheDevicesAndTheHosts) {
   EXPECT_EQ(all.host, all.device);
 }
 
+// What bands of pairs (ops/attention/hopper/attention_bands.h) leave of a GPU's memory for pairs: a
+// matrix a layer up to 4,096 tokens, room linear in tokens beyond.
+TEST(PlanMemory, OfLongSequencesIsLinearInTokens) {
+  const auto bytes_of = [](const std::string& length, const std::string& bias) {
+    const run::Config config = small_config({{"train.dtype", "bf16"},
+                                             {"train.tokens", "65536"},
+                                             {"data.max_length", length},
+                                             {"model.layers", "16"},
+                                             {"model.bias", bias}});
+    return memory_of(config, {0}, {.num_items = 1000, .tokens = 65536, .sequences = 16});
+  };
+  const auto pairs_of = [&](const std::string& length) {
+    return bytes_of(length, "time").activations - bytes_of(length, "none").activations;
+  };
+  const auto matrix = [](double length) { return 65536 * (length + 192); };
+  EXPECT_GT(pairs_of("4096"), 18 * matrix(4096));
+  EXPECT_LT(pairs_of("4096"), 1.04 * 18 * matrix(4096));  // a unit more for each sequence
+  EXPECT_NEAR(pairs_of("65536"), 638e6, 2e6);  // not 18 of 4.3 GB
+  EXPECT_NEAR(pairs_of("8192"), 610e6, 10e6);
+}
+
 // Young: with a save of 50 s and a failure every 10,000 s, every 1,000 s; 5 % and 5 %.
 TEST(PlanCheckpoints, AreAsFarApartAsLosesLeast) {
   const CheckpointQuestion question = {.bytes = 400e9,

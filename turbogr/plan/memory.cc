@@ -1,10 +1,12 @@
 #include "turbogr/plan/memory.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/model/hopper_memory.h"
 #include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/train/negative_sampler.h"
@@ -14,14 +16,6 @@
 
 namespace turbogr::plan {
 namespace {
-
-// A GPU keeps each layer's bias between pairs of tokens, in f16, and adds up another matrix of
-// the size in the backward pass (docs/design.md, "Attention on a GPU").
-double pair_matrix_bytes(const model::ModelOptions& model, double capacity) {
-  if (model.bias == model::BiasKind::kNone || model.kind != model::ModelKind::kHstu) return 0;
-  const double matrix = capacity * (static_cast<double>(model.max_length) + 192);
-  return (static_cast<double>(model.layers) + 2) * matrix;
-}
 
 // Rows of all tables and their state, of the rank that has most, and how much less another has.
 struct TableBytes {
@@ -104,9 +98,13 @@ RankMemory planned_memory(const run::Config& config, const std::vector<int>& nod
   memory.host_steps =
       steps * std::max(rows, 2) / rows + sampler +
       static_cast<double>(train::StepInputs<T>(ctx, options, shape.num_items).bytes().host);
-  const double pairs = pair_matrix_bytes(options.model, static_cast<double>(shape.tokens));
-  memory.device += pairs;
-  memory.activations += pairs;
+  // Only bf16 has Hopper's kernels; the others take no memory for pairs.
+  const double attention =
+      std::is_same_v<T, bf16>
+          ? static_cast<double>(model::hopper_attention_bytes(options.model, options.memory))
+          : 0;
+  memory.device += attention;
+  memory.activations += attention;
   if (nodes.size() > 1) {
     // Rows on their way between devices, of every step in flight.
     memory.device +=
