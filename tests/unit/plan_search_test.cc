@@ -38,8 +38,21 @@ TEST(PlanSearch, TriesFormatsBatchesAndGroupsOverMachines) {
   const std::vector<Choice> choices = searched(config, {.nodes = 2, .gpus = 2});
   std::set<std::int64_t> tokens;
   bool rounded = false, spread = false;
+  int half_tables = 0, hashed = 0;
   for (const Choice& choice : choices) {
     EXPECT_TRUE(choice.fits);
+    if (choice.settings.dtype == "bf16") {  // said to round, and half the memory
+      ++half_tables;
+      EXPECT_TRUE(test::has(choice.settings.text(), "tables bf16"));
+      EXPECT_NE(choice.semantics, Semantics::kSame);
+      EXPECT_LT(choice.memory.table, choices[0].memory.table);
+    }
+    if (choice.settings.placement == "hash") {
+      ++hashed;
+      const bool exact = choice.settings.schedule != "semi_async" &&
+                         choice.settings.gradients == "f32" && choice.settings.rows == "f32";
+      EXPECT_EQ(choice.semantics == Semantics::kSame, exact);
+    }
     tokens.insert(choice.settings.tokens);
     rounded = rounded || choice.settings.rows == "bf16";
     if (choice.settings.rows == "bf16") {
@@ -54,6 +67,8 @@ TEST(PlanSearch, TriesFormatsBatchesAndGroupsOverMachines) {
   EXPECT_EQ(tokens, (std::set<std::int64_t>{0, 512, 2048}));
   EXPECT_TRUE(rounded);
   EXPECT_TRUE(spread);
+  EXPECT_EQ(half_tables, 3);  // of the best of each kind of results
+  EXPECT_EQ(hashed, 3);
   EXPECT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return a.token_seconds() < b.token_seconds();
   }));
@@ -65,6 +80,7 @@ TEST(PlanSearch, NamesTheKeysOfASetting) {
   settings.spread = true;
   settings.tokens = 512;
   settings.memory = "host";
+  settings.placement = "hash";
   const run::Config config = small_config(settings.overrides());
   EXPECT_EQ(config.dist.group, 8);
   EXPECT_TRUE(config.dist.spread);
@@ -73,7 +89,24 @@ TEST(PlanSearch, NamesTheKeysOfASetting) {
   EXPECT_TRUE(config.train.recompute);
   EXPECT_EQ(settings.text(),
             "groups of 8 over machines, overlap, rows bf16, gradients f32, 512 tokens, tables on "
-            "hosts, recompute");
+            "hosts, dealt by hash, recompute");
+  EXPECT_EQ(config.dist.placement, "hash");
+  settings.memory.clear();
+  settings.dtype = "bf16";
+  EXPECT_EQ(small_config(settings.overrides()).embedding.dtype, "bf16");
+}
+
+// What training would refuse is not proposed: tables of 16 bits on hosts.
+TEST(PlanSearch, TriesOnlyWhatGoesTogether) {
+  run::Config config = small_config({{"embedding.dtype", "bf16"}});
+  config.model.width = 16384;  // more than the devices hold, even so
+  const Context ctx({.threads = 2});
+  const auto histories = open_histories("kuairand27k", {.config = config});
+  PlanSearch search(ctx, config, {.nodes = 1, .gpus = 2}, *histories, 1);
+  for (const Choice& choice : search.run()) {
+    EXPECT_FALSE(choice.fits);
+    EXPECT_NE(choice.settings.memory, "host");
+  }
 }
 
 // A table that no device has room for goes to the hosts, and its rows over their links.
@@ -95,12 +128,20 @@ TEST(PlanSearch, KeepsTablesOnHostsWhereTheyDoNotFit) {
   config.model.width = 4096;  // 525 GB of rows
   config.embedding.dtype = "f32";
   PlanSearch large(ctx, config, {.nodes = 1, .gpus = 2}, *histories, 1);
+  bool half = false;
   for (const Choice& choice : large.run()) {
+    if (choice.settings.dtype == "bf16") {  // the other way to make room
+      half = true;
+      EXPECT_EQ(choice.settings.memory, "device");
+      EXPECT_NE(choice.semantics, Semantics::kSame);
+      continue;
+    }
     EXPECT_TRUE(choice.fits);
     EXPECT_EQ(choice.settings.memory, "host");
     EXPECT_GT(choice.memory.least_host(), 200e9);
     EXPECT_LT(choice.memory.least_host(), choice.memory.host);  // an odd number of rows
   }
+  EXPECT_TRUE(half);
 }
 
 TEST(PlanMemory, IsTheDevicesAndTheHosts) {
@@ -117,7 +158,14 @@ TEST(PlanMemory, IsTheDevicesAndTheHosts) {
   EXPECT_EQ(memory.host, memory.least_host());
   RunShape even = shape;
   even.num_items = 100'000;
-  EXPECT_EQ(memory_of(config, nodes, even).spread, 0);
+  EXPECT_EQ(memory_of(config, nodes, even).least_device(), memory_of(config, nodes, even).device);
+  // Every rank's: the second of each group has the row less.
+  ASSERT_EQ(memory.fewer.size(), 4u);
+  for (const std::size_t rank : {0u, 2u}) {
+    EXPECT_EQ(memory.device_of(rank), memory.device);
+    EXPECT_EQ(memory.device_of(rank + 1), memory.least_device());
+    EXPECT_EQ(memory.host_of(rank), memory.host);
+  }
   // An alias table of every item, and a host that reads further ahead.
   run::Config popular = config;
   popular.negatives.sampler = "popularity";
