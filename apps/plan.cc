@@ -61,18 +61,20 @@ nlohmann::ordered_json links_json(const plan::Simulation& result) {
 
 namespace {
 
-// The links that carry most and least, the fuller way of each.
+// The links that carry most and least, the fuller way of each; some have no rank.
 template <class Name>
 void print_links(const std::string& what, const std::vector<plan::LinkUse>& links, Name&& name_of) {
+  std::vector<std::size_t> used;
+  for (std::size_t link = 0; link < links.size(); ++link) {
+    if (links[link].bytes() > 0) used.push_back(link);
+  }
+  if (used.empty()) return;
   const auto [least, most] = std::minmax_element(
-      links.begin(), links.end(),
-      [](const plan::LinkUse& a, const plan::LinkUse& b) { return a.bytes() < b.bytes(); });
-  if (most->bytes() == 0) return;
-  const auto name = [&](const auto& link) {
-    return name_of(static_cast<std::size_t>(link - links.begin()));
-  };
+      used.begin(), used.end(),
+      [&](std::size_t a, std::size_t b) { return links[a].bytes() < links[b].bytes(); });
   print_result("           {}: most {:.1f} MB ({}), least {:.1f} MB ({})\n", what,
-               most->bytes() * 1e-6, name(most), least->bytes() * 1e-6, name(least));
+               links[*most].bytes() * 1e-6, name_of(*most), links[*least].bytes() * 1e-6,
+               name_of(*least));
 }
 
 }  // namespace

@@ -47,12 +47,19 @@ nlohmann::ordered_json choice_json(const plan::Choice& choice, const plan::Simul
   return json;
 }
 
-// The fastest whose results are no further from the config's than `semantics`.
+// The fastest whose results are no further from the config's than `semantics`; of those as fast
+// the one with fewest keys to set.
 const plan::Choice* best_of(const std::vector<plan::Choice>& choices, plan::Semantics semantics) {
+  constexpr double kAsFast = 1.001;
+  const plan::Choice* fastest = nullptr;
+  const plan::Choice* best = nullptr;
   for (const plan::Choice& choice : choices) {
-    if (choice.fits && choice.semantics <= semantics) return &choice;
+    if (!choice.fits || choice.semantics > semantics) continue;
+    if (fastest == nullptr) fastest = best = &choice;
+    if (choice.token_seconds() > kAsFast * fastest->token_seconds()) break;
+    if (choice.settings.overrides().size() < best->settings.overrides().size()) best = &choice;
   }
-  return nullptr;
+  return best;
 }
 
 void print_choices(const std::vector<plan::Choice>& choices) {

@@ -96,6 +96,8 @@ TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
   // dealt the other way for the best of each kind of results; batches half and twice as large.
   EXPECT_EQ(json["choices"].size(), 12u + 3u * 3u + 2u);
   EXPECT_EQ(json["best"]["result"], "same");
+  // Rows dealt the other way are faster by a ten thousandth: no key to set for that.
+  EXPECT_EQ(json["best"]["placement"], "");
   EXPECT_GT(json["best"]["device_gib"].get<double>(), 0);
   const auto& simulation = json["best"]["simulation"];
   EXPECT_GT(simulation["mfu"].get<double>(), 0);
@@ -129,7 +131,7 @@ TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
   const double best = simulation["step_ms"];
   for (const auto& choice : json["choices"]) {
     if (choice["result"] == "same") {
-      EXPECT_LE(best, choice["simulation"]["step_ms"].get<double>());
+      EXPECT_LE(best, 1.001 * choice["simulation"]["step_ms"].get<double>());
     }
   }
 }
@@ -190,7 +192,7 @@ TEST(Plan, ABrowserDrawsItsPage) {
   };
   EXPECT_EQ(count("<circle "), 12u);        // two charts of two lines over three counts of ranks
   EXPECT_GT(count("class=\"stage\""), 5u);  // one of them in the script
-  EXPECT_EQ(count("class=\"part\""), 3u * 14u);  // three of every setting
+  EXPECT_EQ(count("class=\"part\""), 3u * 8u);  // three of each of the first settings
   EXPECT_TRUE(test::has(drawn, "<div class=\"label\">linearity</div>"));
 }
 
