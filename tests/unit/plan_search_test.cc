@@ -124,6 +124,9 @@ TEST(PlanSearch, KeepsTablesOnHostsWhereTheyDoNotFit) {
   EXPECT_EQ(here.memory.host_table, there.memory.table);
   EXPECT_EQ(there.memory.host_table, 0);
   EXPECT_GE(here.simulation.step_seconds, there.simulation.step_seconds);
+  // The link to the host is busy by itself: rows of some 200 bytes read, and updated both ways.
+  EXPECT_EQ(there.simulation.host_link_seconds[0], 0);
+  EXPECT_GT(here.simulation.host_link_seconds[0], 1000 * 256 / 50e9);
 
   config.model.width = 4096;  // 525 GB of rows
   config.embedding.dtype = "f32";
@@ -139,6 +142,15 @@ TEST(PlanSearch, KeepsTablesOnHostsWhereTheyDoNotFit) {
     EXPECT_TRUE(choice.fits);
     EXPECT_EQ(choice.settings.memory, "host");
     EXPECT_GT(choice.memory.least_host(), 200e9);
+    // Rows of 16 KB: what the link does is not the device's computing.
+    const Simulation& s = choice.simulation;
+    const std::vector<Resource> busy = busiest(s);
+    const auto link = std::find_if(busy.begin(), busy.end(), [](const Resource& each) {
+      return each.name.starts_with("host link of rank ");
+    });
+    ASSERT_NE(link, busy.end());
+    EXPECT_GT(link->share, 0.1);
+    EXPECT_LE(s.device_seconds[0], s.busiest_seconds * 1.1);
     EXPECT_LT(choice.memory.least_host(), choice.memory.host);  // an odd number of rows
   }
   EXPECT_TRUE(half);
@@ -196,7 +208,7 @@ TEST(PlanMemory, OfLongSequencesIsLinearInTokens) {
   const auto matrix = [](double length) { return 65536 * (length + 192); };
   EXPECT_GT(pairs_of("4096"), 18 * matrix(4096));
   EXPECT_LT(pairs_of("4096"), 1.04 * 18 * matrix(4096));  // a unit more for each sequence
-  EXPECT_NEAR(pairs_of("65536"), 638e6, 2e6);  // not 18 of 4.3 GB
+  EXPECT_NEAR(pairs_of("65536"), 638e6, 2e6);             // not 18 of 4.3 GB
   EXPECT_NEAR(pairs_of("8192"), 610e6, 10e6);
 }
 

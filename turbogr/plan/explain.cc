@@ -37,7 +37,7 @@ struct NamedChange {
   bool hardware = false;
 };
 
-std::vector<NamedChange> hardware_changes(const PlanSearch& search) {
+std::vector<NamedChange> hardware_changes(const PlanSearch& search, bool on_hosts) {
   const ClusterOptions& cluster = search.cluster();
   std::vector<NamedChange> changes;
   const auto add = [&](std::string text, std::function<void(SimulationSetup&)> change) {
@@ -46,6 +46,10 @@ std::vector<NamedChange> hardware_changes(const PlanSearch& search) {
   add("devices that compute twice as fast", double_computing);
   add("hosts that look at ids twice as fast",
       [](SimulationSetup& setup) { setup.gpu.host_ids_ns.value /= 2; });
+  if (on_hosts) {
+    add("links to hosts twice as fast",
+        [](SimulationSetup& setup) { setup.gpu.host_link_gbs.value *= 2; });
+  }
   if (cluster.ranks() > 1) {
     add("ports twice as fast", [](SimulationSetup& setup) {
       setup.gpu.local_gbs.value *= 2;
@@ -105,7 +109,7 @@ std::vector<WhatIf> what_would_help(PlanSearch& search, const Choice& best) {
     const double gain = best.token_seconds() / choice.token_seconds() - 1;
     found.push_back({text, results, hardware, choice.simulation, gain});
   };
-  std::vector<NamedChange> changes = hardware_changes(search);
+  std::vector<NamedChange> changes = hardware_changes(search, best.memory.host_table > 0);
   for (NamedChange& each : key_changes(search, best.semantics)) changes.push_back(std::move(each));
   for (const NamedChange& each : changes) {
     add(each.text, each.results, each.hardware, search.try_changed(best.settings, each.change));

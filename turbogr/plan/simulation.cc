@@ -61,6 +61,10 @@ std::vector<Resource> busiest(const Simulation& simulation) {
       simulation.host_seconds.size(), [&](std::size_t i) { return simulation.host_seconds[i]; },
       of_rank("host of rank "));
   add(
+      simulation.host_link_seconds.size(),
+      [&](std::size_t i) { return simulation.host_link_seconds[i]; },
+      of_rank("host link of rank "));
+  add(
       simulation.ports.size(), [&](std::size_t i) { return simulation.ports[i].seconds(); },
       of_rank("port of rank "));
   add(

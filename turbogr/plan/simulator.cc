@@ -44,7 +44,8 @@ class SimulatedCluster {
         network_(collectives_.network()),
         taken_(setup.nodes.size(), 0),
         device_seconds_(setup.nodes.size(), 0),
-        host_seconds_(setup.nodes.size(), 0) {
+        host_seconds_(setup.nodes.size(), 0),
+        host_link_seconds_(setup.nodes.size(), 0) {
     for (const StepBatch& step : steps) sections_.push_back(sections_of(step));
   }
 
@@ -84,6 +85,13 @@ class SimulatedCluster {
 
   double host_link_seconds(std::int64_t rows, double bytes) const {
     return static_cast<double>(rows) * bytes / (setup_.gpu.host_link_gbs.value * 1e9);
+  }
+  // The same as part of what a rank's device is said to do, which then waits for the link.
+  double over_host_link(int rank, std::int64_t rows, double bytes) {
+    const double seconds = host_link_seconds(rows, bytes);
+    host_link_seconds_[static_cast<std::size_t>(rank)] += seconds;
+    device_seconds_[static_cast<std::size_t>(rank)] -= seconds * setup_.sharing;
+    return seconds;
   }
 
   std::vector<SectionSeconds> sections_of(const StepBatch& step) const {
@@ -265,7 +273,7 @@ class SimulatedCluster {
                return cost_.row_seconds(relay.taken, 2 * wire);
              });
     local(stage, call.lane, [&](int rank) {  // packed by owners, unpacked by who asked
-      return host_link_seconds(requested(ids, rank), setup_.host_row_bytes) +
+      return over_host_link(rank, requested(ids, rank), setup_.host_row_bytes) +
              cost_.row_seconds(requested(ids, rank) + asked_in_all(ids, rank), kPackBytes + wire);
     });
   }
@@ -336,8 +344,11 @@ class SimulatedCluster {
       const double link =
           host_link_seconds(std::ssize(steps_[static_cast<std::size_t>(call.step)].ids_of(0)),
                             setup_.host_row_bytes + setup_.host_update_bytes);
+      host_link_seconds_[0] += link;
       return compute(call, stages::kRowUpdate, [&](const SectionSeconds& s) {
-        return s.row_update + std::max(0.0, link - s.forward() - s.backward());
+        const double waited = std::max(0.0, link - s.forward() - s.backward());
+        device_seconds_[0] -= waited;
+        return s.row_update + waited;
       });
     }
     const RouteCounts& counts = call.part == Part::kNextReads ? route.next_reads : route.all;
@@ -346,7 +357,7 @@ class SimulatedCluster {
           static_cast<std::size_t>(setup_.topology.place_of[static_cast<std::size_t>(rank)]);
       std::int64_t rows = counts.touched[place];
       if (call.part == Part::kRest) rows -= route.next_reads.touched[place];
-      return host_link_seconds(rows, setup_.host_update_bytes) +
+      return over_host_link(rank, rows, setup_.host_update_bytes) +
              cost_.row_seconds(rows, kRowUpdateBytes);
     });
   }
@@ -387,6 +398,7 @@ class SimulatedCluster {
     nics_before_ = network_.nics();
     device_before_ = device_seconds_;
     host_before_ = host_seconds_;
+    host_link_before_ = host_link_seconds_;
     clock_.start_counting();
   }
 
@@ -418,6 +430,7 @@ class SimulatedCluster {
     simulation.nics = a_step(network_.nics(), nics_before_);
     simulation.device_seconds = a_step(device_seconds_, device_before_);
     simulation.host_seconds = a_step(host_seconds_, host_before_);
+    simulation.host_link_seconds = a_step(host_link_seconds_, host_link_before_);
     for (int step = first_counted_; step < first_counted_ + counted_; ++step) {
       const auto s = static_cast<std::size_t>(step);
       double busiest = 0, all = 0;
@@ -455,8 +468,8 @@ class SimulatedCluster {
   bool counting_ = false;
   int first_counted_ = 0, counted_ = 0;
   double begin_seconds_ = 0, end_seconds_ = 0;
-  std::vector<double> device_seconds_, host_seconds_;  // [ranks], busy so far
-  std::vector<double> device_before_, host_before_;
+  std::vector<double> device_seconds_, host_seconds_, host_link_seconds_;  // [ranks], busy so far
+  std::vector<double> device_before_, host_before_, host_link_before_;
   std::vector<LinkUse> ports_before_, nics_before_;
 };
 

@@ -83,9 +83,9 @@ struct Simulation {
   // Of a step, each link by itself: [ranks], to others of the machine; [machines x NICs].
   std::vector<LinkUse> ports, nics;
   int machines = 1;
-  // Of a step, seconds in which each rank's device computes, and its host works on ids. On a CPU
-  // all of it is the device's.
-  std::vector<double> device_seconds, host_seconds;  // [ranks]
+  // Of a step, seconds in which each rank's device computes, its host works on ids, and rows of
+  // tables in host memory are on their way. On a CPU all of it is the device's.
+  std::vector<double> device_seconds, host_seconds, host_link_seconds;  // [ranks]
   std::vector<TracedStage> trace;
 
   // What a machine sends others in a step, and a rank those of its machine: means.
@@ -100,7 +100,7 @@ struct Simulation {
   double waiting_share() const { return 1 - compute_seconds / busiest_seconds; }
 };
 
-// What is busy longest in a step: a device, a host, a port or a NIC.
+// What is busy longest in a step: a device, a host, the link between them, a port or a NIC.
 struct Resource {
   std::string name;  // "NIC 3 of machine 1"
   double share = 0;  // of a step, busy
