@@ -22,16 +22,20 @@
 
 namespace turbogr::apps {
 
-nlohmann::ordered_json json_of(const plan::Simulation& result, int ranks) {
-  nlohmann::ordered_json json = {{"ranks", ranks},
+nlohmann::ordered_json json_of(const plan::Simulation& result, const plan::SimulationSetup& setup) {
+  nlohmann::ordered_json json = {{"ranks", setup.nodes.size()},
                                  {"step_ms", 1e3 * result.step_seconds},
                                  {"tokens_per_s", result.tokens / result.step_seconds},
+                                 {"mfu", result.mfu(setup)},
                                  {"linearity", result.linearity()},
                                  {"waiting", result.waiting_share()},
                                  {"exposed_sparse", result.share(train::StageKind::kSparse)},
                                  {"exposed_dense", result.share(train::StageKind::kDense)},
-                                 {"nic_mb", result.nic_bytes * 1e-6},
-                                 {"local_mb", result.local_bytes * 1e-6}};
+                                 {"nic_mb", result.nic_bytes() * 1e-6},
+                                 {"local_mb", result.local_bytes() * 1e-6}};
+  for (const plan::Resource& each : busiest(result)) {
+    json["busy"].push_back({{"what", each.name}, {"share", each.share}});
+  }
   for (const plan::StageSeconds& stage : result.stages) {
     json["stages"].push_back({{"name", stage.name},
                               {"exposed_ms", 1e3 * stage.exposed},
@@ -41,14 +45,45 @@ nlohmann::ordered_json json_of(const plan::Simulation& result, int ranks) {
   return json;
 }
 
+nlohmann::ordered_json links_json(const plan::Simulation& result) {
+  nlohmann::ordered_json json;
+  const auto add = [&](const char* kind, const std::vector<plan::LinkUse>& links) {
+    for (const plan::LinkUse& link : links) {
+      json[kind].push_back({{"out_mb", link.out_bytes * 1e-6},
+                            {"in_mb", link.in_bytes * 1e-6},
+                            {"busy", link.seconds() / result.step_seconds}});
+    }
+  };
+  add("ports", result.ports);
+  add("nics", result.nics);
+  return json;
+}
+
+namespace {
+
+// The links that carry most and least, the fuller way of each; some have no rank.
+template <class Name>
+void print_links(const std::string& what, const std::vector<plan::LinkUse>& links, Name&& name_of) {
+  std::vector<std::size_t> used;
+  for (std::size_t link = 0; link < links.size(); ++link) {
+    if (links[link].bytes() > 0) used.push_back(link);
+  }
+  if (used.empty()) return;
+  const auto [least, most] = std::minmax_element(
+      used.begin(), used.end(),
+      [&](std::size_t a, std::size_t b) { return links[a].bytes() < links[b].bytes(); });
+  print_result("           {}: most {:.1f} MB ({}), least {:.1f} MB ({})\n", what,
+               links[*most].bytes() * 1e-6, name_of(*most), links[*least].bytes() * 1e-6,
+               name_of(*least));
+}
+
+}  // namespace
+
 void print_simulation(const plan::Simulation& result, const plan::SimulationSetup& setup) {
-  const auto ranks = static_cast<double>(setup.nodes.size());
-  const double mfu =
-      result.causal_flops / ranks / result.step_seconds / (setup.gpu.peak_tflops.value * 1e12);
   print_result("step       {:.2f} ms: {} tokens/s, causal MFU {:.1f} % of {:g} TFLOP/s\n",
                1e3 * result.step_seconds,
                grouped_text(static_cast<std::int64_t>(result.tokens / result.step_seconds)),
-               100 * mfu, setup.gpu.peak_tflops.value);
+               100 * result.mfu(setup), setup.gpu.peak_tflops.value);
   print_result(
       "linearity  {:.3f}; exposed: sparse {:.1f} %, dense {:.1f} % of a step; the mean rank has "
       "{:.2f} % less to compute than the busiest\n",
@@ -56,7 +91,11 @@ void print_simulation(const plan::Simulation& result, const plan::SimulationSetu
       100 * result.share(train::StageKind::kDense), 100 * result.waiting_share());
   print_result(
       "links      {:.1f} MB a rank and step inside machines, {:.1f} MB a machine between them\n",
-      result.local_bytes * 1e-6, result.nic_bytes * 1e-6);
+      result.local_bytes() * 1e-6, result.nic_bytes() * 1e-6);
+  print_links("inside machines", result.ports,
+              [](std::size_t rank) { return "rank " + std::to_string(rank); });
+  print_links("between them", result.nics,
+              [&](std::size_t nic) { return name_of_nic(result, nic); });
   print_result("{:<32}{:>12}{:>22}{:>12}\n", "stage, ms of a step", "exposed", "of it for others",
                "hidden");
   for (const plan::StageSeconds& stage : result.stages) {
@@ -176,7 +215,8 @@ void run_simulation(const run::Config& config, const PlanCommand& command) {
       simulation_seconds - route_seconds, processor_seconds);
   if (!command.trace.empty()) plan::write_trace(command.trace, result);
   if (!command.json.empty()) {
-    nlohmann::ordered_json json = json_of(result, ranks);
+    nlohmann::ordered_json json = json_of(result, setup);
+    json["links"] = links_json(result);
     json["plan_ms"] = plan_ms;
     json["simulation_s"] = simulation_seconds;
     json["simulation_processor_s"] = processor_seconds;

@@ -33,7 +33,9 @@ struct PlanCommand {
 
 void run_search(const run::Config& config, const PlanCommand& command);  // plan_search.cc
 
-nlohmann::ordered_json json_of(const plan::Simulation& result, int ranks);
+nlohmann::ordered_json json_of(const plan::Simulation& result, const plan::SimulationSetup& setup);
+// What every link of a step carries, and the share of it that each is busy.
+nlohmann::ordered_json links_json(const plan::Simulation& result);
 void print_simulation(const plan::Simulation& result, const plan::SimulationSetup& setup);
 void print_data(const plan::Histories& histories, const plan::PlannedFeatures& features);
 // With users enough for so many steps.

@@ -12,6 +12,7 @@
 #include "turbogr/core/output_file.h"
 #include "turbogr/core/progress.h"
 #include "turbogr/plan/checkpoint_interval.h"
+#include "turbogr/plan/explain.h"
 #include "turbogr/plan/plan_page.h"
 #include "turbogr/plan/search.h"
 
@@ -20,12 +21,14 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
-nlohmann::ordered_json choice_json(const plan::Choice& choice, int ranks) {
+nlohmann::ordered_json choice_json(const plan::Choice& choice, const plan::SimulationSetup& setup) {
   nlohmann::ordered_json json = {{"group", choice.settings.group},
                                  {"schedule", choice.settings.schedule},
                                  {"spread", choice.settings.spread},
                                  {"tokens", choice.settings.tokens},
                                  {"memory", choice.settings.memory},
+                                 {"dtype", choice.settings.dtype},
+                                 {"placement", choice.settings.placement},
                                  {"rows", choice.settings.rows},
                                  {"gradients", choice.settings.gradients},
                                  {"recompute", choice.settings.recompute},
@@ -40,16 +43,23 @@ nlohmann::ordered_json choice_json(const plan::Choice& choice, int ranks) {
                                  {"host_steps_gib", choice.memory.host_steps / kGib},
                                  {"host_batches_gib", choice.memory.host_batches / kGib},
                                  {"host_table_gib", choice.memory.host_table / kGib}};
-  if (choice.fits) json["simulation"] = json_of(choice.simulation, ranks);
+  if (choice.fits) json["simulation"] = json_of(choice.simulation, setup);
   return json;
 }
 
-// The fastest whose results are no further from the config's than `semantics`.
+// The fastest whose results are no further from the config's than `semantics`; of those as fast
+// the one with fewest keys to set.
 const plan::Choice* best_of(const std::vector<plan::Choice>& choices, plan::Semantics semantics) {
+  constexpr double kAsFast = 1.001;
+  const plan::Choice* fastest = nullptr;
+  const plan::Choice* best = nullptr;
   for (const plan::Choice& choice : choices) {
-    if (choice.fits && choice.semantics <= semantics) return &choice;
+    if (!choice.fits || choice.semantics > semantics) continue;
+    if (fastest == nullptr) fastest = best = &choice;
+    if (choice.token_seconds() > kAsFast * fastest->token_seconds()) break;
+    if (choice.settings.overrides().size() < best->settings.overrides().size()) best = &choice;
   }
-  return nullptr;
+  return best;
 }
 
 void print_choices(const std::vector<plan::Choice>& choices) {
@@ -75,8 +85,9 @@ void print_choices(const std::vector<plan::Choice>& choices) {
   }
 }
 
-// Where the time of the best setting goes, and what one change would make of it.
-void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const run::Config& config) {
+// Where the time of the best setting goes, what binds it, and what one change would make of it.
+void print_explanation(const plan::Choice& best, const std::vector<plan::WhatIf>& changes) {
+  constexpr double kSomeGain = 1e-3;
   const plan::Simulation& s = best.simulation;
   const double step = s.step_seconds;
   print_result(
@@ -84,40 +95,44 @@ void explain_choice(plan::PlanSearch& search, const plan::Choice& best, const ru
       "rows and ids, {:.1f} % dense sums and waiting in them\n",
       100 * s.compute_seconds / step, 100 * (s.busiest_seconds - s.compute_seconds) / step,
       100 * s.share(train::StageKind::kSparse), 100 * s.share(train::StageKind::kDense));
-  struct Change {
-    std::string text;
-    std::vector<run::Override> overrides;
-    double network = 1;
-  };
-  std::vector<Change> changes = {
-      {"a network twice as fast", {}, 2},
-      {"dist.bucket of 32 MiB", {{"dist.bucket", std::to_string(32 << 20)}}, 1}};
-  if (config.optim.clip > 0) {
-    changes.push_back(
-        {"optim.clip = 0, so that row gradients may return late", {{"optim.clip", "0"}}, 1});
+  const std::vector<plan::Resource> busy = busiest(s);
+  std::string others;
+  for (std::size_t i = 1; i < busy.size(); ++i) {
+    others +=
+        fmt::format("{} {} {:.1f} %", i == 1 ? "; then" : ",", busy[i].name, 100 * busy[i].share);
   }
-  for (const Change& change : changes) {
-    const plan::Choice with = search.try_changed(best.settings, change.overrides, change.network);
-    if (!with.fits) continue;
-    print_result("with {}: {:.2f} ms, linearity {:.3f}\n", change.text,
-                 1e3 * with.simulation.step_seconds, with.simulation.linearity());
+  print_result("binds: {}, busy {:.1f} % of a step{}\n", busy[0].name, 100 * busy[0].share, others);
+  std::size_t without = 0;
+  for (const plan::WhatIf& change : changes) {
+    if (change.gain < kSomeGain) {
+      ++without;
+      continue;
+    }
+    print_result("{:+6.1f} % tokens/s with {} (results: {}): {:.2f} ms, linearity {:.3f}\n",
+                 100 * change.gain, change.text, change.results,
+                 1e3 * change.simulation.step_seconds, change.simulation.linearity());
   }
+  if (without > 0) print_result("{} other changes gain nothing\n", without);
+}
+
+nlohmann::ordered_json explanation_json(const plan::Choice& best,
+                                        const std::vector<plan::WhatIf>& changes) {
+  nlohmann::ordered_json json = {{"binds", busiest(best.simulation)[0].name}};
+  for (const plan::WhatIf& change : changes) {
+    json["changes"].push_back({{"change", change.text},
+                               {"result", change.results},
+                               {"hardware", change.hardware},
+                               {"gain", change.gain},
+                               {"step_ms", 1e3 * change.simulation.step_seconds},
+                               {"linearity", change.simulation.linearity()}});
+  }
+  return json;
 }
 
 std::string sources_text(const plan::SimulationSetup& setup) {
-  int measured = 0, published = 0, derived = 0;
-  const auto count = [&](const std::vector<plan::NamedFigure>& figures) {
-    for (const plan::NamedFigure& each : figures) {
-      const std::string& source = each.figure->source;
-      ++(source.starts_with("measured")    ? measured
-         : source.starts_with("published") ? published
-                                           : derived);
-    }
-  };
-  count(figures_of(setup.gpu));
-  count(figures_of(setup.network));
-  return fmt::format("figures of {} and {}: {} measured, {} published, {} derived", setup.gpu.name,
-                     setup.network.name, measured, published, derived);
+  const plan::SourceCounts counts =
+      count_sources(figures_of(setup.network), count_sources(figures_of(setup.gpu)));
+  return fmt::format("figures of {} and {}: {}", setup.gpu.name, setup.network.name, counts.text());
 }
 
 std::string epoch_text(double hours) {
@@ -140,27 +155,49 @@ void list_sources(const plan::SimulationSetup& setup) {
 }
 
 // How often to save: what a save costs against what a failure loses (Young's rule).
-void print_checkpoints(const PlanCommand& command, const plan::SimulationSetup& setup,
-                       const plan::Choice& best) {
+struct Saves {
+  double bytes = 0;
+  int writers = 1;  // machines of one group
+  plan::CheckpointInterval interval;
+};
+
+Saves planned_saves(const PlanCommand& command, const plan::SimulationSetup& setup,
+                    const plan::Choice& best) {
   const int group = best.settings.group;
-  const int writers =
-      std::max(1, group / command.cluster.ranks_of_node());                // machines of one group
   const double dense = 12.0 * static_cast<double>(setup.work.parameters);  // and two moments, f32
-  const double bytes = best.memory.table * group + dense;
-  const plan::CheckpointInterval interval =
-      plan::checkpoint_interval({.bytes = bytes,
-                                 .writers = writers,
-                                 .disk_gbs = command.disk_gbs,
-                                 .machine_hours = command.mtbf,
-                                 .machines = command.cluster.nodes,
-                                 .step_seconds = best.simulation.step_seconds});
+  Saves saves = {.bytes = best.memory.table * group + dense,
+                 .writers = std::max(1, group / command.cluster.ranks_of_node()),
+                 .interval = {}};
+  saves.interval = plan::checkpoint_interval({.bytes = saves.bytes,
+                                              .writers = saves.writers,
+                                              .disk_gbs = command.disk_gbs,
+                                              .machine_hours = command.mtbf,
+                                              .machines = command.cluster.nodes,
+                                              .step_seconds = best.simulation.step_seconds});
+  return saves;
+}
+
+void print_checkpoints(const PlanCommand& command, const Saves& saves) {
+  const plan::CheckpointInterval& interval = saves.interval;
   print_result(
       "save       {:.1f} GB in {:.1f} s at {:g} GB/s a machine of {}, at most; with a failure "
       "every {:.1f} hours save every {:.1f} minutes (checkpoint.every = {}): {:.2f} % of the time "
       "is saving, {:.2f} % is computed in vain\n",
-      bytes * 1e-9, interval.save_seconds, command.disk_gbs, writers,
+      saves.bytes * 1e-9, interval.save_seconds, command.disk_gbs, saves.writers,
       interval.failure_seconds / 3600, interval.seconds / 60, interval.steps,
       100 * interval.saving_share, 100 * interval.lost_share);
+}
+
+nlohmann::ordered_json checkpoints_json(const Saves& saves) {
+  const plan::CheckpointInterval& interval = saves.interval;
+  return {{"gb", saves.bytes * 1e-9},
+          {"writers", saves.writers},
+          {"save_s", interval.save_seconds},
+          {"failure_hours", interval.failure_seconds / 3600},
+          {"interval_s", interval.seconds},
+          {"every_steps", interval.steps},
+          {"saving_share", interval.saving_share},
+          {"lost_share", interval.lost_share}};
 }
 
 // Of a rank: of the one that needs most, where shards of tables make a difference to be seen.
@@ -256,14 +293,20 @@ void run_search(const run::Config& config, const PlanCommand& command) {
   }
   print_result("\n");
   print_memory(best.memory, setup.gpu.memory_gib.value);
-  if (command.mtbf > 0) print_checkpoints(command, setup, best);
+  Saves saves;
+  if (command.mtbf > 0) {
+    saves = planned_saves(command, setup, best);
+    print_checkpoints(command, saves);
+  }
   std::string line;
   for (const run::Override& each : best.settings.overrides()) {
     line += " --" + each.key + "=" + each.value;
   }
   print_result("take      {}\n", line);
+  std::vector<plan::WhatIf> changes;
   if (command.explain) {
-    explain_choice(search, best, config);
+    changes = what_would_help(search, best);
+    print_explanation(best, changes);
     list_sources(setup);
   }
   if (!command.html.empty()) {
@@ -275,8 +318,15 @@ void run_search(const run::Config& config, const PlanCommand& command) {
                                  {"network", setup.network.name},
                                  {"epoch_hours", epoch_hours}};
   if (command.price > 0) json["epoch_price"] = epoch_hours * ranks * command.price;
-  json["best"] = choice_json(best, ranks);
-  for (const plan::Choice& choice : choices) json["choices"].push_back(choice_json(choice, ranks));
+  if (command.mtbf > 0) json["checkpoints"] = checkpoints_json(saves);
+  if (command.explain) json["explain"] = explanation_json(best, changes);
+  json["best"] = choice_json(best, setup);
+  json["best"]["links"] = links_json(best.simulation);
+  for (std::size_t rank = 0; rank < setup.nodes.size(); ++rank) {
+    json["best"]["memory_of_ranks"].push_back({{"device_gib", best.memory.device_of(rank) / kGib},
+                                               {"host_gib", best.memory.host_of(rank) / kGib}});
+  }
+  for (const plan::Choice& choice : choices) json["choices"].push_back(choice_json(choice, setup));
   replace_file(command.json, json.dump(2) + "\n");
 }
 

@@ -191,6 +191,11 @@ void run_bench_machine(BenchMachineOptions options, dist::Communicator& world) {
   print_result("wrote {}; take it with `turbogr plan --gpu {}`{}\n", options.json, options.json,
                machine.network ? " and `--network` alike" : "; links are measured under mpirun");
   if (!options.like.empty()) print_result("what was not measured is as of {}\n", options.like);
+  if (machine.network && options.cuda()) {
+    print_result(
+        "links between GPUs are not measured: inside a machine as of {}, between as of {}\n",
+        options.like, options.like_network);
+  }
 }
 
 }  // namespace

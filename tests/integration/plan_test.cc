@@ -1,6 +1,9 @@
 // `turbogr plan` as people run it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -84,21 +87,75 @@ TEST(Plan, SearchesSettingsAndSaysWhatAnEpochCosts) {
   ASSERT_EQ(run.status, 0) << run.output;
   for (const char* part : {"groups of 2", "groups of 4", "semi_async", "late rows", "linearity",
                            "at 4 a device and hour", "--dist.group=", "published:", "measured:",
-                           "over machines", "other batch", "of its host", "is computed in vain"}) {
+                           "over machines", "other batch", "of its host", "is computed in vain",
+                           "binds: ", "dealt by hash", "tables bf16", "between them: most"}) {
     EXPECT_TRUE(test::has(run, part)) << part << "\n" << run.output;
   }
   const auto json = nlohmann::json::parse(read_file(file));
-  // Two group sizes, three schedules and two formats; groups over machines for the best of each
-  // kind of results; batches half and twice as large.
-  EXPECT_EQ(json["choices"].size(), 12u + 3u + 2u);
+  // Two group sizes, three schedules and two formats; groups over machines, tables in bf16 and rows
+  // dealt the other way for the best of each kind of results; batches half and twice as large.
+  EXPECT_EQ(json["choices"].size(), 12u + 3u * 3u + 2u);
   EXPECT_EQ(json["best"]["result"], "same");
+  // Rows dealt the other way are faster by a ten thousandth: no key to set for that.
+  EXPECT_EQ(json["best"]["placement"], "");
   EXPECT_GT(json["best"]["device_gib"].get<double>(), 0);
-  const double best = json["best"]["simulation"]["step_ms"];
+  const auto& simulation = json["best"]["simulation"];
+  EXPECT_GT(simulation["mfu"].get<double>(), 0);
+  EXPECT_LT(simulation["mfu"].get<double>(), 1);
+  const auto& saves = json["checkpoints"];
+  EXPECT_NEAR(saves["interval_s"].get<double>(),
+              std::sqrt(2 * saves["save_s"].get<double>() * 1000 * 3600 / 2), 1e-3);
+  EXPECT_GE(saves["every_steps"].get<std::int64_t>(), 1);
+  // Every rank's memory, every link's bytes.
+  ASSERT_EQ(json["best"]["memory_of_ranks"].size(), 4u);
+  double most = 0, least = 1e9;
+  for (const auto& rank : json["best"]["memory_of_ranks"]) {
+    most = std::max(most, rank["device_gib"].get<double>());
+    least = std::min(least, rank["device_gib"].get<double>());
+    EXPECT_GT(rank["host_gib"].get<double>(), 0);
+  }
+  EXPECT_DOUBLE_EQ(most, json["best"]["device_gib"].get<double>());
+  EXPECT_DOUBLE_EQ(least, json["best"]["least_device_gib"].get<double>());
+  double sent = 0;
+  EXPECT_EQ(json["best"]["links"]["ports"].size(), 4u);
+  for (const auto& nic : json["best"]["links"]["nics"]) sent += nic["out_mb"].get<double>();
+  EXPECT_NEAR(sent, 2 * simulation["nic_mb"].get<double>(), 1e-6);
+  // What would help, most first; what binds is what is busiest.
+  EXPECT_EQ(json["explain"]["binds"], simulation["busy"][0]["what"]);
+  double gain = 1e9;
+  for (const auto& change : json["explain"]["changes"]) {
+    EXPECT_LE(change["gain"].get<double>(), gain);
+    gain = change["gain"].get<double>();
+  }
+  EXPECT_GT(json["explain"]["changes"].size(), 15u);
+  const double best = simulation["step_ms"];
   for (const auto& choice : json["choices"]) {
     if (choice["result"] == "same") {
-      EXPECT_LE(best, choice["simulation"]["step_ms"].get<double>());
+      EXPECT_LE(best, 1.001 * choice["simulation"]["step_ms"].get<double>());
     }
   }
+}
+
+// A run's own lengths, in a CSV file: as many tokens a step as they allow.
+TEST(Plan, TakesATableOfLengths) {
+  const test::TemporaryFolder folder;
+  const std::string lengths = (folder.path() / "lengths.csv").string();
+  std::string text;
+  for (int user = 0; user < 600; ++user) text += std::to_string(20 + user % 60) + "\n";
+  test::write_file(lengths, text);
+  const std::string file = (folder.path() / "plan.json").string();
+  const test::Outcome run =
+      test::run_program(plan("--nodes 1 --gpus 2 --simulate --steps 1 --json " + file, lengths));
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_TRUE(test::has(run, "600 users")) << run.output;
+  const auto json = nlohmann::json::parse(read_file(file));
+  const double tokens = json["tokens_per_s"].get<double>() * json["step_ms"].get<double>() * 1e-3;
+  EXPECT_GT(tokens, 0.9 * 2 * 2048);
+  EXPECT_LE(tokens, 2 * 2048);
+  test::write_file(lengths, "20\nmany\n");
+  const test::Outcome wrong = test::run_program(plan("--nodes 1 --gpus 2 --simulate", lengths));
+  EXPECT_EQ(wrong.status, 1) << wrong.output;
+  EXPECT_TRUE(test::has(wrong, "lengths.csv")) << wrong.output;
 }
 
 TEST(Plan, WritesAPageOfItself) {
@@ -113,7 +170,7 @@ TEST(Plan, WritesAPageOfItself) {
   const auto data = nlohmann::json::parse(text.substr(from, text.find("</script>", from) - from));
   EXPECT_EQ(data["charts"][0]["lines"][0]["points"].size(), 3u);
   EXPECT_GT(data["step"]["stages"].size(), 5u);
-  EXPECT_EQ(data["choices"].size(), 8u);
+  EXPECT_EQ(data["choices"].size(), 8u + 3u * 2u);
 }
 
 TEST(Plan, ABrowserDrawsItsPage) {
@@ -135,7 +192,7 @@ TEST(Plan, ABrowserDrawsItsPage) {
   };
   EXPECT_EQ(count("<circle "), 12u);        // two charts of two lines over three counts of ranks
   EXPECT_GT(count("class=\"stage\""), 5u);  // one of them in the script
-  EXPECT_EQ(count("class=\"part\""), 24u);  // three of every setting
+  EXPECT_EQ(count("class=\"part\""), 3u * 8u);  // three of each of the first settings
   EXPECT_TRUE(test::has(drawn, "<div class=\"label\">linearity</div>"));
 }
 

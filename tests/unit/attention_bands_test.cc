@@ -105,6 +105,19 @@ TEST(PairBands, AreNotMoreForFewerTokens) {
   }
 }
 
+// bench/results/attention_bias_h200_2026-11-16.md: room for bias and gradients 638 MB with bands,
+// where the matrices were 8.6 GB; 147 MB each for sequences of 2,048 (docs/design.md).
+TEST(PairBands, SayWhatAStepKeepsAndWhatItHasRoomFor) {
+  const PairBytes banded = pair_bytes(65536, 1, 65536);
+  EXPECT_EQ(banded.kept, 0);
+  EXPECT_NEAR(static_cast<double>(banded.scratch), 638e6, 1e6);
+  const PairBytes whole = pair_bytes(65536, 32, 2048);
+  EXPECT_NEAR(static_cast<double>(whole.kept), 147e6, 1e6);
+  EXPECT_EQ(whole.scratch, 2 * whole.kept);
+  EXPECT_EQ(pair_bytes(65536, 1024, 64).scratch, 0);  // packs keep theirs on chip
+  EXPECT_EQ(pair_bytes(0, 0, 2048).kept, 0);
+}
+
 TEST(PairBands, EndWithTheTileThatReachesTheRoomOrAfterWholeRounds) {
   const std::vector<int> areas = {0, 40, 80, 120, 150, 180, 200, 220, 230, 240};
   const auto end = [&](int first, const BandCut& cut, int after) {

@@ -151,8 +151,33 @@ TEST(PlanDescribe, LinksOfOneMachineLeaveThoseBetweenMachinesAlone) {
   EXPECT_EQ(network->host_gbs.source, "measured: a page");
   EXPECT_EQ(network->nic_gbs.source, base.nic_gbs.source);
   EXPECT_FALSE(describe_network({}, "measured: a page", base, gpu).has_value());
-  EXPECT_EQ(gpu.local_us.source, "measured: a page");
-  EXPECT_EQ(gpu.local_gbs.value, gpu_description("h200").local_gbs.value);  // of NVLink, not MPI
+}
+
+// MPI between hosts says nothing of NVLink nor of what a GPU's NIC does: those figures stay what
+// --like and --like-network have, source and all.
+TEST(PlanDescribe, LinksOfGpusAreNotThoseOfTheirHosts) {
+  const GpuDescription like = gpu_description("h200");
+  const NetworkDescription base = network_description("ib400x8");
+  GpuDescription gpu = like;
+  const auto network = describe_network(measured_links(), "measured: a page", base, gpu);
+  ASSERT_TRUE(network.has_value());
+  const auto expect_same = [](const Figure& found, const Figure& wanted, std::string_view key) {
+    EXPECT_EQ(found.value, wanted.value) << key;
+    EXPECT_EQ(found.source, wanted.source) << key;
+  };
+  for (std::size_t i = 0; i < figures_of(gpu).size(); ++i) {
+    expect_same(*figures_of(gpu)[i].figure, *figures_of(like)[i].figure, figures_of(like)[i].key);
+  }
+  for (std::size_t i = 0; i < figures_of(base).size(); ++i) {
+    const NamedFigure found = figures_of(*network)[i];
+    if (found.key.starts_with("host_")) {
+      EXPECT_EQ(found.figure->source, "measured: a page") << found.key;
+    } else {
+      expect_same(*found.figure, *figures_of(base)[i].figure, found.key);
+    }
+  }
+  EXPECT_NEAR(network->host_us.value, 30, 0.1);
+  EXPECT_NEAR(network->host_gbs.value, 10, 1e-5);
 }
 
 TEST(PlanDescribe, RefusesStepsThatAreAlike) {

@@ -189,7 +189,7 @@ TEST(PlanFeatures, TakeTimeLinksAndMemory) {
                   {.num_items = kItems, .tokens = 40, .sequences = 20, .features = &features});
   }
   EXPECT_GT(results[1].compute_seconds, results[0].compute_seconds);
-  EXPECT_GT(results[1].nic_bytes, 1.2 * results[0].nic_bytes);
+  EXPECT_GT(results[1].nic_bytes(), 1.2 * results[0].nic_bytes());
   EXPECT_GT(results[1].causal_flops, results[0].causal_flops);  // a token more a sequence
   EXPECT_EQ(results[1].tokens, results[0].tokens);
   EXPECT_GT(memory[1].table, memory[0].table);

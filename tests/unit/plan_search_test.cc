@@ -38,8 +38,21 @@ TEST(PlanSearch, TriesFormatsBatchesAndGroupsOverMachines) {
   const std::vector<Choice> choices = searched(config, {.nodes = 2, .gpus = 2});
   std::set<std::int64_t> tokens;
   bool rounded = false, spread = false;
+  int half_tables = 0, hashed = 0;
   for (const Choice& choice : choices) {
     EXPECT_TRUE(choice.fits);
+    if (choice.settings.dtype == "bf16") {  // said to round, and half the memory
+      ++half_tables;
+      EXPECT_TRUE(test::has(choice.settings.text(), "tables bf16"));
+      EXPECT_NE(choice.semantics, Semantics::kSame);
+      EXPECT_LT(choice.memory.table, choices[0].memory.table);
+    }
+    if (choice.settings.placement == "hash") {
+      ++hashed;
+      const bool exact = choice.settings.schedule != "semi_async" &&
+                         choice.settings.gradients == "f32" && choice.settings.rows == "f32";
+      EXPECT_EQ(choice.semantics == Semantics::kSame, exact);
+    }
     tokens.insert(choice.settings.tokens);
     rounded = rounded || choice.settings.rows == "bf16";
     if (choice.settings.rows == "bf16") {
@@ -54,6 +67,8 @@ TEST(PlanSearch, TriesFormatsBatchesAndGroupsOverMachines) {
   EXPECT_EQ(tokens, (std::set<std::int64_t>{0, 512, 2048}));
   EXPECT_TRUE(rounded);
   EXPECT_TRUE(spread);
+  EXPECT_EQ(half_tables, 3);  // of the best of each kind of results
+  EXPECT_EQ(hashed, 3);
   EXPECT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return a.token_seconds() < b.token_seconds();
   }));
@@ -65,6 +80,7 @@ TEST(PlanSearch, NamesTheKeysOfASetting) {
   settings.spread = true;
   settings.tokens = 512;
   settings.memory = "host";
+  settings.placement = "hash";
   const run::Config config = small_config(settings.overrides());
   EXPECT_EQ(config.dist.group, 8);
   EXPECT_TRUE(config.dist.spread);
@@ -73,7 +89,24 @@ TEST(PlanSearch, NamesTheKeysOfASetting) {
   EXPECT_TRUE(config.train.recompute);
   EXPECT_EQ(settings.text(),
             "groups of 8 over machines, overlap, rows bf16, gradients f32, 512 tokens, tables on "
-            "hosts, recompute");
+            "hosts, dealt by hash, recompute");
+  EXPECT_EQ(config.dist.placement, "hash");
+  settings.memory.clear();
+  settings.dtype = "bf16";
+  EXPECT_EQ(small_config(settings.overrides()).embedding.dtype, "bf16");
+}
+
+// What training would refuse is not proposed: tables of 16 bits on hosts.
+TEST(PlanSearch, TriesOnlyWhatGoesTogether) {
+  run::Config config = small_config({{"embedding.dtype", "bf16"}});
+  config.model.width = 16384;  // more than the devices hold, even so
+  const Context ctx({.threads = 2});
+  const auto histories = open_histories("kuairand27k", {.config = config});
+  PlanSearch search(ctx, config, {.nodes = 1, .gpus = 2}, *histories, 1);
+  for (const Choice& choice : search.run()) {
+    EXPECT_FALSE(choice.fits);
+    EXPECT_NE(choice.settings.memory, "host");
+  }
 }
 
 // A table that no device has room for goes to the hosts, and its rows over their links.
@@ -91,16 +124,36 @@ TEST(PlanSearch, KeepsTablesOnHostsWhereTheyDoNotFit) {
   EXPECT_EQ(here.memory.host_table, there.memory.table);
   EXPECT_EQ(there.memory.host_table, 0);
   EXPECT_GE(here.simulation.step_seconds, there.simulation.step_seconds);
+  // The link to the host is busy by itself: rows of some 200 bytes read, and updated both ways.
+  EXPECT_EQ(there.simulation.host_link_seconds[0], 0);
+  EXPECT_GT(here.simulation.host_link_seconds[0], 1000 * 256 / 50e9);
 
   config.model.width = 4096;  // 525 GB of rows
   config.embedding.dtype = "f32";
   PlanSearch large(ctx, config, {.nodes = 1, .gpus = 2}, *histories, 1);
+  bool half = false;
   for (const Choice& choice : large.run()) {
+    if (choice.settings.dtype == "bf16") {  // the other way to make room
+      half = true;
+      EXPECT_EQ(choice.settings.memory, "device");
+      EXPECT_NE(choice.semantics, Semantics::kSame);
+      continue;
+    }
     EXPECT_TRUE(choice.fits);
     EXPECT_EQ(choice.settings.memory, "host");
     EXPECT_GT(choice.memory.least_host(), 200e9);
+    // Rows of 16 KB: what the link does is not the device's computing.
+    const Simulation& s = choice.simulation;
+    const std::vector<Resource> busy = busiest(s);
+    const auto link = std::find_if(busy.begin(), busy.end(), [](const Resource& each) {
+      return each.name.starts_with("host link of rank ");
+    });
+    ASSERT_NE(link, busy.end());
+    EXPECT_GT(link->share, 0.1);
+    EXPECT_LE(s.device_seconds[0], s.busiest_seconds * 1.1);
     EXPECT_LT(choice.memory.least_host(), choice.memory.host);  // an odd number of rows
   }
+  EXPECT_TRUE(half);
 }
 
 TEST(PlanMemory, IsTheDevicesAndTheHosts) {
@@ -117,7 +170,14 @@ TEST(PlanMemory, IsTheDevicesAndTheHosts) {
   EXPECT_EQ(memory.host, memory.least_host());
   RunShape even = shape;
   even.num_items = 100'000;
-  EXPECT_EQ(memory_of(config, nodes, even).spread, 0);
+  EXPECT_EQ(memory_of(config, nodes, even).least_device(), memory_of(config, nodes, even).device);
+  // Every rank's: the second of each group has the row less.
+  ASSERT_EQ(memory.fewer.size(), 4u);
+  for (const std::size_t rank : {0u, 2u}) {
+    EXPECT_EQ(memory.device_of(rank), memory.device);
+    EXPECT_EQ(memory.device_of(rank + 1), memory.least_device());
+    EXPECT_EQ(memory.host_of(rank), memory.host);
+  }
   // An alias table of every item, and a host that reads further ahead.
   run::Config popular = config;
   popular.negatives.sampler = "popularity";
@@ -129,6 +189,27 @@ TEST(PlanMemory, IsTheDevicesAndTheHosts) {
   processor.train.device = "cpu";
   const RankMemory all = memory_of(processor, nodes, shape);
   EXPECT_EQ(all.host, all.device);
+}
+
+// What bands of pairs (ops/attention/hopper/attention_bands.h) leave of a GPU's memory for pairs: a
+// matrix a layer up to 4,096 tokens, room linear in tokens beyond.
+TEST(PlanMemory, OfLongSequencesIsLinearInTokens) {
+  const auto bytes_of = [](const std::string& length, const std::string& bias) {
+    const run::Config config = small_config({{"train.dtype", "bf16"},
+                                             {"train.tokens", "65536"},
+                                             {"data.max_length", length},
+                                             {"model.layers", "16"},
+                                             {"model.bias", bias}});
+    return memory_of(config, {0}, {.num_items = 1000, .tokens = 65536, .sequences = 16});
+  };
+  const auto pairs_of = [&](const std::string& length) {
+    return bytes_of(length, "time").activations - bytes_of(length, "none").activations;
+  };
+  const auto matrix = [](double length) { return 65536 * (length + 192); };
+  EXPECT_GT(pairs_of("4096"), 18 * matrix(4096));
+  EXPECT_LT(pairs_of("4096"), 1.04 * 18 * matrix(4096));  // a unit more for each sequence
+  EXPECT_NEAR(pairs_of("65536"), 638e6, 2e6);             // not 18 of 4.3 GB
+  EXPECT_NEAR(pairs_of("8192"), 610e6, 10e6);
 }
 
 // Young: with a save of 50 s and a failure every 10,000 s, every 1,000 s; 5 % and 5 %.

@@ -68,7 +68,9 @@ TEST(PlanNetwork, CarriesAMessageInItsLatencyAndItsBytes) {
   EXPECT_NEAR(network.send(0, 1, 1'000'000, 5, Memory::kDevice), 5 + 10e-6 + 1e-3, 1e-12);
   EXPECT_EQ(network.send(1, 1, 1'000'000, 5, Memory::kDevice), 5);  // to itself
   EXPECT_NEAR(network.send(1, 0, 1, 9, Memory::kDevice), 9 + 10e-6 + 1e-6, 1e-12);
-  EXPECT_EQ(network.nic_bytes(0), 1e6);
+  EXPECT_EQ(network.nics()[0].out_bytes, 1e6);
+  EXPECT_EQ(network.nics()[1].in_bytes, 1e6);
+  EXPECT_NEAR(network.nics()[1].in_seconds, 1e-3, 1e-12);
 }
 
 TEST(PlanNetwork, QueuesManyBeforeOneAndRanksBeforeTheirNic) {
@@ -121,8 +123,14 @@ TEST(PlanNetwork, AddsUpEvenExchangesAsTheirMessages) {
       Memory::kDevice);
   EXPECT_NEAR(*std::max_element(sums.begin(), sums.end()),
               *std::max_element(listed.begin(), listed.end()), 1e-9);
-  EXPECT_EQ(one.nic_bytes(1), other.nic_bytes(1));
-  EXPECT_EQ(one.local_bytes(1), other.local_bytes(1));
+  for (const bool nics : {false, true}) {
+    const LinkUse& sum = (nics ? one.nics() : one.ports())[1];
+    const LinkUse& list = (nics ? other.nics() : other.ports())[1];
+    EXPECT_EQ(sum.out_bytes, list.out_bytes);
+    EXPECT_EQ(sum.in_bytes, list.in_bytes);
+    EXPECT_NEAR(sum.out_seconds, list.out_seconds, 1e-12);
+    EXPECT_NEAR(sum.in_seconds, list.in_seconds, 1e-12);
+  }
 }
 
 // Two played hosts of two ranks, 1 Gbit/s between them and 10 inside
@@ -279,7 +287,7 @@ Simulated simulated(run::Config config, const ClusterOptions& cluster,
 TEST(PlanSimulator, GivesOneDeviceWhatItComputes) {
   const Simulation alone = simulated(small_config(), {.nodes = 1, .gpus = 1}).result;
   EXPECT_NEAR(alone.linearity(), 1, 1e-9);
-  EXPECT_EQ(alone.nic_bytes, 0);
+  EXPECT_EQ(alone.nic_bytes(), 0);
   EXPECT_EQ(alone.share(train::StageKind::kSparse), 0);
 }
 
@@ -288,8 +296,8 @@ TEST(PlanSimulator, RepeatsItselfAndSaysWhoIsSlow) {
   const Simulation even = simulated(small_config(), cluster).result;
   const Simulation again = simulated(small_config(), cluster).result;
   EXPECT_EQ(even.step_seconds, again.step_seconds);
-  EXPECT_EQ(even.nic_bytes, again.nic_bytes);
-  EXPECT_GT(even.nic_bytes, 0);
+  EXPECT_EQ(even.nic_bytes(), again.nic_bytes());
+  EXPECT_GT(even.nic_bytes(), 0);
   EXPECT_LT(even.linearity(), 1);
   const Simulation slow =
       simulated(small_config(), cluster, {.slow_rank = 5, .slow_factor = 2}).result;
@@ -302,6 +310,29 @@ TEST(PlanSimulator, RepeatsItselfAndSaysWhoIsSlow) {
   const Simulation link =
       simulated(small_config(), cluster, {.slow_link = {.node = 0, .factor = 1e-3}}).result;
   EXPECT_GT(link.step_seconds, 1.2 * even.step_seconds);
+}
+
+// Every link by itself: what a rank or a machine sends others receive, and means are of these.
+TEST(PlanSimulator, CountsTheBytesOfEveryLink) {
+  const Simulation result = simulated(small_config(), {.nodes = 2, .gpus = 4}).result;
+  ASSERT_EQ(result.ports.size(), 8u);
+  ASSERT_EQ(result.nics.size(), 2u * 8);
+  for (const std::vector<LinkUse>* const links : {&result.ports, &result.nics}) {
+    double out = 0, in = 0;
+    for (const LinkUse& link : *links) {
+      out += link.out_bytes;
+      in += link.in_bytes;
+      EXPECT_LE(link.seconds(), result.step_seconds * (1 + 1e-9));
+    }
+    EXPECT_GT(out, 0);
+    EXPECT_NEAR(in / out, 1, 1e-9);
+    EXPECT_NEAR(out, links == &result.ports ? 8 * result.local_bytes() : 2 * result.nic_bytes(),
+                1e-6 * out);
+  }
+  // Four ranks on eight NICs: every other half is nobody's.
+  EXPECT_EQ(name_of_nic(result, 12), "NIC 4 of machine 1");
+  for (const std::size_t nic : {4u, 12u}) EXPECT_EQ(result.nics[nic].bytes(), 0);
+  for (const std::size_t nic : {3u, 11u}) EXPECT_GT(result.nics[nic].bytes(), 0);
 }
 
 TEST(PlanSimulator, RanksThatShareADeviceTakeTurns) {

@@ -195,21 +195,27 @@ std::optional<NetworkDescription> describe_network(const Times& times, const std
   const Times inside = times_of(times, "exchange", false);
   const Times between = times_of(times, "exchange", true);
   if (inside.empty() && between.empty()) return std::nullopt;
+  // Messages went between hosts' memories. What they tell of links between devices holds where the
+  // hosts are the devices; a GPU's links go by ways of their own.
+  const bool hosts_alone = gpu.device == "cpu";
   NetworkDescription network = base;
   if (!inside.empty()) {
     const LinkFit fit = fit_link(inside);
-    gpu.local_us = {fit.alpha_us, source};
-    if (gpu.device == "cpu") gpu.local_gbs = {fit.gbs, source};
+    if (hosts_alone) {
+      gpu.local_us = {fit.alpha_us, source};
+      gpu.local_gbs = {fit.gbs, source};
+    }
     network.host_gbs = {fit.gbs, source};
     const auto sum = sum_rate(times_of(times, "all_reduce", false), fit, source);
     if (sum) network.host_sum_gbs = *sum;
   }
   if (between.empty()) return network;
   const LinkFit fit = fit_link(between);
+  network.host_us = {fit.alpha_us, source};
+  if (!hosts_alone) return network;
   network.nics = {1, "derived: what the ranks of a machine share is taken as one link"};
   network.nic_gbs = {fit.gbs, source};
   network.net_us = {fit.alpha_us, source};
-  network.host_us = {fit.alpha_us, source};
   network.fabric = {1, "derived: no more than what two machines exchange was measured"};
   const Times all = times_of(times, "all_to_all", true);
   if (!all.empty() && all.front().ranks > 2) {

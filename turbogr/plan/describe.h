@@ -44,9 +44,10 @@ struct LinkFit {
 };
 LinkFit fit_link(std::span<const CollectiveTime> times);
 
-// Links between machines and inside them, from exchanges of two ranks, all-to-alls and sums, in
-// place of the figures of `base`. Nothing where none was measured. Latency inside a machine becomes
-// the device's.
+// Links between hosts, of one machine and of several, from exchanges of two ranks, all-to-alls and
+// sums, in place of the figures of `base`. Nothing where none was measured. Of ranks on CPUs these
+// are the devices' links, too: those of `gpu` and of NICs are then replaced as well; of GPUs they
+// keep the figures and sources that `gpu` and `base` have.
 std::optional<NetworkDescription> describe_network(const std::vector<CollectiveTime>& times,
                                                    const std::string& source,
                                                    const NetworkDescription& base,

@@ -183,4 +183,19 @@ std::vector<NamedFigure> figures_of(const NetworkDescription& network) {
   return list_figures(network, kNetworkKeys);
 }
 
+std::string SourceCounts::text() const {
+  return std::to_string(measured) + " measured, " + std::to_string(published) + " published, " +
+         std::to_string(derived) + " derived";
+}
+
+SourceCounts count_sources(const std::vector<NamedFigure>& figures, SourceCounts counts) {
+  for (const NamedFigure& each : figures) {
+    const std::string& source = each.figure->source;
+    ++(source.starts_with("measured")    ? counts.measured
+       : source.starts_with("published") ? counts.published
+                                         : counts.derived);
+  }
+  return counts;
+}
+
 }  // namespace turbogr::plan

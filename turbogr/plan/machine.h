@@ -77,4 +77,11 @@ struct NamedFigure {
 std::vector<NamedFigure> figures_of(const GpuDescription& gpu);
 std::vector<NamedFigure> figures_of(const NetworkDescription& network);
 
+// How many figures are of which kind of source.
+struct SourceCounts {
+  int measured = 0, published = 0, derived = 0;
+  std::string text() const;  // "3 measured, 1 published, 5 derived"
+};
+SourceCounts count_sources(const std::vector<NamedFigure>& figures, SourceCounts counts = {});
+
 }  // namespace turbogr::plan

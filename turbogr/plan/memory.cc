@@ -1,10 +1,13 @@
 #include "turbogr/plan/memory.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "turbogr/core/context.h"
 #include "turbogr/core/host_memory.h"
 #include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/embedding/sharding.h"
+#include "turbogr/model/hopper_memory.h"
 #include "turbogr/run/retrieval_setup.h"
 #include "turbogr/run/run_options.h"
 #include "turbogr/train/negative_sampler.h"
@@ -15,29 +18,23 @@
 namespace turbogr::plan {
 namespace {
 
-// A GPU keeps each layer's bias between pairs of tokens, in f16, and adds up another matrix of
-// the size in the backward pass (docs/design.md, "Attention on a GPU").
-double pair_matrix_bytes(const model::ModelOptions& model, double capacity) {
-  if (model.bias == model::BiasKind::kNone || model.kind != model::ModelKind::kHstu) return 0;
-  const double matrix = capacity * (static_cast<double>(model.max_length) + 192);
-  return (static_cast<double>(model.layers) + 2) * matrix;
-}
-
-// Rows of all tables and their state, of the rank that has most, and how much less another has.
-struct TableBytes {
-  double most = 0, spread = 0;
-};
-
-TableBytes bytes_of_tables(const train::RetrievalOptions& options, std::int64_t num_items) {
-  TableBytes bytes;
-  const std::int64_t shards = options.ranks.topology.group_size;
+// Of each rank, how much fewer bytes its shards of all tables have, state and all, than those of
+// the rank with most. That is the first of a group, which the trainer below is.
+std::vector<double> fewer_bytes(const train::RetrievalOptions& options, std::int64_t num_items) {
+  const dist::Topology& topology = options.ranks.topology;
+  std::vector<double> fewer(topology.place_of.size(), 0);
   for (const embedding::TableOptions& table : train::all_tables(options, num_items)) {
-    const auto shard = static_cast<double>(embedding::shard_bytes(table, options.ranks.layout()));
-    bytes.most += shard;
-    const std::int64_t rows = (table.rows + shards - 1) / shards;
-    if (table.rows % shards != 0) bytes.spread += shard / static_cast<double>(rows);
+    const embedding::RankLayout layout = options.ranks.layout();
+    const embedding::Sharding shards(table.rows, topology.group_size, layout.placement);
+    const std::int64_t most = shards.rows_of(0);
+    if (most == 0) continue;
+    const double row =
+        static_cast<double>(embedding::shard_bytes(table, layout)) / static_cast<double>(most);
+    for (std::size_t rank = 0; rank < fewer.size(); ++rank) {
+      fewer[rank] += row * static_cast<double>(most - shards.rows_of(topology.place_of[rank]));
+    }
   }
-  return bytes;
+  return fewer;
 }
 
 // Of a batch on the host (data/batch.h): items, targets, two times and a key a token, actions
@@ -79,11 +76,10 @@ RankMemory planned_memory(const run::Config& config, const std::vector<int>& nod
   options.negatives.kind = train::NegativeKind::kUniform;  // the sampler is counted above
   options.negatives.trained_only = false;
   train::RetrievalTrainer<T> trainer(ctx, options, shape.num_items);
-  const TableBytes tables = bytes_of_tables(options, shape.num_items);
   RankMemory memory;
   memory.device = static_cast<double>(trainer.planned_bytes(ctx).host);
   memory.table = static_cast<double>(trainer.rows().bytes().host);
-  memory.spread = nodes.size() > 1 ? tables.spread : 0;
+  memory.fewer = nodes.size() > 1 ? fewer_bytes(options, shape.num_items) : std::vector<double>(1);
   memory.activations = static_cast<double>(trainer.model().activation_bytes());
   const double kept = static_cast<double>(options.accumulate) *
                       static_cast<double>(trainer.queue_length() + config.data.prefetch + 1);
@@ -92,6 +88,7 @@ RankMemory planned_memory(const run::Config& config, const std::vector<int>& nod
     memory.host_steps = sampler;
     memory.device += memory.host_batches + sampler;
     memory.host = memory.device;
+    memory.one_memory = true;
     return memory;
   }
   const int rows = row_memories(options.ranks.schedule);
@@ -104,9 +101,13 @@ RankMemory planned_memory(const run::Config& config, const std::vector<int>& nod
   memory.host_steps =
       steps * std::max(rows, 2) / rows + sampler +
       static_cast<double>(train::StepInputs<T>(ctx, options, shape.num_items).bytes().host);
-  const double pairs = pair_matrix_bytes(options.model, static_cast<double>(shape.tokens));
-  memory.device += pairs;
-  memory.activations += pairs;
+  // Only bf16 has Hopper's kernels; the others take no memory for pairs.
+  const double attention =
+      std::is_same_v<T, bf16>
+          ? static_cast<double>(model::hopper_attention_bytes(options.model, options.memory))
+          : 0;
+  memory.device += attention;
+  memory.activations += attention;
   if (nodes.size() > 1) {
     // Rows on their way between devices, of every step in flight.
     memory.device +=

@@ -2,6 +2,7 @@
 // formats and the layout of ranks without taking any of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -20,10 +21,17 @@ struct RankMemory {
   double host_steps = 0;    // ids and negatives of steps on their way, pinned inputs, the sampler
   double host_batches = 0;  // read ahead and kept
   double host_table = 0;    // pinned
-  double spread = 0;        // so much less of device and host the rank with least shards has
+  bool one_memory = false;  // a CPU's device is its host
+  std::vector<double> fewer = {0};  // [ranks], so much less each has where the tables are
 
-  double least_device() const { return device - (host_table > 0 ? 0 : spread); }
-  double least_host() const { return host - (host_table > 0 ? spread : 0); }
+  double device_of(std::size_t rank) const { return device - (host_table > 0 ? 0 : fewer[rank]); }
+  double host_of(std::size_t rank) const { return host - (tables_on_host() ? fewer[rank] : 0); }
+  double least_device() const { return device - (host_table > 0 ? 0 : most_fewer()); }
+  double least_host() const { return host - (tables_on_host() ? most_fewer() : 0); }
+
+ private:
+  bool tables_on_host() const { return one_memory || host_table > 0; }
+  double most_fewer() const { return *std::max_element(fewer.begin(), fewer.end()); }
 };
 
 // Of the data that a run has.

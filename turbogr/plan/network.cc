@@ -41,10 +41,11 @@ Network::Network(const GpuDescription& gpu, const NetworkDescription& network,
     nic_of_.push_back(static_cast<std::size_t>(node) * nics + place);
   }
   local_out_.assign(nodes_.size(), 0);
-  local_in_ = local_bytes_ = local_out_;
+  local_in_ = local_out_;
   nic_out_.assign(static_cast<std::size_t>(num_nodes_) * nics, 0);
   nic_in_ = nic_out_;
-  nic_bytes_.assign(static_cast<std::size_t>(num_nodes_), 0);
+  ports_.resize(nodes_.size());
+  nics_.resize(nic_out_.size());
 }
 
 double Network::nic_rate(int node) const {
@@ -52,26 +53,47 @@ double Network::nic_rate(int node) const {
   return network_.nic_gbs.value * kGiga * std::min(1.0, network_.fabric.value) * slow;
 }
 
+double Network::port_out(std::size_t rank, double bytes, double seconds, double ready) {
+  ports_[rank].out_bytes += bytes;
+  ports_[rank].out_seconds += seconds;
+  return occupy(local_out_[rank], ready, seconds);
+}
+double Network::port_in(std::size_t rank, double bytes, double seconds, double ready) {
+  ports_[rank].in_bytes += bytes;
+  ports_[rank].in_seconds += seconds;
+  return occupy(local_in_[rank], ready, seconds);
+}
+double Network::nic_out(std::size_t nic, double bytes, double seconds, double ready) {
+  nics_[nic].out_bytes += bytes;
+  nics_[nic].out_seconds += seconds;
+  return occupy(nic_out_[nic], ready, seconds);
+}
+double Network::nic_in(std::size_t nic, double bytes, double seconds, double ready) {
+  nics_[nic].in_bytes += bytes;
+  nics_[nic].in_seconds += seconds;
+  return occupy(nic_in_[nic], ready, seconds);
+}
+
 double Network::send(int from, int to, std::int64_t bytes, double ready, Memory memory) {
   if (from == to) return ready;
   const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
   const auto size = static_cast<double>(bytes);
   if (nodes_[f] == nodes_[t]) {
-    local_bytes_[f] += size;
     if (memory == Memory::kHost) {
+      ports_[f].out_bytes += size;
+      ports_[t].in_bytes += size;
       return ready + size / (network_.host_gbs.value * kGiga) + gpu_.local_us.value * kMicro;
     }
     const double seconds = size / (gpu_.local_gbs.value * kGiga);
-    const double sent = occupy(local_out_[f], ready, seconds);
-    const double arrived = occupy(local_in_[t], ready, seconds);
+    const double sent = port_out(f, size, seconds, ready);
+    const double arrived = port_in(t, size, seconds, ready);
     return std::max(sent, arrived) + gpu_.local_us.value * kMicro;
   }
-  nic_bytes_[static_cast<std::size_t>(nodes_[f])] += size;
   const double least = network_.message_us.value * kMicro;
   const double sent =
-      occupy(nic_out_[nic_of(from)], ready, std::max(least, size / nic_rate(nodes_[f])));
+      nic_out(nic_of(from), size, std::max(least, size / nic_rate(nodes_[f])), ready);
   const double arrived =
-      occupy(nic_in_[nic_of(to)], ready, std::max(least, size / nic_rate(nodes_[t])));
+      nic_in(nic_of(to), size, std::max(least, size / nic_rate(nodes_[t])), ready);
   const Figure& latency = memory == Memory::kHost ? network_.host_us : network_.net_us;
   return std::max(sent, arrived) + latency.value * kMicro;
 }
@@ -115,19 +137,19 @@ void Network::all_to_all_even(std::span<const int> members, double bytes, std::s
     const int node = nodes_[m];
     const double inside = of_node[static_cast<std::size_t>(node)] - 1;
     const double outside = static_cast<double>(members.size()) - 1 - inside;
-    local_bytes_[m] += inside * bytes;
-    nic_bytes_[static_cast<std::size_t>(node)] += outside * bytes;
     if (host && inside > 0) {
+      ports_[m].out_bytes += inside * bytes;
+      ports_[m].in_bytes += inside * bytes;
       last = std::max(last, ready + bytes / (network_.host_gbs.value * kGiga));
     } else {
       const double seconds = inside * bytes / (gpu_.local_gbs.value * kGiga);
-      last = std::max(last, occupy(local_out_[m], ready, seconds));
-      last = std::max(last, occupy(local_in_[m], ready, seconds));
+      last = std::max(last, port_out(m, inside * bytes, seconds, ready));
+      last = std::max(last, port_in(m, inside * bytes, seconds, ready));
     }
     if (outside == 0) continue;
     const double seconds = outside * std::max(least, bytes / nic_rate(node));
-    last = std::max(last, occupy(nic_out_[nic_of(member)], ready, seconds));
-    last = std::max(last, occupy(nic_in_[nic_of(member)], ready, seconds));
+    last = std::max(last, nic_out(nic_of(member), outside * bytes, seconds, ready));
+    last = std::max(last, nic_in(nic_of(member), outside * bytes, seconds, ready));
   }
   const bool leaves = std::any_of(members.begin(), members.end(), [&](int member) {
     return nodes_[static_cast<std::size_t>(member)] != nodes_[static_cast<std::size_t>(members[0])];
@@ -162,16 +184,14 @@ double Network::all_reduce(double bytes, int calls, double begin) {
     const double neighbours = ranks_of_node_[static_cast<std::size_t>(node)];
     if (neighbours > 1) {
       const double seconds = local / (gpu_.local_gbs.value * kGiga);
-      last = std::max(last, occupy(local_out_[r], begin, seconds));
-      last = std::max(last, occupy(local_in_[r], begin, seconds));
-      local_bytes_[r] += local;
+      last = std::max(last, port_out(r, local, seconds, begin));
+      last = std::max(last, port_in(r, local, seconds, begin));
     }
     if (num_nodes_ > 1) {  // what a machine sends, its ranks share
       const double share = 2 * bytes * (nodes - 1) / nodes / neighbours;
       const double seconds = share / nic_rate(node);
-      last = std::max(last, occupy(nic_out_[nic_of(rank)], begin, seconds));
-      last = std::max(last, occupy(nic_in_[nic_of(rank)], begin, seconds));
-      nic_bytes_[static_cast<std::size_t>(node)] += share;
+      last = std::max(last, nic_out(nic_of(rank), share, seconds, begin));
+      last = std::max(last, nic_in(nic_of(rank), share, seconds, begin));
     }
   }
   // Trees: up and down, first inside a machine, then between them.

@@ -8,6 +8,7 @@
 // which they start.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -23,6 +24,15 @@ enum class Memory : std::uint8_t { kDevice, kHost };  // that messages go betwee
 struct SlowLink {
   int node = -1;      // whose NICs; none
   double factor = 1;  // of their bandwidth
+};
+
+// What a link has carried, and how long that took it.
+struct LinkUse {
+  double out_bytes = 0, in_bytes = 0;
+  double out_seconds = 0, in_seconds = 0;
+
+  double bytes() const { return std::max(out_bytes, in_bytes); }
+  double seconds() const { return std::max(out_seconds, in_seconds); }
 };
 
 class Network {
@@ -59,13 +69,19 @@ class Network {
   // (dist::all_reduce_rounds, of equal cuts).
   double all_reduce_hosts(double bytes, int calls, double begin);
 
-  // Bytes carried so far, each way.
-  double local_bytes(int rank) const { return local_bytes_[static_cast<std::size_t>(rank)]; }
-  double nic_bytes(int node) const { return nic_bytes_[static_cast<std::size_t>(node)]; }
+  // So far. Hosts of a machine copy without their ranks' ports: those have bytes and no time then.
+  const std::vector<LinkUse>& ports() const { return ports_; }  // [ranks]
+  const std::vector<LinkUse>& nics() const { return nics_; }    // [machines x NICs]
+  std::size_t nics_of_node() const { return nics_.size() / static_cast<std::size_t>(num_nodes_); }
 
  private:
   std::size_t nic_of(int rank) const { return nic_of_[static_cast<std::size_t>(rank)]; }
   double nic_rate(int node) const;
+  // Each takes a message at one of its ends, not before `ready`; returns when it is through.
+  double port_out(std::size_t rank, double bytes, double seconds, double ready);
+  double port_in(std::size_t rank, double bytes, double seconds, double ready);
+  double nic_out(std::size_t nic, double bytes, double seconds, double ready);
+  double nic_in(std::size_t nic, double bytes, double seconds, double ready);
 
   GpuDescription gpu_;
   NetworkDescription network_;
@@ -76,7 +92,7 @@ class Network {
   std::vector<std::size_t> nic_of_;
   std::vector<double> local_out_, local_in_;  // [ranks], free from
   std::vector<double> nic_out_, nic_in_;      // [machines x NICs]
-  std::vector<double> local_bytes_, nic_bytes_;
+  std::vector<LinkUse> ports_, nics_;
 };
 
 }  // namespace turbogr::plan

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "turbogr/core/check.h"
 #include "turbogr/data/batching.h"
+#include "turbogr/run/combinations.h"
 #include "turbogr/run/run_options.h"
 
 namespace turbogr::plan {
@@ -28,6 +30,8 @@ run::Config with_settings(const run::Config& config, const Settings& settings) {
   changed.dist.spread = settings.spread;
   if (settings.tokens > 0) changed.train.tokens = settings.tokens;
   if (!settings.memory.empty()) changed.embedding.memory = settings.memory;
+  if (!settings.dtype.empty()) changed.embedding.dtype = settings.dtype;
+  if (!settings.placement.empty()) changed.dist.placement = settings.placement;
   return changed;
 }
 
@@ -42,6 +46,8 @@ std::vector<run::Override> Settings::overrides() const {
   if (spread) all.push_back({"dist.spread", "true"});
   if (tokens > 0) all.push_back({"train.tokens", std::to_string(tokens)});
   if (!memory.empty()) all.push_back({"embedding.memory", memory});
+  if (!dtype.empty()) all.push_back({"embedding.dtype", dtype});
+  if (!placement.empty()) all.push_back({"dist.placement", placement});
   return all;
 }
 
@@ -50,6 +56,8 @@ std::string Settings::text() const {
                                  spread ? " over machines" : "", schedule, rows, gradients);
   if (tokens > 0) text += fmt::format(", {} tokens", tokens);
   if (memory == "host") text += ", tables on hosts";
+  if (!dtype.empty()) text += ", tables " + dtype;
+  if (!placement.empty()) text += ", dealt by " + placement;
   if (recompute) text += ", recompute";
   return text;
 }
@@ -58,7 +66,9 @@ Semantics semantics_of(const Settings& settings, const run::Config& config) {
   if (settings.tokens > 0 && settings.tokens != config.train.tokens) return Semantics::kOtherBatch;
   if (settings.schedule == "semi_async") return Semantics::kLate;
   const bool rows_rounded = settings.rows != "f32" && config.train.dtype != "bf16";
-  return rows_rounded || settings.gradients != "f32" ? Semantics::kRounded : Semantics::kSame;
+  const bool table_rounded = !settings.dtype.empty() && settings.dtype != config.embedding.dtype;
+  return rows_rounded || table_rounded || settings.gradients != "f32" ? Semantics::kRounded
+                                                                      : Semantics::kSame;
 }
 
 std::string_view text_of(Semantics semantics) {
@@ -120,11 +130,13 @@ bool PlanSearch::has_batches(std::int64_t tokens) {
 const std::vector<StepRoutes>& PlanSearch::routes_of(const Settings& settings,
                                                      const dist::Topology& topology) {
   Batches& batches = batches_of(settings.tokens);
-  const std::pair<int, bool> key = {topology.group_size, settings.spread};
+  const std::string& placement =
+      settings.placement.empty() ? config_.dist.placement : settings.placement;
+  const std::tuple<int, bool, std::string> key = {topology.group_size, settings.spread, placement};
   const auto known = batches.routes.find(key);
   if (known != batches.routes.end()) return known->second;
   const LayoutOptions layout = {.topology = topology,
-                                .placement = embedding::placement_from_name(config_.dist.placement),
+                                .placement = embedding::placement_from_name(placement),
                                 .rows = batches.shape.num_items,
                                 .feature_rows = batches.features->table_rows()};
   return batches.routes.emplace(key, route_steps(ctx_, layout, batches.drawn.steps)).first->second;
@@ -140,22 +152,31 @@ std::vector<int> PlanSearch::group_sizes() const {
   return sizes;
 }
 
-Choice PlanSearch::try_settings(const Settings& settings) { return try_changed(settings, {}, 1); }
+std::vector<std::string> PlanSearch::schedules() const {
+  if (cluster_.ranks() == 1) return {"serial"};
+  return {"overlap", "exact_prefetch", "semi_async"};
+}
 
-Choice PlanSearch::try_changed(const Settings& settings,
-                               const std::vector<run::Override>& overrides, double network_factor) {
-  run::Config config = with_settings(config_, settings);
-  for (const run::Override& each : overrides) {
-    if (each.key == "optim.clip") config.optim.clip = std::stod(each.value);
-    if (each.key == "dist.bucket") config.dist.bucket = std::stoll(each.value);
+bool PlanSearch::goes_together(const Settings& settings) const {
+  try {
+    run::check_combinations(with_settings(config_, settings),
+                            {.world = cluster_.ranks(), .sharded = settings.group > 1});
+  } catch (const Error&) {
+    return false;
   }
+  return true;
+}
+
+Choice PlanSearch::try_changed(const Settings& settings, const Change& change) {
+  run::Config config = with_settings(config_, settings);
+  if (change.config) change.config(config);
   Batches& batches = batches_of(settings.tokens);
   Choice choice;
   choice.settings = settings;
   choice.semantics = semantics_of(settings, config_);
   choice.memory = memory_of(config, nodes_, batches.shape);
   SimulationSetup setup = setup_of(config, cluster_, batches.features.get());
-  setup.network.nic_gbs.value *= network_factor;
+  if (change.hardware) change.hardware(setup);
   choice.fits =
       choice.memory.device * cluster_.sharing <= kUsableMemory * setup.gpu.memory_gib.value * kGib;
   if (choice.fits) {
@@ -182,6 +203,7 @@ Choice PlanSearch::try_to_fit(const Settings& settings) {
       Settings other = settings;
       if (host && config_.train.device == "cuda") other.memory = "host";
       other.recompute = settings.recompute || recompute;
+      if (!goes_together(other)) continue;
       Choice choice = try_settings(other);
       if (!choice.fits) continue;
       if (!best.fits || choice.token_seconds() < best.token_seconds()) best = std::move(choice);
@@ -190,35 +212,71 @@ Choice PlanSearch::try_to_fit(const Settings& settings) {
   return best;
 }
 
-// What else could be done: rows rounded on the wire, groups over machines, batches half and twice
-// as large.
+std::vector<Settings> PlanSearch::spread_groups(const Settings& settings) const {
+  std::vector<Settings> groups;
+  if (cluster_.nodes == 1 || cluster_.ranks_of_node() == 1) return groups;
+  for (int group = cluster_.nodes; group < cluster_.ranks(); group *= 2) {
+    if (cluster_.ranks() % group != 0) continue;
+    groups.push_back(settings);
+    groups.back().group = group;
+    groups.back().spread = true;
+  }
+  return groups;
+}
+
+// What else could be done: rows rounded on the wire, tables in 16 bits, rows dealt the other way,
+// groups over machines, batches half and twice as large.
 std::vector<Settings> PlanSearch::changes_to(const Settings& settings, bool batches) const {
-  std::vector<Settings> changes;
+  std::vector<Settings> changes = spread_groups(settings);
   const auto changed = [&]() -> Settings& { return changes.emplace_back(settings); };
   if (settings.rows == "f32" && cluster_.ranks() > 1) changed().rows = "bf16";
-  if (cluster_.nodes > 1 && cluster_.ranks_of_node() > 1) {
-    for (int group = cluster_.nodes; group < cluster_.ranks(); group *= 2) {
-      if (cluster_.ranks() % group != 0) continue;
-      Settings& spread = changed();
-      spread.group = group;
-      spread.spread = true;
+  if (settings.dtype.empty() && config_.embedding.dtype == "f32") {
+    Settings& half = changed();
+    half.dtype = "bf16";
+    const bool on_host =
+        (settings.memory.empty() ? config_.embedding.memory : settings.memory) == "host";
+    if (on_host) half.memory = "device";  // the other way to make room
+  }
+  if (cluster_.ranks() > 1) {
+    const bool hashed =
+        (settings.placement.empty() ? config_.dist.placement : settings.placement) == "hash";
+    changed().placement = hashed ? "round_robin" : "hash";
+  }
+  if (batches && config_.train.tokens > 0) {
+    if (config_.train.tokens / 2 >= config_.data.max_length) {
+      changed().tokens = config_.train.tokens / 2;
     }
+    changed().tokens = 2 * config_.train.tokens;
   }
-  if (!batches || config_.train.tokens == 0) return changes;
-  if (config_.train.tokens / 2 >= config_.data.max_length) {
-    changed().tokens = config_.train.tokens / 2;
-  }
-  changed().tokens = 2 * config_.train.tokens;
+  std::erase_if(changes, [&](const Settings& each) { return !goes_together(each); });
   return changes;
+}
+
+std::vector<Settings> PlanSearch::neighbours(const Settings& settings) {
+  std::vector<Settings> all = changes_to(settings, /*batches=*/settings.tokens == 0);
+  const auto changed = [&]() -> Settings& { return all.emplace_back(settings); };
+  for (const int group : group_sizes()) {
+    if (group == settings.group && !settings.spread) continue;
+    Settings& other = changed();
+    other.group = group;
+    other.spread = false;
+  }
+  for (const std::string& schedule : schedules()) {
+    if (schedule != settings.schedule) changed().schedule = schedule;
+  }
+  if (cluster_.ranks() > 1) changed().gradients = settings.gradients == "f32" ? "bf16" : "f32";
+  if (settings.recompute) changed().recompute = false;
+  std::erase_if(all, [&](const Settings& each) {
+    return !goes_together(each) || (each.tokens > 0 && !has_batches(each.tokens));
+  });
+  return all;
 }
 
 std::vector<Choice> PlanSearch::run() {
   std::vector<Choice> choices;
-  std::vector<std::string> schedules = {"overlap", "exact_prefetch", "semi_async"};
-  if (cluster_.ranks() == 1) schedules = {"serial"};
   const bool rounds_rows = config_.train.dtype == "bf16" && cluster_.ranks() > 1;
   for (const int group : group_sizes()) {
-    for (const std::string& schedule : schedules) {
+    for (const std::string& schedule : schedules()) {
       for (const char* gradients : {"f32", "bf16"}) {
         if (cluster_.ranks() == 1 && std::string(gradients) == "bf16") continue;
         choices.push_back(try_to_fit({.group = group,
@@ -235,6 +293,13 @@ std::vector<Choice> PlanSearch::run() {
   };
   std::stable_sort(choices.begin(), choices.end(), faster);
   std::vector<Settings> changes;
+  if (!choices.front().fits && config_.embedding.dtype == "f32") {
+    for (const Choice& choice : choices) {  // rounded, if there is no other way
+      changes.push_back(choice.settings);
+      changes.back().dtype = "bf16";
+    }
+    std::erase_if(changes, [&](const Settings& each) { return !goes_together(each); });
+  }
   for (const Semantics semantics : {Semantics::kSame, Semantics::kRounded, Semantics::kLate}) {
     const auto best = std::find_if(choices.begin(), choices.end(), [&](const Choice& choice) {
       return choice.fits && choice.semantics == semantics;

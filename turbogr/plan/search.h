@@ -4,11 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "turbogr/core/context.h"
@@ -30,14 +31,15 @@ struct Settings {
   bool recompute = false;
   bool spread = false;      // groups over machines (dist.spread)
   std::int64_t tokens = 0;  // of a rank and batch; 0: as the config has it
-  std::string memory;       // where tables are; empty: as the config has it
+  // Where tables are, their format, how rows are dealt to ranks; empty: as the config has it.
+  std::string memory, dtype, placement;
 
   std::vector<run::Override> overrides() const;  // for a command line
   std::string text() const;
 };
 
-// What else a choice changes: nothing; the last bits of sums; rows that miss an update; or which
-// tokens an update is made of.
+// What else a choice changes: nothing; how rows or their gradients are rounded; rows that miss an
+// update; or which tokens an update is made of.
 enum class Semantics : std::uint8_t { kSame, kRounded, kLate, kOtherBatch };
 Semantics semantics_of(const Settings& settings, const run::Config& config);
 std::string_view text_of(Semantics semantics);
@@ -61,10 +63,17 @@ class PlanSearch {
 
   // Fastest first; those that do not fit last.
   std::vector<Choice> run();
-  // One setting, by itself, and with something else changed: for what would help.
-  Choice try_settings(const Settings& settings);
-  Choice try_changed(const Settings& settings, const std::vector<run::Override>& overrides,
-                     double network_factor);
+  // One setting, by itself, and on other hardware or with other keys: for what would help.
+  Choice try_settings(const Settings& settings) { return try_changed(settings, {}); }
+  struct Change {
+    std::function<void(run::Config&)> config;  // of keys that Settings has not
+    std::function<void(SimulationSetup&)> hardware;
+  };
+  Choice try_changed(const Settings& settings, const Change& change);
+  // Everything else that a search can set, one thing at a time.
+  std::vector<Settings> neighbours(const Settings& settings);
+  const run::Config& config() const { return config_; }
+  const ClusterOptions& cluster() const { return cluster_; }
   // One setting with the stages of a rank kept.
   Simulation trace(const Settings& settings, int rank);
 
@@ -75,7 +84,8 @@ class PlanSearch {
     std::unique_ptr<PlannedFeatures> features;
     RunShape shape;
     DrawnSteps drawn;
-    std::map<std::pair<int, bool>, std::vector<StepRoutes>> routes;  // by group and spread
+    // By group, spread and placement.
+    std::map<std::tuple<int, bool, std::string>, std::vector<StepRoutes>> routes;
   };
   Batches make_batches(const run::Config& config, const Histories& histories, int steps) const;
   bool has_batches(std::int64_t tokens);
@@ -83,8 +93,12 @@ class PlanSearch {
   const std::vector<StepRoutes>& routes_of(const Settings& settings,
                                            const dist::Topology& topology);
   std::vector<int> group_sizes() const;
+  std::vector<std::string> schedules() const;
+  // Whether training would take it.
+  bool goes_together(const Settings& settings) const;
   Choice try_to_fit(const Settings& settings);
   std::vector<Settings> changes_to(const Settings& settings, bool batches) const;
+  std::vector<Settings> spread_groups(const Settings& settings) const;
 
   const Context& ctx_;
   const run::Config& config_;

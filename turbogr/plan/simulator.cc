@@ -42,7 +42,10 @@ class SimulatedCluster {
         collectives_(setup),
         clock_(collectives_.clock()),
         network_(collectives_.network()),
-        taken_(setup.nodes.size(), 0) {
+        taken_(setup.nodes.size(), 0),
+        device_seconds_(setup.nodes.size(), 0),
+        host_seconds_(setup.nodes.size(), 0),
+        host_link_seconds_(setup.nodes.size(), 0) {
     for (const StepBatch& step : steps) sections_.push_back(sections_of(step));
   }
 
@@ -82,6 +85,13 @@ class SimulatedCluster {
 
   double host_link_seconds(std::int64_t rows, double bytes) const {
     return static_cast<double>(rows) * bytes / (setup_.gpu.host_link_gbs.value * 1e9);
+  }
+  // The same as part of what a rank's device is said to do, which then waits for the link.
+  double over_host_link(int rank, std::int64_t rows, double bytes) {
+    const double seconds = host_link_seconds(rows, bytes);
+    host_link_seconds_[static_cast<std::size_t>(rank)] += seconds;
+    device_seconds_[static_cast<std::size_t>(rank)] -= seconds * setup_.sharing;
+    return seconds;
   }
 
   std::vector<SectionSeconds> sections_of(const StepBatch& step) const {
@@ -143,19 +153,22 @@ class SimulatedCluster {
     return routes_[static_cast<std::size_t>(call.step)];
   }
 
-  // Every rank computes for seconds_of(rank).
+  // Every rank is busy for seconds_of(rank); where it is the step's computing, what ran beside it
+  // has taken from it.
   template <class Seconds>
-  void local(const train::Stage& stage, Lane lane, Seconds&& seconds_of) {
+  void local(const train::Stage& stage, Lane lane, Seconds&& seconds_of, bool computes = false) {
     const std::span<double> times = clock_.times(lane);
     const std::vector<double> begin(times.begin(), times.end());
     const bool on_device = setup_.devices && !stage.on_host;
     // A CPU's threads do both lanes' work; a GPU's host has threads of its own.
     const bool beside = lane == Lane::kNext && (on_device || !setup_.devices);
     const double turns = on_device ? setup_.sharing : 1;
+    std::vector<double>& busy = setup_.devices && stage.on_host ? host_seconds_ : device_seconds_;
     for (int rank = 0; rank < ranks(); ++rank) {
       const auto r = static_cast<std::size_t>(rank);
       const double seconds = turns * seconds_of(rank);
-      times[r] += seconds;
+      busy[r] += seconds;
+      times[r] += seconds + (computes ? std::exchange(taken_[r], 0.0) : 0.0);
       if (beside) taken_[r] += seconds;
     }
     clock_.passed(stage, lane, begin, {});
@@ -164,11 +177,27 @@ class SimulatedCluster {
   template <class Part_>
   void compute(const StageCall& call, const train::Stage& stage, Part_&& part_of) {
     const auto& sections = sections_[static_cast<std::size_t>(call.step)];
-    local(stage, call.lane, [&](int rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      return slowness(call.step, rank) * part_of(sections[r]) + std::exchange(taken_[r], 0.0);
-    });
+    local(
+        stage, call.lane,
+        [&](int rank) {
+          return slowness(call.step, rank) * part_of(sections[static_cast<std::size_t>(rank)]);
+        },
+        /*computes=*/true);
   }
+
+  // The hosts look at ids_of(rank) ids. Of a GPU's step they do it while the device is busy with
+  // the one before.
+  template <class Ids_>
+  void look_at_ids(const train::Stage& stage, const StageCall& call, Ids_&& ids_of) {
+    if (!hidden(call)) {
+      local(stage, call.lane, [&](int rank) { return host_seconds(ids_of(rank)); });
+      return;
+    }
+    for (int rank = 0; rank < ranks(); ++rank) {
+      host_seconds_[static_cast<std::size_t>(rank)] += host_seconds(ids_of(rank));
+    }
+  }
+  bool hidden(const StageCall& call) const { return setup_.devices && call.lane == Lane::kThis; }
 
   // Rows of all replicas that the owner of a place learns of.
   double rows_of_replicas(const RouteCounts& counts, int rank) const {
@@ -183,15 +212,12 @@ class SimulatedCluster {
 
   void prepare(const StageCall& call) {
     const StepBatch& batch = steps_[static_cast<std::size_t>(call.step)];
-    // A GPU's host draws a step while the device is busy with the one before.
-    const bool hidden = setup_.devices && call.lane == Lane::kThis;
     if (!batch.positives.empty() && ranks() > 1) {
       collectives_.gather_all(stages::kPositives, call.lane, batch.positives, 8);
     }
-    local(stages::kDraw, call.lane, [&](int rank) {
-      return hidden ? 0.0
-                    : host_seconds(ids_marked(setup_.work, batch.lengths_of(rank)) +
-                                   static_cast<double>(batch.feature_reads_of(rank)));
+    look_at_ids(stages::kDraw, call, [&](int rank) {
+      return ids_marked(setup_.work, batch.lengths_of(rank)) +
+             static_cast<double>(batch.feature_reads_of(rank));
     });
     if (ranks() == 1) return;
     const RouteCounts& all = routes(call).all;
@@ -199,16 +225,15 @@ class SimulatedCluster {
     collectives_.exchange_counts(stages::kIds, call.lane);
     exchange(stages::kIds, call.lane, {all}, 8, Way::kToOwners, Memory::kHost,
              [&](const Relayed& relay) {  // merged
-               return hidden ? 0.0 : host_seconds(static_cast<double>(relay.taken));
+               return hidden(call) ? 0.0 : host_seconds(static_cast<double>(relay.taken));
              });
     if (exact_replicas()) {
       collectives_.gather_counts(stages::kIds, call.lane);
       collectives_.gather_rows(stages::kIds, call.lane, {all}, 4, Memory::kHost);
     }
     // Requests and replicas' rows are sorted out by the host.
-    local(stages::kIds, call.lane, [&](int rank) {
-      const auto ids = static_cast<double>(requested({all}, rank));
-      return hidden ? 0.0 : host_seconds(ids + rows_of_replicas(all, rank));
+    look_at_ids(stages::kIds, call, [&](int rank) {
+      return static_cast<double>(requested({all}, rank)) + rows_of_replicas(all, rank);
     });
   }
 
@@ -248,7 +273,7 @@ class SimulatedCluster {
                return cost_.row_seconds(relay.taken, 2 * wire);
              });
     local(stage, call.lane, [&](int rank) {  // packed by owners, unpacked by who asked
-      return host_link_seconds(requested(ids, rank), setup_.host_row_bytes) +
+      return over_host_link(rank, requested(ids, rank), setup_.host_row_bytes) +
              cost_.row_seconds(requested(ids, rank) + asked_in_all(ids, rank), kPackBytes + wire);
     });
   }
@@ -319,8 +344,11 @@ class SimulatedCluster {
       const double link =
           host_link_seconds(std::ssize(steps_[static_cast<std::size_t>(call.step)].ids_of(0)),
                             setup_.host_row_bytes + setup_.host_update_bytes);
+      host_link_seconds_[0] += link;
       return compute(call, stages::kRowUpdate, [&](const SectionSeconds& s) {
-        return s.row_update + std::max(0.0, link - s.forward() - s.backward());
+        const double waited = std::max(0.0, link - s.forward() - s.backward());
+        device_seconds_[0] -= waited;
+        return s.row_update + waited;
       });
     }
     const RouteCounts& counts = call.part == Part::kNextReads ? route.next_reads : route.all;
@@ -329,7 +357,7 @@ class SimulatedCluster {
           static_cast<std::size_t>(setup_.topology.place_of[static_cast<std::size_t>(rank)]);
       std::int64_t rows = counts.touched[place];
       if (call.part == Part::kRest) rows -= route.next_reads.touched[place];
-      return host_link_seconds(rows, setup_.host_update_bytes) +
+      return over_host_link(rank, rows, setup_.host_update_bytes) +
              cost_.row_seconds(rows, kRowUpdateBytes);
     });
   }
@@ -366,20 +394,29 @@ class SimulatedCluster {
     counting_ = true;
     begin_seconds_ = now;
     first_counted_ = steps_done_;
-    nic_before_ = nic_bytes();
-    local_before_ = local_bytes();
+    ports_before_ = network_.ports();
+    nics_before_ = network_.nics();
+    device_before_ = device_seconds_;
+    host_before_ = host_seconds_;
+    host_link_before_ = host_link_seconds_;
     clock_.start_counting();
   }
 
-  double nic_bytes() const {
-    double bytes = 0;
-    for (int node = 0; node < network_.num_nodes(); ++node) bytes += network_.nic_bytes(node);
-    return bytes / network_.num_nodes();
+  // What has come on top since the counting began, a step.
+  std::vector<LinkUse> a_step(std::vector<LinkUse> uses, const std::vector<LinkUse>& before) const {
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      for (double LinkUse::*const part :
+           {&LinkUse::out_bytes, &LinkUse::in_bytes, &LinkUse::out_seconds, &LinkUse::in_seconds}) {
+        uses[i].*part = (uses[i].*part - before[i].*part) / counted_;
+      }
+    }
+    return uses;
   }
-  double local_bytes() const {
-    double bytes = 0;
-    for (int rank = 0; rank < ranks(); ++rank) bytes += network_.local_bytes(rank);
-    return bytes / ranks();
+  std::vector<double> a_step(std::vector<double> seconds, const std::vector<double>& before) const {
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      seconds[i] = (seconds[i] - before[i]) / counted_;
+    }
+    return seconds;
   }
 
   Simulation result() {
@@ -388,8 +425,12 @@ class SimulatedCluster {
     const auto count = static_cast<double>(counted_);
     simulation.step_seconds = (end_seconds_ - begin_seconds_) / count;
     simulation.stages = clock_.stages(counted_);
-    simulation.nic_bytes = (nic_bytes() - nic_before_) / count;
-    simulation.local_bytes = (local_bytes() - local_before_) / count;
+    simulation.ports = a_step(network_.ports(), ports_before_);
+    simulation.machines = network_.num_nodes();
+    simulation.nics = a_step(network_.nics(), nics_before_);
+    simulation.device_seconds = a_step(device_seconds_, device_before_);
+    simulation.host_seconds = a_step(host_seconds_, host_before_);
+    simulation.host_link_seconds = a_step(host_link_seconds_, host_link_before_);
     for (int step = first_counted_; step < first_counted_ + counted_; ++step) {
       const auto s = static_cast<std::size_t>(step);
       double busiest = 0, all = 0;
@@ -427,7 +468,9 @@ class SimulatedCluster {
   bool counting_ = false;
   int first_counted_ = 0, counted_ = 0;
   double begin_seconds_ = 0, end_seconds_ = 0;
-  double nic_before_ = 0, local_before_ = 0;
+  std::vector<double> device_seconds_, host_seconds_, host_link_seconds_;  // [ranks], busy so far
+  std::vector<double> device_before_, host_before_, host_link_before_;
+  std::vector<LinkUse> ports_before_, nics_before_;
 };
 
 }  // namespace

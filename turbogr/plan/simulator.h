@@ -80,15 +80,34 @@ struct Simulation {
   double tokens = 0;           // of a step, all ranks
   double causal_flops = 0;
   std::vector<StageSeconds> stages;
-  double nic_bytes = 0;    // of a machine and step, mean, each way
-  double local_bytes = 0;  // of a rank and step, to others of its machine
+  // Of a step, each link by itself: [ranks], to others of the machine; [machines x NICs].
+  std::vector<LinkUse> ports, nics;
+  int machines = 1;
+  // Of a step, seconds in which each rank's device computes, its host works on ids, and rows of
+  // tables in host memory are on their way. On a CPU all of it is the device's.
+  std::vector<double> device_seconds, host_seconds, host_link_seconds;  // [ranks]
   std::vector<TracedStage> trace;
 
+  // What a machine sends others in a step, and a rank those of its machine: means.
+  double nic_bytes() const;
+  double local_bytes() const;
+
+  // Of the devices, in the causal convention (model/flops.h).
+  double mfu(const SimulationSetup& setup) const;
   // Against as many devices that do not know of each other.
   double linearity() const { return compute_seconds / step_seconds; }
   double share(train::StageKind kind) const;  // of a step, exposed
   double waiting_share() const { return 1 - compute_seconds / busiest_seconds; }
 };
+
+// What is busy longest in a step: a device, a host, the link between them, a port or a NIC.
+struct Resource {
+  std::string name;  // "NIC 3 of machine 1"
+  double share = 0;  // of a step, busy
+};
+// The busiest of each kind, of those that are busy at all; first the one that binds.
+std::vector<Resource> busiest(const Simulation& simulation);
+std::string name_of_nic(const Simulation& simulation, std::size_t nic);
 
 // `steps` with one route each; all but the last are simulated, the first (or with late rows the
 // first two) to get the pipeline going.

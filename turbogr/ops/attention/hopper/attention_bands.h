@@ -26,6 +26,23 @@ TGR_HD constexpr int tiles_of(std::int64_t length, int rows = kUnit) {
 // Of one sequence: tiles of keys not behind tiles of queries.
 TGR_HD constexpr std::int64_t units_of(std::int64_t length) { return triangle(tiles_of(length)); }
 
+// Sequences of at most so many tokens have kernels of their own (attention_short.cuh), which make
+// their pairs on chip: memory for pairs is of longer ones.
+inline constexpr int kPackRows = 64;
+// No tile of queries or keys of any kernel has more.
+inline constexpr int kMostTileRows = 128;
+
+// No batch of so many tokens has more sequences that are longer than a pack.
+inline std::int64_t most_long(std::int64_t tokens, std::int64_t batch, std::int64_t max_length) {
+  if (max_length > 0 && max_length <= kPackRows) return 0;
+  return batch < tokens / (kPackRows + 1) ? batch : tokens / (kPackRows + 1);
+}
+// Nor more units of `longs` long ones, with n tokens and t = ceil(n / 64) tiles a sequence:
+// t (t + 1) / 2 <= x (x + 3) / 2 + 1, x = n / 64 <= max_length / 64.
+inline std::int64_t most_units(std::int64_t tokens, std::int64_t max_length, std::int64_t longs) {
+  return longs == 0 ? 0 : tokens * (max_length + 3 * kUnit) / (2 * kUnit * kUnit) + longs;
+}
+
 struct PairBands {
   int count = 1;          // no batch of the shape has more that are not empty
   std::int64_t room = 0;  // units; a band ends with the tile that reaches it
@@ -42,6 +59,26 @@ inline PairBands pair_bands(std::int64_t tokens, std::int64_t max_length, int lo
   // A third more than full bands would be, since band_end cuts some short.
   return {static_cast<int>((4 * most + 3 * room_bytes - 1) / (3 * room_bytes)),
           (room_bytes + kUnitBytes - 1) / kUnitBytes};
+}
+
+// Units that there must be room for, of `most` in all: the tile with which a band ends may be the
+// largest.
+inline std::int64_t room_units(const PairBands& bands, std::int64_t most, std::int64_t max_length,
+                               int tile_rows = kMostTileRows) {
+  return bands.count == 1 ? most : bands.room + tile_rows / kUnit * tiles_of(max_length);
+}
+
+// What a step with a bias of pairs takes for them: to keep, a layer, for its backward call; and of
+// bias and gradients while a call runs.
+struct PairBytes {
+  std::int64_t kept = 0, scratch = 0;
+};
+inline PairBytes pair_bytes(std::int64_t tokens, std::int64_t batch, std::int64_t max_length) {
+  const std::int64_t most = most_units(tokens, max_length, most_long(tokens, batch, max_length));
+  if (most == 0) return {};
+  const PairBands bands = pair_bands(tokens, max_length, kPackRows);
+  return {bands.count == 1 ? most * kUnitBytes : 0,
+          2 * room_units(bands, most, max_length) * kUnitBytes};
 }
 
 // A sequence's last tile in a list has no more units: two rows of queries, or of keys, at most.

@@ -25,14 +25,6 @@ KernelSet kernel_set(bool bias) {
 
 bool has_tables(const AttentionParams& p) { return p.position != nullptr || p.time != nullptr; }
 
-// Units that there must be room for: of a band, the tile with which it ends may be the largest.
-std::int64_t room_units(const AttentionParams& p, const KernelSet& kernels,
-                        const PairBands& bands) {
-  if (bands.count == 1) return most_units(p);
-  const int rows = std::max(kernels.forward_shape.query_rows, kernels.backward_shape.key_rows);
-  return bands.room + rows / kUnit * tiles_of(p.max_length);
-}
-
 // No query is further from its key.
 std::int64_t position_sums_of(const AttentionParams& p) {
   return std::min(p.position_length, p.max_length > 0 ? p.max_length : p.tokens);
@@ -55,15 +47,13 @@ bool has_pairs(const AttentionParams& p) {
   return has_tables(p) || p.window > 0 || p.num_targets != nullptr;
 }
 std::int64_t most_long(const AttentionParams& p) {
-  if (p.max_length > 0 && p.max_length <= kPackRows) return 0;
-  return std::min<std::int64_t>(p.batch, p.tokens / (kPackRows + 1));
+  return most_long(p.tokens, p.batch, p.max_length);
 }
 std::int64_t most_units(const AttentionParams& p) {
   if (!has_pairs(p)) return 0;
   TGR_CHECK(p.max_length > 0 || p.tokens == 0,
             "attention: a bias or a mask needs max_length, the longest a sequence can be");
-  if (most_long(p) == 0) return 0;
-  return p.tokens * (p.max_length + 3 * kUnit) / (2 * kUnit * kUnit) + most_long(p);
+  return most_units(p.tokens, p.max_length, most_long(p));
 }
 
 PairBands bands_of(const AttentionParams& p) {
@@ -115,8 +105,10 @@ AttentionLayout::AttentionLayout(const AttentionParams& p, const KernelSet& kern
     forward_bands.areas = take((forward_tiles + 1) * sizeof(int));
     backward_bands.areas = take((backward_tiles + 1) * sizeof(int));
   }
-  const std::size_t pair_bytes =
-      static_cast<std::size_t>(room_units(p, kernels, bands)) * kUnitBytes;
+  const int tile_rows = std::max(kernels.forward_shape.query_rows, kernels.backward_shape.key_rows);
+  const auto pair_bytes =
+      static_cast<std::size_t>(room_units(bands, most_units(p), p.max_length, tile_rows)) *
+      kUnitBytes;
   pair_bias = take(pair_bytes);
   const bool tables = backward && has_tables(p);
   pair_gradients = take(tables ? pair_bytes : 0);

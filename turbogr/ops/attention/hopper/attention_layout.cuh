@@ -28,10 +28,8 @@ KernelSet pick_kernels(const AttentionParams& p);
 
 // Whether the kernels read a bias for each pair of tokens.
 bool has_pairs(const AttentionParams& p);
-// No batch of so many tokens has more sequences that are too long for a pack.
+// As attention_bands.h counts them; no units without pairs.
 std::int64_t most_long(const AttentionParams& p);
-// Nor more units of long ones, with n tokens and t = ceil(n / 64) tiles a sequence:
-// t (t + 1) / 2 <= x (x + 3) / 2 + 1, x = n / 64 <= max_length / 64.
 std::int64_t most_units(const AttentionParams& p);
 // The bands of its pairs: one where it has none.
 PairBands bands_of(const AttentionParams& p);

@@ -8,8 +8,6 @@
 
 namespace turbogr::cuda {
 
-inline constexpr int kPackRows = 64;
-
 struct alignas(16) AttentionPack {
   int first_row;
   int rows;

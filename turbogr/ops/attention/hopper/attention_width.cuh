@@ -18,6 +18,8 @@ template <int D>
 ForwardShape AttentionKernels<D>::forward_shape(bool bias) {
   using Configs = WidthConfigs<D>;
   static_assert(Configs::Forward::kQueries == Configs::BiasForward::kQueries);
+  static_assert(Configs::Forward::kQueries <= kMostTileRows &&
+                Configs::Backward::kKeys <= kMostTileRows);
   return bias ? ForwardShape{Configs::BiasForward::kQueries, Configs::BiasForward::kKeys,
                              Configs::BiasForward::kBlocksPerSm}
               : ForwardShape{Configs::Forward::kQueries, Configs::Forward::kKeys,
