@@ -47,8 +47,8 @@ ConfigRule holdout_word() {
               return false;
             }
           },
-          "test, validation_test, last:P%, last:V%,P%, time:V,T or time:T, T a date such as "
-          "2022-04-30 or a number in the store's unit"};
+          "test, validation_test, last:P%, last:V%,P%, time:T, time:V,T or time:T..E, T a date "
+          "such as 2022-04-30 or a number in the store's unit"};
 }
 
 ConfigRule metric_word() {
@@ -117,9 +117,9 @@ std::vector<ConfigKey> make_keys() {
           data, holdout, holdout_word(),
           "what is kept from training: the last event (test), the last two, all from a date on "
           "(time:2022-04-30), or each user's last events (last:20%); with two, the first is where "
-          "validation begins or its share (time:2022-04-28,2022-04-30, last:10%,20%); ranking: "
-          "test and "
-          "validation_test keep the last samples.targets events of each"),
+          "validation begins or its share (time:2022-04-28,2022-04-30, last:10%,20%); "
+          "time:T..E ends the test before E; ranking: test and validation_test keep the last "
+          "samples.targets events of each"),
       TGR_KEY(data, max_length, between(1, 1 << 20),
               "longest sequence S, in events; ranking: longest history before the targets"),
       TGR_KEY(data, history, one_of({"last", "windows"}),
