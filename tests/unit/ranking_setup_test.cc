@@ -123,6 +123,8 @@ TEST(RankingConfig, WhatTheTaskCannotDoIsRefused) {
       {"[model]\nkind = \"fuxi\"\ntime_unit = \"milliseconds\"\n", "counts time in seconds"},
       {"[train]\naccumulate = 17\n", "at most 16 parts"},
       {"[samples]\norder = \"time\"\n", "data.shuffle = false"},
+      {"[samples]\nsort_batches = 16\n[data]\nshuffle = false\n", "data.shuffle = true"},
+      {"[samples]\nsort_batches = 16\n[train]\ntokens = 512\n", "train.batch samples"},
       {"[samples]\nwindow = 60\n", "samples.order = \"time\""},
       {"[samples]\nwhole_batches = true\n", "is for windows (samples.window)"},
   };

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -247,6 +248,27 @@ TEST_F(SampleBatchTest, ALoaderGivesTheSameBatchesWithAnyThreadsAndGoesOnWhereIt
     if (later.next(batch)) got.push_back(batch.items[0].ids);
   }
   EXPECT_EQ(got, want);
+}
+
+// By all that came before, not by what of it a sample shows: these show nothing.
+TEST_F(SampleBatchTest, ALoaderSortsByWhatCameBefore) {
+  SampleLoaderOptions options = {
+      .samples = {.holdout = Holdout("last:1%"), .targets = 1, .max_history = 0},
+      .layout = layout(),
+      .queue = {}};
+  options.queue.plan.budget = BatchBudget::samples(2);
+  options.queue.plan.seed = 5;
+  for (const std::int64_t sort_batches : {0, 16}) {
+    options.queue.plan.sort_batches = sort_batches;
+    SampleLoader loader(*store_, options);
+    SampleBatch batch;
+    std::set<Ids> seen;
+    for (int epoch = 0; epoch < 8; ++epoch) {
+      while (loader.next(batch)) seen.insert(batch.items[0].ids);
+    }
+    EXPECT_TRUE(seen.contains(Ids{1, 2}));
+    EXPECT_EQ(seen.size(), sort_batches == 0 ? 2u : 1u);
+  }
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ struct SamplesConfig {
   std::int64_t targets = 8;
   std::vector<std::string> actions;
   std::string history = "all";
+  std::int64_t sort_batches = 0;
   std::string order = "user";
   std::int64_t window = 0;
   bool whole_batches = false;

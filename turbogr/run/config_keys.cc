@@ -138,6 +138,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(samples, history, one_of({"all", "split"}),
               "what a held-out target's history may hold: all before it, or nothing of its own "
               "split, as if it were judged when the split began"),
+      TGR_KEY(samples, sort_batches, between(0, 1 << 20),
+              "samples with histories of like length together: each epoch is shuffled, sorted by "
+              "that inside chunks of so many batches, and the batches shuffled; 0: not sorted"),
       TGR_KEY(samples, order, one_of({"user", "time"}),
               "with data.shuffle = false: user by user, or in time"),
       TGR_KEY(samples, window, at_least(0),

@@ -28,6 +28,10 @@ void check_ranking(const Config& config) {
       !config.samples.whole_batches || (config.samples.window > 0 && config.train.tokens == 0),
       "samples.whole_batches = true is for windows (samples.window) in batches of train.batch "
       "samples; set both, or leave it out");
+  TGR_CHECK(config.samples.sort_batches == 0 || (config.data.shuffle && config.train.tokens == 0),
+            "samples.sort_batches = ", config.samples.sort_batches,
+            " is for data.shuffle = true and batches of train.batch samples; use both, or leave it "
+            "out");
   TGR_CHECK(config.samples.order == "user" || !config.data.shuffle,
             "samples.order = \"time\" is for data.shuffle = false; use that, or leave "
             "samples.order out");
