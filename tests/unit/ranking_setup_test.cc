@@ -300,6 +300,8 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
       {"[tasks.clik]\n", "[tasks.clik]: "},
       {"[tasks.t]\nsignals = [\"click\"]\nnumber = \"stay\"\n", "both signals and number"},
       {"[tasks.t]\nnumber = \"play\"\n", "has no numbers 'play'"},
+      {"[tasks.click]\nwhere = [\"clik\"]\n", "[tasks.click]: where: 'clik' is no signal"},
+      {"[tasks.click]\nweight_by = \"sty\"\n", "[tasks.click]: '"},
       {"[tasks.click]\nbase = [\"clicks\"]\n",
        "[tasks.click]: base names 'clicks', which is no feature with a rate; add one, as in"},
       {item + "[features.clicks]\nfrom = \"item\"\nrate = \"click\"\n[tasks.click]\nbase = "
@@ -502,12 +504,17 @@ TEST_F(RankingSetupTest, FuxiHasItsWidthAndMapsAndTakesOneTargetOnAGpu) {
 TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {
   const RankingSetup made = setup(
       "[tasks.any]\nsignals = [\"click\", \"is_hate\"]\nweight = 2\n[tasks.is_hate]\n"
-      "[tasks.long]\nnumber = \"stay\"\n");
+      "[tasks.long]\nnumber = \"stay\"\nwhere = [\"!click\", \"stay<5\"]\nweight_by = \"stay\"\n");
   EXPECT_EQ(made.layout.tasks[0].signals, 3u);
   EXPECT_EQ(made.layout.tasks[1].signals, 2u);
   EXPECT_TRUE(made.layout.tasks[2].is_number());
   EXPECT_EQ(made.regression, (std::vector<std::uint8_t>{0, 0, 1}));
   EXPECT_EQ(made.task_weights, (std::vector<double>{2, 1, 1}));
+  // Events: click, 3; is_hate, 4; neither, 5.
+  EXPECT_EQ(made.layout.tasks[2].weight.of(0, 1), 0);
+  EXPECT_EQ(made.layout.tasks[2].weight.of(1, 2), 4);
+  EXPECT_EQ(made.layout.tasks[2].weight.of(2, 0), 0);
+  EXPECT_EQ(made.layout.tasks[1].weight.of(0, 1), 1);
 }
 
 }  // namespace

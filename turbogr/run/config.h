@@ -260,6 +260,8 @@ struct TaskConfig {
   std::vector<std::string> signals;
   std::string number;
   double weight = 1.0;
+  std::vector<std::string> where;
+  std::string weight_by;
   std::vector<std::string> base;
 
   bool operator==(const TaskConfig&) const = default;

@@ -41,6 +41,7 @@ void add_tasks(const Config& config, const data::Store& store, RankingSetup& set
       if (signals.empty() && task.number.empty()) signals = {task.name};
       for (const std::string& signal : signals) labels.signals |= 1u << store.signal_bit(signal);
       if (!task.number.empty()) store.numbers(task.number);
+      labels.weight = data::LabelWeight(store, task.where, task.weight_by);
     } catch (const Error& error) {
       detail::throw_error(where, error.what());
     }
