@@ -153,6 +153,7 @@ struct EmbeddingConfig {
   double eps = 1e-8;
   std::string eps_place = "auto";
   double weight_decay = 0.0;
+  std::string decay = "decoupled";
   double init = 0.02;
   std::int64_t cut = 1;
 

@@ -310,8 +310,10 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(embedding, eps_place, one_of({"auto", "inside", "outside"}),
               "adagrad: eps under the root, or beside it; auto: inside in retrieval, outside in "
               "ranking"),
-      TGR_KEY(embedding, weight_decay, not_negative(),
-              "decoupled weight decay of the rows touched"),
+      TGR_KEY(embedding, weight_decay, not_negative(), "weight decay of the rows touched"),
+      TGR_KEY(embedding, decay, one_of({"decoupled", "l2"}),
+              "weight decay takes its share of a row by itself, or (adagrad) is added to the row's "
+              "gradient, and so counts in its mean square"),
       TGR_KEY(embedding, init, fresh_spread(),
               "standard deviation of fresh rows (truncated normal); ranking: see "
               "tables.NAME.init"),

@@ -319,6 +319,7 @@ train::RankingTrainOptions ranking_train_options(const Config& config, const Ran
   options.table.beta2 = config.embedding.beta2;
   options.table.epsilon = config.embedding.eps;
   options.table.decay = config.embedding.weight_decay;
+  options.table.decay_in_gradient = config.embedding.decay == "l2";
   options.table.epsilon_outside = config.embedding.eps_place != "inside";
   options.schedule = {.kind = optim::schedule_from_name(config.optim.schedule),
                       .warmup_steps = config.optim.warmup,

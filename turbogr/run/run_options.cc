@@ -120,6 +120,7 @@ train::RetrievalOptions retrieval_options(const Config& config, std::int64_t sig
   options.table.beta2 = config.embedding.beta2;
   options.table.epsilon = config.embedding.eps;
   options.table.decay = config.embedding.weight_decay;
+  options.table.decay_in_gradient = config.embedding.decay == "l2";
   options.table.epsilon_outside = config.embedding.eps_place == "outside";
   options.table_scale = config.embedding.init;
   options.accumulate = config.train.accumulate;
