@@ -375,16 +375,20 @@ TEST(CudaActionRows, AgreeWithTheHost) {
 
 TEST(CudaRandomRows, StartLikeTheHosts) {
   TGR_SKIP_WITHOUT_GPU();
-  Tensor rows[2];
-  for (const Device device : test::devices()) {
-    const Context ctx({.device = device, .threads = 1});
-    Tensor table(DType::kF32, {130, 50}, device);
-    truncated_normal_rows(ctx, table.view<float, 2>(), 3, 11, 0.02);
-    rows[device == Device::kCuda] = to_host(ctx, table);
+  for (const RowStart start : {RowStart(0.02), RowStart::uniform(0.02)}) {
+    for (const std::int64_t width : {50, 51}) {
+      Tensor rows[2];
+      for (const Device device : test::devices()) {
+        const Context ctx({.device = device, .threads = 1});
+        Tensor table(DType::kF32, {130, width}, device);
+        random_rows(ctx, table.view<float, 2>(), 3, 11, start);
+        rows[device == Device::kCuda] = to_host(ctx, table);
+      }
+      EXPECT_LT(test::max_error(rows[1], rows[0]), 1e-8);
+      EXPECT_EQ(test::element(rows[1], 3 * width - 1), 0.0);  // before the first row
+      EXPECT_NE(test::element(rows[1], 3 * width), 0.0);
+    }
   }
-  EXPECT_LT(test::max_error(rows[1], rows[0]), 1e-8);
-  EXPECT_EQ(test::element(rows[1], 149), 0.0);  // before the first row
-  EXPECT_NE(test::element(rows[1], 150), 0.0);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ inline std::vector<embedding::TableOptions> tables_of(const train::RankingTrainO
     tables.push_back({.rows = rows,
                       .width = options.model.embedding,
                       .optimiser = embedding::SparseOptimiser::kAdaGrad,
-                      .scale = 0.3,
+                      .start = 0.3,
                       .seed = tables.size() + 1});
   }
   return tables;

@@ -215,7 +215,7 @@ TEST_F(RankingSetupTest, TablesAreSharedAndPlacesChosen) {
   EXPECT_EQ(made.features.items[1].table, made.features.prefix[0].table);
   EXPECT_EQ(made.features.table_rows[made.features.items[0].table], 100);
   EXPECT_EQ(made.layout.prefix[1].cross_rows, 7);
-  const double scale = made.tables[made.features.prefix[1].table].scale;
+  const double scale = made.tables[made.features.prefix[1].table].start.scale;
   EXPECT_NEAR(scale * 0.8796 * std::sqrt(3.0), 0.3, 1e-4);
 }
 
@@ -227,6 +227,21 @@ TEST_F(RankingSetupTest, TablesHaveTheFormatOfEmbeddingUnlessTheyNameTheirOwn) {
     EXPECT_EQ(made.tables[t].dtype, made.table_names[t] == "user" ? DType::kF32 : DType::kF16);
   }
   EXPECT_EQ(made.tables.size(), 2u);
+}
+
+TEST_F(RankingSetupTest, RowsStartNormalWithTheSpreadOfUniformOnesOrUniform) {
+  const std::string tables =
+      "[features.item]\nfrom = \"item\"\n[features.user]\nfrom = \"user\"\n"
+      "[tables.item]\nrows = 100\n[tables.user]\ninit = 0.3\n";
+  const RankingSetup normal = setup(tables);
+  const RankingSetup uniform = setup("[embedding]\nstart = \"uniform\"\n" + tables);
+  for (std::size_t t = 0; t < normal.tables.size(); ++t) {
+    const double bound = normal.table_names[t] == "user" ? 0.3 : 0.1;
+    EXPECT_FALSE(normal.tables[t].start.is_uniform);
+    EXPECT_NEAR(normal.tables[t].start.scale, bound / std::sqrt(3) / 0.87962566, 1e-8);
+    EXPECT_TRUE(uniform.tables[t].start.is_uniform);
+    EXPECT_EQ(uniform.tables[t].start.scale, bound);
+  }
 }
 
 TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {

@@ -441,7 +441,7 @@ void expect_a_bad_step_changes_nothing(StepSchedule schedule, Bad kind) {
     options.task_weights = {1e6, 1e6};
     const std::int64_t small_tag = options.features.table_rows[2]++;
     options.tables[2].rows = options.features.table_rows[2];
-    options.tables[2].scale = 1e-38;
+    options.tables[2].start = 1e-38;
     const auto trained = [&](const std::vector<bool>& bad) {
       train::RankingTrainer<float> step(ctx, world, options);
       step.initialise(ctx);

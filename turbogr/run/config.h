@@ -155,6 +155,7 @@ struct EmbeddingConfig {
   double weight_decay = 0.0;
   std::string decay = "decoupled";
   double init = 0.02;
+  std::string start = "normal";
   std::int64_t cut = 1;
 
   bool operator==(const EmbeddingConfig&) const = default;

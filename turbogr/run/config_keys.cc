@@ -317,6 +317,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(embedding, init, fresh_spread(),
               "standard deviation of fresh rows (truncated normal); ranking: see "
               "tables.NAME.init"),
+      TGR_KEY(embedding, start, one_of({"normal", "uniform"}),
+              "fresh rows are drawn from a truncated normal, or evenly: between -init and init, of "
+              "embedding.init or tables.NAME.init"),
       TGR_KEY(embedding, cut, at_least(1),
               "ranking: tables have 1 / cut of the rows they name, but 128 or more, and no fewer "
               "than their features' codes need; for published shapes on smaller machines"),

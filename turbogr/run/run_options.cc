@@ -122,7 +122,9 @@ train::RetrievalOptions retrieval_options(const Config& config, std::int64_t sig
   options.table.decay = config.embedding.weight_decay;
   options.table.decay_in_gradient = config.embedding.decay == "l2";
   options.table.epsilon_outside = config.embedding.eps_place == "outside";
-  options.table_scale = config.embedding.init;
+  options.table_start = config.embedding.start == "uniform"
+                            ? ops::RowStart::uniform(config.embedding.init)
+                            : ops::RowStart(config.embedding.init);
   options.accumulate = config.train.accumulate;
   options.seed = static_cast<std::uint64_t>(config.run.seed);
   return options;
