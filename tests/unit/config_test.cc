@@ -135,6 +135,12 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
             std::string::npos);
   EXPECT_NE(parse_message("[model]\nkind = \"fuxi\"\nconcat = true\n").find("option of HSTU"),
             std::string::npos);
+  EXPECT_NE(parse_message("[model]\nkind = \"fuxi\"\nnorm_heads = true\n").find("option of HSTU"),
+            std::string::npos);
+  EXPECT_NE(parse_message("[train]\nproducts = \"fp8\"\ndtype = \"bf16\"\n[model]\nnorm_heads = "
+                          "true\n")
+                .find("one norm has made"),
+            std::string::npos);
   EXPECT_NE(parse_message("[train]\nproducts = \"fp8\"\n").find("set train.dtype = \"bf16\""),
             std::string::npos);
   EXPECT_EQ(parse_message("[train]\nproducts = \"fp8\"\ndtype = \"bf16\"\n"), "");

@@ -64,6 +64,7 @@ struct ModelConfig {
   std::string silu = "all";
   bool affine = false;
   bool concat = false;
+  bool norm_heads = false;
   std::int64_t window = 0;
   std::int64_t prefix = 0;
   std::int64_t targets = 0;

@@ -178,6 +178,8 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, silu, one_of({"all", "u"}), "SiLU on all four projections, or on U only"),
       TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
       TGR_KEY(model, concat, anything(), "HSTU: project [U, a, U*a] instead of U*a"),
+      TGR_KEY(model, norm_heads, anything(),
+              "HSTU: what attention made is normed head by head, not over all heads"),
       TGR_KEY(model, window, at_least(0), "events a token sees back; 0: all"),
       TGR_KEY(model, prefix, at_least(0),
               "first events of a sequence that see all of it and are always seen; wants targets"),

@@ -263,6 +263,7 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
       .max_history = config.data.max_length,
       .norm_length = static_cast<double>(m.norm_length),
       .full_prefix = m.prefix_mask == "full",
+      .norm_heads = m.norm_heads,
       .bases = bases,
       .input_dropout = m.input_dropout,
       .dropout = m.dropout};

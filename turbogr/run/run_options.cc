@@ -75,6 +75,7 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
   options.silu_on_all = m.silu == "all";
   options.affine_norms = m.affine;
   options.concat = m.concat;
+  options.norm_heads = m.norm_heads;
   options.window = m.window;
   if (m.actions) options.actions = signals;
   return options;
