@@ -62,7 +62,7 @@ Tensor placed_on(const Context& ctx, std::span<const T> values) {
 template <class T>
 Tensor normal(const Context& ctx, std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   Tensor values(DType::kF32, {rows, cols}, ctx.device());
-  truncated_normal_rows(ctx, values.view<float, 2>(), 0, seed, 1.0);
+  random_rows(ctx, values.view<float, 2>(), 0, seed, 1.0);
   if constexpr (std::is_same_v<T, float>) return values;
   Tensor out(dtype_of<T>(), {rows, cols}, ctx.device());
   convert_values<T, float>(ctx, {values.view<float, 2>().data, {rows * cols}},

@@ -79,7 +79,7 @@ struct Buffers {
   }
   Tensor random_f32(std::int64_t rows, std::uint64_t stream) const {
     Tensor tensor(DType::kF32, {rows, problem.width}, ctx.device());
-    ops::truncated_normal_rows(ctx, tensor.view<float, 2>(), 0, problem.seed * 16 + stream, 1.0);
+    ops::random_rows(ctx, tensor.view<float, 2>(), 0, problem.seed * 16 + stream, 1.0);
     synchronize(ctx);
     return tensor;
   }

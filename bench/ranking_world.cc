@@ -90,7 +90,7 @@ std::vector<embedding::TableOptions> tables_of(const RankingShape& shape, DType 
     tables.push_back({.rows = rows,
                       .width = shape.model.embedding,
                       .optimiser = embedding::SparseOptimiser::kAdaGrad,
-                      .scale = 1 / std::sqrt(static_cast<double>(rows)),
+                      .start = 1 / std::sqrt(static_cast<double>(rows)),
                       .seed = tables.size() + 1,
                       .dtype = dtype});
   }

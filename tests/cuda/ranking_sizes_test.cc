@@ -2,14 +2,19 @@
 // the first, a middle and the last row come out as they do alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "tests/support/far_row_cases.h"
 #include "tests/support/on_device.h"
 #include "turbogr/ops/dense/gated_norm.h"
 #include "turbogr/ops/dense/row_arithmetic.h"
 #include "turbogr/ops/dense/swish_norm.h"
 #include "turbogr/ops/rows/event_targets.h"
+#include "turbogr/ops/rows/update.h"
 #include "turbogr/ops/rows/weighted_rows.h"
 
 namespace turbogr::ops {
@@ -161,6 +166,85 @@ TEST(CudaRankingSizes, GradientsReachRowsPastTwoToTheThirtyFirstElements) {
   Tensor large_slope = large_with(ctx, slope, kLargeRows);
   Tensor dx = run(large, large_slope);
   EXPECT_TRUE(test::same_bits(three_of(ctx, dx), wanted));
+}
+
+// The same operators on rows far apart and close together. A library may take another product for
+// another stride, so results are compared up to rounding.
+template <class Run>
+void expect_same_far(const Run& run) {
+  const Context ctx({.device = Device::kCuda, .deterministic = true});
+  const test::Outputs near = run(ctx, test::Apart::kNear), far = run(ctx, test::Apart::kFar);
+  ASSERT_EQ(near.size(), far.size());
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    const double most = test::max_magnitude(near[i]);
+    EXPECT_GT(most, 0) << "output " << i;
+    EXPECT_LE(test::max_error(far[i], near[i]), 0.01 * most) << "output " << i;
+  }
+}
+
+// Eight matrices in bf16 are 38 GiB.
+#define TGR_EXPECT_SAME_FAR(run, ...)                         \
+  TGR_SKIP_WITHOUT_ROOM(50);                                  \
+  expect_same_far([](const Context& ctx, test::Apart apart) { \
+    return run<bf16>(ctx, apart __VA_OPT__(, ) __VA_ARGS__);  \
+  })
+
+TEST(CudaRankingSizes, FarRowsAreAddedMultipliedAndDropped) {
+  TGR_EXPECT_SAME_FAR(test::far_sums_and_products);
+}
+TEST(CudaRankingSizes, FarRowsAreNormalised) { TGR_EXPECT_SAME_FAR(test::far_norms); }
+TEST(CudaRankingSizes, FarRowsAreGated) { TGR_EXPECT_SAME_FAR(test::far_gates); }
+TEST(CudaRankingSizes, FarRowsGoThroughLinearLayers) {
+  TGR_EXPECT_SAME_FAR(test::far_linear, 2048);
+}
+TEST(CudaRankingSizes, FarRowsAreInputOfARankingModel) {
+  TGR_EXPECT_SAME_FAR(test::far_event_input);
+}
+TEST(CudaRankingSizes, FarRowsAreMadeOfActions) { TGR_EXPECT_SAME_FAR(test::far_actions); }
+TEST(CudaRankingSizes, FarRowsAreTargetsThatFindTheirWayBack) {
+  TGR_EXPECT_SAME_FAR(test::far_targets);
+}
+TEST(CudaRankingSizes, FarRowsAttendToEachOther) { TGR_EXPECT_SAME_FAR(test::far_attention); }
+TEST(CudaRankingSizes, FarRowsAreSeenByTargets) { TGR_EXPECT_SAME_FAR(test::far_target_attention); }
+TEST(CudaRankingSizes, FarRowsAreMovedAndSummed) { TGR_EXPECT_SAME_FAR(test::far_moves); }
+
+// Rows `ids` of a table get the same start and two steps, and are read again.
+Tensor updated_rows(std::int64_t rows, const std::vector<std::int64_t>& ids,
+                    RowOptimiser optimiser) {
+  const Context ctx({.device = Device::kCuda});
+  const std::int64_t count = std::ssize(ids);
+  const bool adagrad = optimiser == RowOptimiser::kAdaGrad;
+  Tensor weight(DType::kF32, {rows, kLargeCols}, Device::kCuda);
+  Tensor first(DType::kF32, {adagrad ? 0 : rows, kLargeCols}, Device::kCuda);
+  Tensor second(DType::kF32, {rows, adagrad ? 1 : kLargeCols}, Device::kCuda);
+  const Tensor start = test::place(ctx, random_tensor<float>({count, kLargeCols}, 1));
+  const Tensor gradient = test::place(ctx, random_tensor<float>({count, kLargeCols}, 2));
+  const Tensor which = test::place(ctx, test::tensor_of(ids));
+  spread_rows<float>(ctx, Rows<const float>(start.view<float, 2>()), which.view<std::int64_t, 1>(),
+                     Rows<float>(weight.view<float, 2>()));
+  const TableRows table = {.weight = weight.view<float, 2>(),
+                           .first_moment = first.view<float, 2>(),
+                           .second_moment = second.view<float, 2>()};
+  for (int step = 1; step <= 2; ++step) {
+    update_rows(ctx, optimiser, table, which.view<std::int64_t, 1>(),
+                Rows<const float>(gradient.view<float, 2>()),
+                {.rate = 0.1, .step = static_cast<double>(step)}, nullptr);
+  }
+  Tensor got(DType::kF32, {count, kLargeCols}, Device::kCuda);
+  gather_rows<float, float>(ctx, Rows<const float>(std::as_const(weight).view<float, 2>()),
+                            which.view<std::int64_t, 1>(), Rows<float>(got.view<float, 2>()));
+  return to_host(ctx, got);
+}
+
+TEST(CudaRankingSizes, TablesPastTwoToTheThirtyFirstElementsAreReadAndUpdated) {
+  TGR_SKIP_WITHOUT_ROOM(40);
+  const std::vector<std::int64_t> ids = {0, 1, 2'100'000, 4'194'303, 4'194'304, kLargeRows - 1};
+  std::vector<std::int64_t> close(ids.size());
+  std::iota(close.begin(), close.end(), std::int64_t{0});
+  for (const RowOptimiser optimiser : {RowOptimiser::kAdamW, RowOptimiser::kAdaGrad}) {
+    EXPECT_TRUE(test::same_bits(updated_rows(kLargeRows, ids, optimiser),
+                                updated_rows(std::ssize(ids), close, optimiser)));
+  }
 }
 
 }  // namespace

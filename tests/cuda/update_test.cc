@@ -103,40 +103,48 @@ TEST(CudaUpdate, DenseStepsAgreeAndStopWhenNotFinite) {
   EXPECT_TRUE(test::same_bits(stopped.rounded, Tensor(DType::kBf16, {40001})));
 }
 
+void expect_rows_agree(RowOptimiser optimiser, const AdamWSettings& settings) {
+  for (const std::int64_t width : {7, 64, 1024}) {
+    SCOPED_TRACE(::testing::Message() << static_cast<int>(optimiser) << " width " << width);
+    Tensor weights[2], seconds[2];
+    for (const Device device : test::devices()) {
+      const Context ctx({.device = device, .threads = 1});
+      Tensor w = test::place(ctx, random_tensor<float>({20, width}, 1));
+      Tensor m(DType::kF32, {20, width}, device), v(DType::kF32, {20, width}, device);
+      const Tensor g = test::place(ctx, random_tensor<float>({3, width}, 2));
+      const Tensor ids = test::place(ctx, test::tensor_of(std::vector<std::int64_t>{2, 0, 19}));
+      const Tensor scale =
+          test::place(ctx, test::tensor_of(std::vector<double>{0.25, 1.0, 0.0, 0.0}));
+      const Tensor stop =
+          test::place(ctx, test::tensor_of(std::vector<double>{1.0, 0.0, 0.0, 0.0}));
+      TableRows table = {.weight = w.view<float, 2>(),
+                         .first_moment = m.view<float, 2>(),
+                         .second_moment = v.view<float, 2>()};
+      if (optimiser == RowOptimiser::kAdaGrad) table.second_moment = {floats(v), {20, 1}};
+      for (const Tensor* step : {&scale, &stop, static_cast<const Tensor*>(nullptr)}) {
+        update_rows(ctx, optimiser, table, ids.view<std::int64_t, 1>(), g.view<float, 2>(),
+                    settings,
+                    step == nullptr ? nullptr : reinterpret_cast<const StepScale*>(step->data()));
+      }
+      weights[device == Device::kCuda] = to_host(ctx, w);
+      seconds[device == Device::kCuda] = to_host(ctx, v);
+    }
+    EXPECT_LT(test::max_error(weights[1], weights[0]), 2e-6);
+    EXPECT_LT(test::max_error(seconds[1], seconds[0]), 1e-6);
+    EXPECT_GT(test::max_error(weights[1], random_tensor<float>({20, width}, 1)), 1e-4);
+  }
+}
+
 TEST(CudaUpdate, RowsAgreeForEveryOptimiser) {
   TGR_SKIP_WITHOUT_GPU();
   for (const RowOptimiser optimiser :
        {RowOptimiser::kAdamW, RowOptimiser::kAdaGrad, RowOptimiser::kSgd}) {
-    for (const std::int64_t width : {7, 64, 1024}) {
-      SCOPED_TRACE(::testing::Message() << static_cast<int>(optimiser) << " width " << width);
-      Tensor weights[2], seconds[2];
-      for (const Device device : test::devices()) {
-        const Context ctx({.device = device, .threads = 1});
-        Tensor w = test::place(ctx, random_tensor<float>({20, width}, 1));
-        Tensor m(DType::kF32, {20, width}, device), v(DType::kF32, {20, width}, device);
-        const Tensor g = test::place(ctx, random_tensor<float>({3, width}, 2));
-        const Tensor ids = test::place(ctx, test::tensor_of(std::vector<std::int64_t>{2, 0, 19}));
-        const Tensor scale =
-            test::place(ctx, test::tensor_of(std::vector<double>{0.25, 1.0, 0.0, 0.0}));
-        const Tensor stop =
-            test::place(ctx, test::tensor_of(std::vector<double>{1.0, 0.0, 0.0, 0.0}));
-        TableRows table = {.weight = w.view<float, 2>(),
-                           .first_moment = m.view<float, 2>(),
-                           .second_moment = v.view<float, 2>()};
-        if (optimiser == RowOptimiser::kAdaGrad) table.second_moment = {floats(v), {20, 1}};
-        for (const Tensor* step : {&scale, &stop, static_cast<const Tensor*>(nullptr)}) {
-          update_rows(ctx, optimiser, table, ids.view<std::int64_t, 1>(), g.view<float, 2>(),
-                      kSettings,
-                      step == nullptr ? nullptr : reinterpret_cast<const StepScale*>(step->data()));
-        }
-        weights[device == Device::kCuda] = to_host(ctx, w);
-        seconds[device == Device::kCuda] = to_host(ctx, v);
-      }
-      EXPECT_LT(test::max_error(weights[1], weights[0]), 2e-6);
-      EXPECT_LT(test::max_error(seconds[1], seconds[0]), 1e-6);
-      EXPECT_GT(test::max_error(weights[1], random_tensor<float>({20, width}, 1)), 1e-4);
-    }
+    expect_rows_agree(optimiser, kSettings);
   }
+  AdamWSettings in_gradient = kSettings;
+  in_gradient.decay = 0.3;
+  in_gradient.decay_in_gradient = true;
+  expect_rows_agree(RowOptimiser::kAdaGrad, in_gradient);
 }
 
 // Rows 2 and 19 go to places 4 and 1 of a matrix of five, row 0 nowhere.
@@ -201,7 +209,7 @@ TEST(CudaUpdate, CopiesRowsAsTheyAreAfterwards) {
 // The GPU draws the host's chances: weights are the host's, but where f32 differs in its last bits
 // on the two, and then they are neighbours.
 template <class Half>
-void expect_rounded_as_on_the_host() {
+void expect_rounded_as_on_the_host(const AdamWSettings& settings = kSettings) {
   const Context gpu({.device = Device::kCuda}), cpu({.threads = 2});
   for (const RowOptimiser optimiser :
        {RowOptimiser::kAdamW, RowOptimiser::kAdaGrad, RowOptimiser::kSgd}) {
@@ -228,7 +236,7 @@ void expect_rounded_as_on_the_host() {
         }
         const Tensor placed = test::place(ctx, host_ids), gradient = test::place(ctx, g);
         update_rows(ctx, optimiser, table, placed.view<std::int64_t, 1>(),
-                    gradient.view<float, 2>(), kSettings, nullptr);
+                    gradient.view<float, 2>(), settings, nullptr);
         return to_host(ctx, w);
       };
       const Tensor there = updated(gpu), here = updated(cpu);
@@ -248,6 +256,10 @@ void expect_rounded_as_on_the_host() {
 TEST(CudaUpdate, TablesInBf16AreRoundedAsTheHostsAre) {
   TGR_SKIP_WITHOUT_GPU();
   expect_rounded_as_on_the_host<bf16>();
+  AdamWSettings in_gradient = kSettings;
+  in_gradient.decay = 0.3;
+  in_gradient.decay_in_gradient = true;
+  expect_rounded_as_on_the_host<bf16>(in_gradient);
 }
 TEST(CudaUpdate, TablesInF16AreRoundedAsTheHostsAre) {
   TGR_SKIP_WITHOUT_GPU();
@@ -363,16 +375,20 @@ TEST(CudaActionRows, AgreeWithTheHost) {
 
 TEST(CudaRandomRows, StartLikeTheHosts) {
   TGR_SKIP_WITHOUT_GPU();
-  Tensor rows[2];
-  for (const Device device : test::devices()) {
-    const Context ctx({.device = device, .threads = 1});
-    Tensor table(DType::kF32, {130, 50}, device);
-    truncated_normal_rows(ctx, table.view<float, 2>(), 3, 11, 0.02);
-    rows[device == Device::kCuda] = to_host(ctx, table);
+  for (const RowStart start : {RowStart(0.02), RowStart::uniform(0.02)}) {
+    for (const std::int64_t width : {50, 51}) {
+      Tensor rows[2];
+      for (const Device device : test::devices()) {
+        const Context ctx({.device = device, .threads = 1});
+        Tensor table(DType::kF32, {130, width}, device);
+        random_rows(ctx, table.view<float, 2>(), 3, 11, start);
+        rows[device == Device::kCuda] = to_host(ctx, table);
+      }
+      EXPECT_LT(test::max_error(rows[1], rows[0]), 1e-8);
+      EXPECT_EQ(test::element(rows[1], 3 * width - 1), 0.0);  // before the first row
+      EXPECT_NE(test::element(rows[1], 3 * width), 0.0);
+    }
   }
-  EXPECT_LT(test::max_error(rows[1], rows[0]), 1e-8);
-  EXPECT_EQ(test::element(rows[1], 149), 0.0);  // before the first row
-  EXPECT_NE(test::element(rows[1], 150), 0.0);
 }
 
 }  // namespace

@@ -81,9 +81,13 @@ std::vector<Case> cases() {
   log_times.buckets = ops::TimeBuckets::kLog;
   layer_post.post = PostKind::kLayer;
   l2_post.post = PostKind::kL2;
+  RankingOptions norm_heads = log_times;
+  norm_heads.norm_heads = true;
   for (const Case& each :
        {Case{"log_times", log_times}, Case{"layer_post", layer_post}, Case{"l2_post", l2_post},
-        Case{"l2_post_one_target", l2_post, 0, false, true}}) {
+        Case{"l2_post_one_target", l2_post, 0, false, true}, Case{"norm_heads", norm_heads},
+        Case{"norm_heads_recompute", norm_heads, 0, true},
+        Case{"norm_heads_one_target", norm_heads, 0, false, true}}) {
     all.push_back(each);
   }
   RankingOptions maps = test::small_ranking(ModelKind::kFuxi);

@@ -54,7 +54,7 @@ inline std::vector<embedding::TableOptions> tables_of(const train::RankingTrainO
     tables.push_back({.rows = rows,
                       .width = options.model.embedding,
                       .optimiser = embedding::SparseOptimiser::kAdaGrad,
-                      .scale = 0.3,
+                      .start = 0.3,
                       .seed = tables.size() + 1});
   }
   return tables;
@@ -106,8 +106,8 @@ inline train::RankingTrainOptions small_ranking_training(
   return options;
 }
 
-// The sequences of one step that a rank has: every `ranks`-th from its own number on.
-inline OwnedRankingBatch ranking_share(int step, int rank, int ranks) {
+// Sequences of one step, in this order.
+inline OwnedRankingBatch ranking_sequences(int step, std::span<const std::int64_t> sequences) {
   OwnedRankingBatch batch;
   batch.num_prefix = 2;
   batch.tasks = 2;
@@ -116,7 +116,7 @@ inline OwnedRankingBatch ranking_share(int step, int rank, int ranks) {
   const auto below = [](PhiloxStream& random, std::int64_t bound) {
     return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(bound)));
   };
-  for (std::int64_t i = rank; i < kSequences; i += ranks) {
+  for (const std::int64_t i : sequences) {
     PhiloxStream random(77, static_cast<std::uint64_t>(step * 1000 + i));
     const std::int64_t user = below(random, kUsers), history = below(random, 9);
     const std::int64_t targets = 1 + below(random, 3);
@@ -149,6 +149,13 @@ inline OwnedRankingBatch ranking_share(int step, int rank, int ranks) {
     }
   }
   return batch;
+}
+
+// Those that a rank has: every `ranks`-th from its own number on.
+inline OwnedRankingBatch ranking_share(int step, int rank, int ranks) {
+  std::vector<std::int64_t> sequences;
+  for (std::int64_t i = rank; i < kSequences; i += ranks) sequences.push_back(i);
+  return ranking_sequences(step, sequences);
 }
 
 }  // namespace turbogr::test

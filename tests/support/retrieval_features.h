@@ -43,7 +43,7 @@ class FeatureWorld {
       all.tables.push_back({.rows = rows,
                             .width = parts.width,
                             .optimiser = parts.optimiser,
-                            .scale = parts.scale,
+                            .start = parts.scale,
                             .seed = 40 + all.tables.size()});
       all.table_names.push_back("t" + std::to_string(all.tables.size()));
       return all.tables.size() - 1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -76,6 +77,83 @@ TEST(BatchPlanner, ShufflesBySeedAndEpoch) {
   EXPECT_NE(first[0], orders(2)[0]);
 }
 
+TEST(BatchPlanner, SortsByLengthInsideOfChunksOfBatches) {
+  constexpr std::size_t kBatch = 4, kChunk = 3 * kBatch, kWindows = 43;
+  std::vector<std::int32_t> lengths(kWindows);
+  for (std::size_t i = 0; i < kWindows; ++i) lengths[i] = 1 + static_cast<std::int32_t>(i * 7 % 20);
+  const auto windows = windows_of(lengths);
+  const auto order_of = [](BatchPlanner& planner) {
+    EXPECT_TRUE(planner.next_step());
+    return std::vector<std::uint32_t>(planner.order().begin(), planner.order().end());
+  };
+  PlanOptions options = {.budget = BatchBudget::samples(kBatch), .seed = 5, .whole_step = true};
+  BatchPlanner plain(windows, options);
+  const auto shuffled = order_of(plain);
+
+  // What the chunks hold is what the shuffle put there; sorted, they are cut into batches.
+  using Batches = std::vector<std::vector<std::uint32_t>>;
+  const auto cut = [&](const std::vector<std::uint32_t>& order) {
+    Batches batches;
+    for (std::size_t at = 0; at < order.size(); at += kBatch) {
+      const auto first = order.begin() + static_cast<std::ptrdiff_t>(at);
+      batches.emplace_back(first,
+                           first + static_cast<std::ptrdiff_t>(std::min(kBatch, kWindows - at)));
+    }
+    return batches;
+  };
+  const auto sorted_by = [&](const std::function<std::int64_t(std::uint32_t)>& length) {
+    auto order = shuffled;
+    for (std::size_t at = 0; at < kWindows; at += kChunk) {
+      const auto first = order.begin() + static_cast<std::ptrdiff_t>(at);
+      std::stable_sort(first, first + static_cast<std::ptrdiff_t>(std::min(kChunk, kWindows - at)),
+                       [&](std::uint32_t a, std::uint32_t b) { return length(a) < length(b); });
+    }
+    return cut(order);
+  };
+  const auto by_length = sorted_by([&](std::uint32_t i) { return lengths[i]; });
+  options.sort_batches = 3;
+  BatchPlanner planner(windows, options);
+  const auto order = order_of(planner);
+  Batches batches = cut(order);
+  EXPECT_NE(batches, by_length);  // they come in another order, the short one last
+  EXPECT_EQ(batches.back(), by_length.back());
+  Batches wanted = by_length;
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(batches.begin(), batches.end());
+  EXPECT_EQ(batches, wanted);
+
+  // By what it is told, where that is something else.
+  options.length_of = [](const Window& window) { return -window.first_event; };
+  BatchPlanner backwards(windows, options);
+  batches = cut(order_of(backwards));
+  wanted = sorted_by([&](std::uint32_t i) { return -windows[i].first_event; });
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(batches.begin(), batches.end());
+  EXPECT_EQ(batches, wanted);
+  options.length_of = nullptr;
+
+  // The same from its seed, in another order the next epoch, and from the middle of one.
+  BatchPlanner again(windows, options);
+  EXPECT_EQ(order_of(again), order);
+  again.restore({.seed = 5, .window = 16, .windows = kWindows});
+  EXPECT_EQ(order_of(again), order);
+  EXPECT_EQ(again.bounds().front(), 16);
+  again.restore({.seed = 5, .epoch = 1, .windows = kWindows});
+  EXPECT_NE(order_of(again), order);
+
+  // One chunk of everything, however many batches are asked for.
+  options.sort_batches = std::int64_t{1} << 62;
+  BatchPlanner whole(windows, options);
+  for (auto& batch : cut(order_of(whole))) {
+    EXPECT_TRUE(std::is_sorted(batch.begin(), batch.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return lengths[a] < lengths[b];
+    }));
+  }
+  options.budget = BatchBudget::tokens(40);
+  EXPECT_NE(message_of([&] { BatchPlanner(windows, options); }).find("give samples"),
+            std::string::npos);
+}
+
 TEST(BatchPlanner, SaysWhatItCannotDo) {
   const auto windows = windows_of({3, 9});
   EXPECT_EQ(
@@ -110,9 +188,16 @@ std::vector<std::vector<std::uint32_t>> steps_of(BatchPlanner& planner, int epoc
 
 TEST(BatchPlanner, AWholeStepIsTheSameForAnyNumberOfRanks) {
   const auto windows = windows_of({3, 4, 2, 5, 1, 1, 7, 2, 2, 3});
-  for (const bool shuffle : {false, true}) {
-    const PlanOptions alone = {
-        .budget = BatchBudget::samples(4), .seed = 3, .shuffle = shuffle, .whole_step = true};
+  struct Order {
+    bool shuffle;
+    std::int64_t sort_batches;
+  };
+  for (const auto& [shuffle, sort_batches] : {Order{false, 0}, Order{true, 0}, Order{true, 2}}) {
+    const PlanOptions alone = {.budget = BatchBudget::samples(4),
+                               .seed = 3,
+                               .shuffle = shuffle,
+                               .sort_batches = sort_batches,
+                               .whole_step = true};
     BatchPlanner one(windows, alone);
     const auto steps = steps_of(one, 3);
     for (const int world : {2, 3, 5}) {

@@ -71,6 +71,18 @@ TEST(Combinations, WhatDoesNotGoTogetherIsSaidWithWhatToDo) {
        "dist.replicas = \"average\" changes every row now and then; use dist.replicas = \"exact\", "
        "or train.schedule = \"serial\" or \"overlap\""},
       {average, {{"train.schedule", "semi_async"}}, "train.schedule = \"semi_async\" fetches rows"},
+      {{"embedding.decay", "l2"},
+       {{"embedding.optimiser", "adamw"}},
+       "embedding.decay = \"l2\" adds the decay to AdaGrad's gradients, and embedding.optimiser = "
+       "\"adamw\"; use adagrad, or embedding.decay = \"decoupled\""},
+      {{"tables.q.optimiser", "adamw"},
+       {{"embedding.optimiser", "adagrad"}, {"embedding.decay", "l2"}, {"tables.q.rows", "10"}},
+       "embedding.decay = \"l2\" adds the decay to AdaGrad's gradients, and tables.q.optimiser = "
+       "\"adamw\"; use adagrad"},
+      {average,
+       {{"embedding.optimiser", "adagrad"}, {"embedding.decay", "l2"}},
+       "embedding.decay = \"l2\" puts the decay beside gradients that dist.replicas = \"average\" "
+       "scales otherwise than a mean over all; use dist.replicas = \"exact\""},
       {gpu,
        {{"dist.rows", "f16"}},
        "dist.rows = \"f16\" with train.device = \"cuda\": GPUs send rows as f32 or bf16; use "

@@ -99,7 +99,7 @@ TEST(Config, EveryKindOfRuleRefusesWhatIsOutOfRange) {
   EXPECT_EQ(parse_message("[data]\nholdout = \"time:1650000000\"\n"), "");
   EXPECT_EQ(parse_message("[data]\nholdout = \"time:2022-04-30\"\n"), "");
   EXPECT_EQ(parse_message("[data]\nholdout = \"time:2022-04-30T12:00:00\"\n"), "");
-  EXPECT_NE(parse_message("[data]\nholdout = \"time:2022-04-31\"\n").find("time:T, T a date"),
+  EXPECT_NE(parse_message("[data]\nholdout = \"time:2022-04-31\"\n").find("time:T..E, T a date"),
             std::string::npos);
   EXPECT_NE(parse_message("[eval]\nmetric = \"hr@\"\n").find("ndcg@K"), std::string::npos);
   EXPECT_NE(parse_message("[eval]\nmetric = \"auc@10\"\n").find("ndcg@K"), std::string::npos);
@@ -134,6 +134,12 @@ TEST(Config, KeysThatContradictEachOtherAreRefusedWithTheWayOut) {
                 .find("validation split"),
             std::string::npos);
   EXPECT_NE(parse_message("[model]\nkind = \"fuxi\"\nconcat = true\n").find("option of HSTU"),
+            std::string::npos);
+  EXPECT_NE(parse_message("[model]\nkind = \"fuxi\"\nnorm_heads = true\n").find("option of HSTU"),
+            std::string::npos);
+  EXPECT_NE(parse_message("[train]\nproducts = \"fp8\"\ndtype = \"bf16\"\n[model]\nnorm_heads = "
+                          "true\n")
+                .find("one norm has made"),
             std::string::npos);
   EXPECT_NE(parse_message("[train]\nproducts = \"fp8\"\n").find("set train.dtype = \"bf16\""),
             std::string::npos);

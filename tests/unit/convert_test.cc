@@ -107,15 +107,27 @@ TEST(ActionRows, SumTheRowsOfSetBitsAndSendGradientsBack) {
 TEST(RandomRows, DependOnTheirOwnIndexAlone) {
   const Context ctx({.threads = 2});
   Tensor small(DType::kF32, {70, 5}), large(DType::kF32, {200, 5});
-  truncated_normal_rows(ctx, small.view<float, 2>(), 0, 7, 0.5);
-  truncated_normal_rows(ctx, large.view<float, 2>(), 10, 7, 0.5);
-  for (std::int64_t i = 0; i < 50; ++i) EXPECT_EQ(test::element(large, i), 0);
-  for (std::int64_t i = 50; i < 350; ++i)
-    EXPECT_EQ(test::element(large, i), test::element(small, i));
-  EXPECT_LE(test::max_magnitude(large), 1.0);
-  EXPECT_GT(test::max_magnitude(large), 0.8);
-  EXPECT_EQ(message_of([&] { truncated_normal_rows(ctx, small.view<float, 2>(), 71, 7, 0.5); }),
-            "truncated_normal_rows: first row 71 of a table of 70 rows");
+  for (const RowStart start : {RowStart(0.5), RowStart::uniform(0.5)}) {
+    large = Tensor(DType::kF32, {200, 5});
+    random_rows(ctx, small.view<float, 2>(), 0, 7, start);
+    random_rows(ctx, large.view<float, 2>(), 10, 7, start);
+    for (std::int64_t i = 0; i < 50; ++i) EXPECT_EQ(test::element(large, i), 0);
+    for (std::int64_t i = 50; i < 350; ++i)
+      EXPECT_EQ(test::element(large, i), test::element(small, i));
+    const double most = start.is_uniform ? 0.5 : 1.0;
+    EXPECT_LE(test::max_magnitude(large), most);
+    EXPECT_GT(test::max_magnitude(large), 0.8 * most);
+    double sum = 0, squares = 0;
+    for (std::int64_t i = 50; i < 1000; ++i) {
+      sum += test::element(large, i);
+      squares += test::element(large, i) * test::element(large, i);
+    }
+    EXPECT_NEAR(sum / 950, 0, 0.05);
+    // Uniform: bound^2 / 3; the normal one is cut at two deviations.
+    EXPECT_NEAR(squares / 950, 0.25 * (start.is_uniform ? 1.0 / 3 : 0.774), 0.03);
+  }
+  EXPECT_EQ(message_of([&] { random_rows(ctx, small.view<float, 2>(), 71, 7, 0.5); }),
+            "random_rows: first row 71 of a table of 70 rows");
 }
 
 }  // namespace

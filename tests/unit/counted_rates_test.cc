@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "tests/support/messages.h"
@@ -26,6 +28,7 @@ class CountedRatesTest : public ::testing::Test {
     schema.time_unit = data::TimeUnit::kNone;
     schema.num_items = 3;
     schema.signals = {"click", "like"};
+    std::filesystem::remove_all(folder_ / "store");
     data::StoreWriter writer(folder_ / "store", schema);
     for (const std::vector<Event>& user : users) {
       std::vector<std::int64_t> items;
@@ -39,7 +42,7 @@ class CountedRatesTest : public ::testing::Test {
     writer.finish();
   }
   ClickFigures judge(std::size_t task, CountedBy by, GroupBy groups = GroupBy::kUser,
-                     std::int64_t targets = 3) const {
+                     std::int64_t targets = 3, const std::vector<std::string>& where = {}) const {
     const data::Store store(folder_ / "store");
     const auto samples = [&](data::Split split) {
       return data::make_samples(
@@ -47,6 +50,7 @@ class CountedRatesTest : public ::testing::Test {
     };
     data::SampleLayout layout;
     layout.tasks = {{.name = "click", .signals = 1}, {.name = "any", .signals = 3}};
+    layout.tasks[0].weight = data::LabelWeight(store, where, "");
     const CountedRates rates(store, samples(data::Split::kTrain), layout);
     EXPECT_EQ(rates.names(), (std::vector<std::string>{"item", "user"}));
     return rates.judge(samples(data::Split::kTest), task, by, groups).figures();
@@ -90,6 +94,18 @@ TEST_F(CountedRatesTest, CountAnyOfATasksSignals) {
 }
 
 // Item 0 is always clicked in training, item 1 never; the test asks 0 1 | 1 0 in samples of two.
+// As if the events whose labels do not count were not there.
+TEST_F(CountedRatesTest, LeaveOutWhatIsMasked) {
+  write({{{0, 1}, {1, 0}, {1, 0}, {0, 1}}, {{0, 1}, {1, 1}, {2, 1}, {1, 0}}});
+  const ClickFigures all = judge(0, CountedBy::kItem);
+  write({{{0, 1}, {0, 2}, {1, 0}, {1, 0}, {0, 1}, {0, 2}}, {{0, 1}, {1, 1}, {2, 1}, {1, 0}}});
+  EXPECT_NE(*judge(0, CountedBy::kItem).normalized_entropy, *all.normalized_entropy);
+  const ClickFigures kept = judge(0, CountedBy::kItem, GroupBy::kUser, 3, {"!like"});
+  EXPECT_EQ(kept.targets, 4);
+  EXPECT_EQ(*kept.normalized_entropy, *all.normalized_entropy);
+  EXPECT_EQ(*kept.auc, *all.auc);
+}
+
 TEST_F(CountedRatesTest, CompareTargetsOfAUserOrOfARequest) {
   write({{{0, 1}, {1, 0}, {0, 1}, {1, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 0}}});
   const ClickFigures users = judge(0, CountedBy::kItem, GroupBy::kUser, 2);

@@ -117,9 +117,40 @@ TEST(Holdout, KeepsEventsBeforeTheTestForValidation) {
             std::string::npos);
 }
 
+TEST(Holdout, ATestMayEndBeforeTheLog) {
+  const std::vector<std::int64_t> times = {10, 20, 20, 30, 40};
+  const auto targets = [&](const char* text, Split split) {
+    const EventRange range = Holdout(text).targets_of(split, 5, times, TimeUnit::kSeconds, 8);
+    return Pair(range.begin, range.end);
+  };
+  EXPECT_EQ(targets("time:20..40", Split::kTest), Pair(1, 4));
+  EXPECT_EQ(targets("time:20..40", Split::kTrain), Pair(0, 1)) << "what comes later trains nothing";
+  EXPECT_EQ(targets("time:20..41", Split::kTest), targets("time:20", Split::kTest));
+  EXPECT_EQ(targets("time:31..39", Split::kTest), Pair(4, 4));
+  EXPECT_EQ(targets("time:20,30..40", Split::kValidation), Pair(1, 3));
+  EXPECT_EQ(targets("time:20,30..40", Split::kTest), Pair(3, 4));
+  const auto used_by = [&](const char* text) {
+    return Holdout(text).events_used(Split::kTest, 5, times, TimeUnit::kSeconds);
+  };
+  EXPECT_EQ(used_by("time:30..40"), 4);
+  EXPECT_EQ(used_by("time:31..40"), 0) << "the event at 40 is no target";
+  const std::vector<std::int64_t> may = {1651363200, 1651449600, 1651536000};
+  const EventRange day = Holdout("time:2022-05-02..2022-05-03")
+                             .targets_of(Split::kTest, 3, may, TimeUnit::kSeconds, 8);
+  EXPECT_EQ(Pair(day.begin, day.end), Pair(1, 2));
+  for (const char* text : {"time:40..40", "time:2022-05-01..1651363200"}) {
+    EXPECT_NE(message_of([&] { Holdout holdout(text); }).find("the test ends after it began"),
+              std::string::npos)
+        << text;
+  }
+  EXPECT_NE(message_of([] { Holdout("time:4.."); }).find("hold-out time ''"), std::string::npos);
+  EXPECT_NE(message_of([] { Holdout("last:5%..2%"); }).find("share '5%..2%'"), std::string::npos);
+}
+
 TEST(Holdout, SaysWhatItDoesNotUnderstand) {
   EXPECT_EQ(message_of([] { Holdout("last"); }),
-            "hold-out 'last'; use test, validation_test, time:T, time:V,T, last:P% or last:V%,P%");
+            "hold-out 'last'; use test, validation_test, time:T, time:V,T, time:T..E, last:P% or "
+            "last:V%,P%");
   for (const char* text : {"time:", "time:soon", "time:2022-13-01", "time:2022-02-30",
                            "time:2022-05-01T25:00:00", "time:2022-05-01Tab:00:00"}) {
     EXPECT_NE(message_of([&] { Holdout holdout(text); }).find("is neither a number"),

@@ -19,7 +19,14 @@ namespace {
 
 using test::TemporaryFolder;
 
-Config shape() { return load_config(test::source_dir() + "/configs/dlrmv4.toml"); }
+// With the published batch, as the file says.
+Config shape() {
+  return load_config(test::source_dir() + "/configs/dlrmv4.toml", {{"train.batch", "8192"},
+                                                                   {"train.accumulate", "1"},
+                                                                   {"optim.lr", "1e-6"},
+                                                                   {"embedding.lr", "1e-6"},
+                                                                   {"eval.every_steps", "280"}});
+}
 
 struct Evaluated {
   std::int64_t samples;
@@ -111,6 +118,9 @@ TEST(MlLog, FactsAreTheConfigs) {
   config.optim.weight_decay = 0.1;
   const MlLogFacts facts = mllog_facts(config, 4, 2'290'835'423, 7);
   EXPECT_EQ(facts.micro_batch, 2'048);
+  config.train.accumulate = 8;
+  EXPECT_EQ(mllog_facts(config, 4, 2'290'835'423, 7).micro_batch, 256);
+  EXPECT_EQ(mllog_facts(config, 4, 2'290'835'423, 7).parts, 8);
   EXPECT_EQ(facts.eval_share, 0.001);
   EXPECT_EQ(facts.exchange, "bfloat16");
   EXPECT_EQ(facts.products, "bfloat16");

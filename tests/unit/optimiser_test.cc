@@ -229,6 +229,52 @@ TEST(RowAdaGrad, EpsilonStandsInsideTheRootOrOutside) {
   }
 }
 
+// g + decay w is squared, and then w' = (1 - mu decay) w - mu g with mu = rate / (sqrt(v) + eps).
+TEST(RowAdaGrad, DecayMayBeAPartOfTheGradient) {
+  const Context ctx({.threads = 1});
+  const std::vector<std::int64_t> ids = {2};
+  const std::vector<float> gradient = {3, -1, 0.5};
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const bool in_gradient : {false, true}) {
+      ItemTable table(4, 3, SparseOptimiser::kAdaGrad, Device::kCpu, dtype);
+      table.initialise(ctx, 1, 0.5);
+      const auto row = [&] {
+        Tensor got(DType::kF32, {1, 3});
+        table.gather<float>(ctx, View<const std::int64_t, 1>{ids.data(), {1}},
+                            Rows<float>(got.view<float, 2>()));
+        const float* values = got.view<float, 2>().data;
+        return std::vector<double>(values, values + 3);
+      };
+      double v = 0;
+      for (int step = 1; step <= 2; ++step) {
+        const std::vector<double> was = row();
+        table.update(ctx, {ids.data(), {1}}, Rows<const float>(gradient.data(), 1, 3, 3),
+                     {.rate = 0.1,
+                      .epsilon = 0.5,
+                      .decay = 2,
+                      .step = double(step),
+                      .gradient_scale = 2,
+                      .epsilon_outside = true,
+                      .decay_in_gradient = in_gradient});
+        double squares = 0;
+        for (std::size_t c = 0; c < 3; ++c) {
+          const double slope = 2.0 * gradient[c] + (in_gradient ? 2 * was[c] : 0);
+          squares += slope * slope;
+        }
+        v += squares / 3;
+        const double mu = 0.1 / (std::sqrt(v) + 0.5);
+        const std::vector<double> is = row();
+        for (std::size_t c = 0; c < 3; ++c) {
+          const double want = was[c] * (1 - (in_gradient ? mu : 0.1) * 2) - mu * 2.0 * gradient[c];
+          EXPECT_NEAR(is[c], want, dtype == DType::kF32 ? 1e-6 : 1e-2);
+        }
+      }
+      EXPECT_NEAR(reinterpret_cast<const float*>(table.second_moment().data())[2], v,
+                  dtype == DType::kF32 ? 1e-5 : 0.1);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RowOptimiser,
                          ::testing::Values(SparseOptimiser::kAdamW, SparseOptimiser::kAdaGrad,
                                            SparseOptimiser::kSgd));

@@ -123,6 +123,8 @@ TEST(RankingConfig, WhatTheTaskCannotDoIsRefused) {
       {"[model]\nkind = \"fuxi\"\ntime_unit = \"milliseconds\"\n", "counts time in seconds"},
       {"[train]\naccumulate = 17\n", "at most 16 parts"},
       {"[samples]\norder = \"time\"\n", "data.shuffle = false"},
+      {"[samples]\nsort_batches = 16\n[data]\nshuffle = false\n", "data.shuffle = true"},
+      {"[samples]\nsort_batches = 16\n[train]\ntokens = 512\n", "train.batch samples"},
       {"[samples]\nwindow = 60\n", "samples.order = \"time\""},
       {"[samples]\nwhole_batches = true\n", "is for windows (samples.window)"},
   };
@@ -213,7 +215,7 @@ TEST_F(RankingSetupTest, TablesAreSharedAndPlacesChosen) {
   EXPECT_EQ(made.features.items[1].table, made.features.prefix[0].table);
   EXPECT_EQ(made.features.table_rows[made.features.items[0].table], 100);
   EXPECT_EQ(made.layout.prefix[1].cross_rows, 7);
-  const double scale = made.tables[made.features.prefix[1].table].scale;
+  const double scale = made.tables[made.features.prefix[1].table].start.scale;
   EXPECT_NEAR(scale * 0.8796 * std::sqrt(3.0), 0.3, 1e-4);
 }
 
@@ -225,6 +227,21 @@ TEST_F(RankingSetupTest, TablesHaveTheFormatOfEmbeddingUnlessTheyNameTheirOwn) {
     EXPECT_EQ(made.tables[t].dtype, made.table_names[t] == "user" ? DType::kF32 : DType::kF16);
   }
   EXPECT_EQ(made.tables.size(), 2u);
+}
+
+TEST_F(RankingSetupTest, RowsStartNormalWithTheSpreadOfUniformOnesOrUniform) {
+  const std::string tables =
+      "[features.item]\nfrom = \"item\"\n[features.user]\nfrom = \"user\"\n"
+      "[tables.item]\nrows = 100\n[tables.user]\ninit = 0.3\n";
+  const RankingSetup normal = setup(tables);
+  const RankingSetup uniform = setup("[embedding]\nstart = \"uniform\"\n" + tables);
+  for (std::size_t t = 0; t < normal.tables.size(); ++t) {
+    const double bound = normal.table_names[t] == "user" ? 0.3 : 0.1;
+    EXPECT_FALSE(normal.tables[t].start.is_uniform);
+    EXPECT_NEAR(normal.tables[t].start.scale, bound / std::sqrt(3) / 0.87962566, 1e-8);
+    EXPECT_TRUE(uniform.tables[t].start.is_uniform);
+    EXPECT_EQ(uniform.tables[t].start.scale, bound);
+  }
 }
 
 TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
@@ -298,6 +315,8 @@ TEST_F(RankingSetupTest, WhatDoesNotFitIsSaidBeforeAnythingIsMade) {
       {"[tasks.clik]\n", "[tasks.clik]: "},
       {"[tasks.t]\nsignals = [\"click\"]\nnumber = \"stay\"\n", "both signals and number"},
       {"[tasks.t]\nnumber = \"play\"\n", "has no numbers 'play'"},
+      {"[tasks.click]\nwhere = [\"clik\"]\n", "[tasks.click]: where: 'clik' is no signal"},
+      {"[tasks.click]\nweight_by = \"sty\"\n", "[tasks.click]: '"},
       {"[tasks.click]\nbase = [\"clicks\"]\n",
        "[tasks.click]: base names 'clicks', which is no feature with a rate; add one, as in"},
       {item + "[features.clicks]\nfrom = \"item\"\nrate = \"click\"\n[tasks.click]\nbase = "
@@ -500,12 +519,17 @@ TEST_F(RankingSetupTest, FuxiHasItsWidthAndMapsAndTakesOneTargetOnAGpu) {
 TEST_F(RankingSetupTest, TasksHaveMasksNumbersAndWeights) {
   const RankingSetup made = setup(
       "[tasks.any]\nsignals = [\"click\", \"is_hate\"]\nweight = 2\n[tasks.is_hate]\n"
-      "[tasks.long]\nnumber = \"stay\"\n");
+      "[tasks.long]\nnumber = \"stay\"\nwhere = [\"!click\", \"stay<5\"]\nweight_by = \"stay\"\n");
   EXPECT_EQ(made.layout.tasks[0].signals, 3u);
   EXPECT_EQ(made.layout.tasks[1].signals, 2u);
   EXPECT_TRUE(made.layout.tasks[2].is_number());
   EXPECT_EQ(made.regression, (std::vector<std::uint8_t>{0, 0, 1}));
   EXPECT_EQ(made.task_weights, (std::vector<double>{2, 1, 1}));
+  // Events: click, 3; is_hate, 4; neither, 5.
+  EXPECT_EQ(made.layout.tasks[2].weight.of(0, 1), 0);
+  EXPECT_EQ(made.layout.tasks[2].weight.of(1, 2), 4);
+  EXPECT_EQ(made.layout.tasks[2].weight.of(2, 0), 0);
+  EXPECT_EQ(made.layout.tasks[1].weight.of(0, 1), 1);
 }
 
 }  // namespace

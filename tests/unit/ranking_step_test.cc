@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -184,6 +185,66 @@ TEST_P(RankingStepOf, PartsOfABatchAddUpToIt) {
               train_alone<float>(options, 1, 1);
             }).find(" tokens in a model planned for 5; raise the token budget"),
             std::string::npos);
+}
+
+// Sequences in another order: the scores are those, bit for bit, in that order, dropout included.
+// Loss, gradients and what they make of weights and rows differ by the order of their sums alone.
+TEST_P(RankingStepOf, TheOrderOfSequencesChangesNoScore) {
+  const std::vector<std::int64_t> plain = {0, 1, 2, 3, 4, 5, 6, 7, 8},
+                                  other = {4, 8, 0, 7, 2, 1, 6, 5, 3};
+  ASSERT_EQ(std::ssize(plain), kSequences);
+  struct Trained {
+    std::vector<RankingResult> results;
+    std::vector<std::map<std::uint64_t, std::vector<float>>> scores;  // of each sequence's key
+    std::vector<std::vector<float>> tables, accumulators;
+    std::vector<float> dense;
+  };
+  const auto trained = [&](const std::vector<std::int64_t>& order) {
+    const Context ctx({.threads = 2});
+    const auto alone = dist::make_self();
+    RankingTrainOptions options = small_ranking_training(GetParam());
+    options.model.input_dropout = 0.2;
+    options.model.dropout = 0.1;
+    RankingTrainer<float> step(ctx, *alone, options);
+    step.initialise(ctx);
+    Trained made;
+    for (int s = 0; s < kSteps; ++s) {
+      OwnedRankingBatch batch = test::ranking_sequences(s, order);
+      made.results.push_back(step.run(ctx, batch.view()));
+      auto& scores = made.scores.emplace_back();
+      std::int64_t target = 0;
+      for (std::size_t b = 0; b < batch.num_targets.size(); ++b) {
+        const auto first = static_cast<std::size_t>(batch.offsets[b]);
+        std::vector<float>& own = scores[batch.row_keys[first] >> 20];
+        for (std::int64_t t = 0; t < batch.num_targets[b]; ++t, ++target) {
+          for (std::int64_t k = 0; k < 2; ++k) own.push_back(step.logits()(target, k));
+        }
+      }
+    }
+    for (std::size_t t = 0; t < options.features.table_rows.size(); ++t) {
+      embedding::RowSource<float>& rows = step.rows();
+      made.tables.push_back(test::whole_of(ctx, rows, rows.shard(t).weight_tensor(), t));
+      made.accumulators.push_back(test::whole_of(ctx, rows, rows.shard(t).second_moment(), t));
+    }
+    made.dense = dense_of(step);
+    return made;
+  };
+  const Trained a = trained(plain), b = trained(other);
+  // The first two steps see the same weights: the rate is 0 in the first.
+  for (std::size_t s = 0; s < 2; ++s) EXPECT_EQ(a.scores[s], b.scores[s]) << "step " << s;
+  for (std::size_t s = 0; s < a.results.size(); ++s) {
+    EXPECT_NEAR(a.results[s].loss, b.results[s].loss, 5e-7) << s;
+    EXPECT_NEAR(a.results[s].gradient_norm, b.results[s].gradient_norm, 1e-5) << s;
+    for (const auto& [sequence, scores] : a.scores[s]) {
+      expect_near(scores, b.scores[s].at(sequence), 1e-4, "scores");
+    }
+  }
+  EXPECT_NE(a.results[0].loss, a.results[1].loss);
+  expect_near(a.dense, b.dense, 2e-6, "dense weights");
+  for (std::size_t t = 0; t < a.tables.size(); ++t) {
+    expect_near(a.tables[t], b.tables[t], 2e-6, "a table");
+    expect_near(a.accumulators[t], b.accumulators[t], 2e-6, "accumulators");
+  }
 }
 
 TEST(RankingStep, RunsAsManyAheadAsItsScheduleHas) {
@@ -441,7 +502,7 @@ void expect_a_bad_step_changes_nothing(StepSchedule schedule, Bad kind) {
     options.task_weights = {1e6, 1e6};
     const std::int64_t small_tag = options.features.table_rows[2]++;
     options.tables[2].rows = options.features.table_rows[2];
-    options.tables[2].scale = 1e-38;
+    options.tables[2].start = 1e-38;
     const auto trained = [&](const std::vector<bool>& bad) {
       train::RankingTrainer<float> step(ctx, world, options);
       step.initialise(ctx);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -153,6 +154,63 @@ TEST_F(SampleBatchTest, ABatchHoldsIdsActionsAndLabels) {
   EXPECT_EQ(batch.row_keys[5], 0u);
 }
 
+// Events of the batch: (like, no stay), (click and like, 4), (click, 2.5); of each the two tasks.
+TEST_F(SampleBatchTest, LabelsCountWhereTheirConditionsHold) {
+  const auto weights = [&](const std::vector<std::string>& where, const std::string& by = "") {
+    SampleLayout given = layout();
+    for (SampleTask& task : given.tasks) task.weight = LabelWeight(*store_, where, by);
+    SampleOptions options = {.holdout = Holdout("time:80000000"),
+                             .builder = SampleBuilder::kRequests};
+    options.prefix = 2;
+    const Samples samples = make_samples(*store_, options);
+    SampleBatch batch;
+    SampleCollator(*store_, options, given)
+        .collate(samples, std::vector<std::uint32_t>{1, 0}, batch);
+    EXPECT_EQ(batch.labels, (std::vector<float>{1, 0, 1, 4, 0, 2.5})) << "labels stay";
+    const SampleRequest asked[] = {{.user = 0, .items = {1}}};
+    SampleCollator(*store_, options, given).collate(asked, batch);
+    EXPECT_EQ(batch.weights, (std::vector<float>{0, 0})) << "a request has no event";
+    SampleCollator(*store_, options, given)
+        .collate(samples, std::vector<std::uint32_t>{1, 0}, batch);
+    return batch.weights;
+  };
+  using Weights = std::vector<float>;
+  EXPECT_EQ(weights({}), (Weights{1, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(weights({"click"}), (Weights{0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(weights({"!click"}), (Weights{1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(weights({"click", "!like"}), (Weights{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(weights({"stay>3"}), (Weights{0, 0, 1, 1, 0, 0})) << "a missing number passes no test";
+  EXPECT_EQ(weights({"!stay>3"}), (Weights{1, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(weights({"stay>=2&stay<3", "click"}), (Weights{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(weights({}, "stay"), (Weights{0, 0, 4, 4, 2.5, 2.5}));
+  EXPECT_EQ(weights({"like"}, "stay"), (Weights{0, 0, 4, 4, 0, 0}));
+  const auto refusal = [&](const std::vector<std::string>& where, const std::string& by = "") {
+    return message_of([&] { LabelWeight(*store_, where, by); });
+  };
+  EXPECT_EQ(refusal({"clik"}),
+            "where: 'clik' is no signal and no test of a number, such as \"duration>=7\"; the "
+            "nearest is 'click', and there are the signals click, like");
+  EXPECT_NE(refusal({"tab==home"}).find("no test of a number"), std::string::npos);
+  EXPECT_NE(refusal({"stey>3"}).find("has no numbers 'stey'"), std::string::npos);
+  EXPECT_NE(refusal({"click", "!click"}).find("no event has both"), std::string::npos);
+  EXPECT_NE(refusal({}, "click").find("has no numbers 'click'"), std::string::npos);
+}
+
+TEST_F(SampleBatchTest, AWeightBelowZeroIsNamedWithItsEvent) {
+  std::ofstream(folder_.path() / "bad.csv")
+      << "user_id,item_id,time_ms,like,worth\n7,30,1000,1,2\n7,31,2000,0,-3\n";
+  PrepareOptions options;
+  options.inputs = {(folder_.path() / "bad.csv").string()};
+  options.out = (folder_.path() / "bad").string();
+  options.columns.signals = {"like"};
+  options.columns.numbers = {"worth"};
+  prepare(options);
+  const Store store(folder_.path() / "bad");
+  EXPECT_EQ(message_of([&] { LabelWeight(store, {}, "worth"); }),
+            "weight_by = \"worth\": event 1 has -3 there; a weight is a finite number that is not "
+            "below 0, so prepare a column of such");
+}
+
 TEST_F(SampleBatchTest, ARequestIsJudgedAfterTheHistoryBeforeItsTime) {
   const SampleLayout given = layout();
   const SampleOptions options = {.max_history = 2};
@@ -247,6 +305,27 @@ TEST_F(SampleBatchTest, ALoaderGivesTheSameBatchesWithAnyThreadsAndGoesOnWhereIt
     if (later.next(batch)) got.push_back(batch.items[0].ids);
   }
   EXPECT_EQ(got, want);
+}
+
+// By all that came before, not by what of it a sample shows: these show nothing.
+TEST_F(SampleBatchTest, ALoaderSortsByWhatCameBefore) {
+  SampleLoaderOptions options = {
+      .samples = {.holdout = Holdout("last:1%"), .targets = 1, .max_history = 0},
+      .layout = layout(),
+      .queue = {}};
+  options.queue.plan.budget = BatchBudget::samples(2);
+  options.queue.plan.seed = 5;
+  for (const std::int64_t sort_batches : {0, 16}) {
+    options.queue.plan.sort_batches = sort_batches;
+    SampleLoader loader(*store_, options);
+    SampleBatch batch;
+    std::set<Ids> seen;
+    for (int epoch = 0; epoch < 8; ++epoch) {
+      while (loader.next(batch)) seen.insert(batch.items[0].ids);
+    }
+    EXPECT_TRUE(seen.contains(Ids{1, 2}));
+    EXPECT_EQ(seen.size(), sort_batches == 0 ? 2u : 1u);
+  }
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ void check_layout(const Layout& layout, const ShardedOptions& options, bool earl
     ShardedTable table(options, groups.group->rank(), groups.group->size());
     table.initialise(ctx);
     ItemTable reference(rows, kWidth, options.optimiser);
-    reference.initialise(ctx, options.seed, options.scale);
+    reference.initialise(ctx, options.seed, options.start);
 
     AdamWSettings update = {.rate = 0.25, .decay = 0.125};
     Trip trip, previous;

@@ -187,7 +187,7 @@ TEST(Schedules, ABadNumberIsSkippedOnAllRanksAndChangesNothing) {
 // the gradients of dense weights. Gradients of the items are 1 / (1e-6 * temperature) as large.
 TEST(Schedules, ABadGradientOfARowAloneChangesNothingEither) {
   train::RetrievalOptions options = options_of();
-  options.table_scale = 1e-38;
+  options.table_start = 1e-38;
   options.temperature = 1e-32;
   expect_bad_steps_change_nothing(options, true);
 }

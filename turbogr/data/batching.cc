@@ -10,7 +10,6 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/json_number.h"
-#include "turbogr/core/philox.h"
 
 namespace turbogr::data {
 namespace {
@@ -60,6 +59,9 @@ BatchPlanner::BatchPlanner(std::span<const Window> windows, const PlanOptions& o
   TGR_CHECK(options.world >= 1, "a plan for ", options.world, " ranks; there is at least one");
   TGR_CHECK(windows.size() < std::numeric_limits<std::uint32_t>::max(), windows.size(),
             " windows; the loader numbers them with 32 bits, so use longer windows or parts");
+  TGR_CHECK(options.sort_batches == 0 || !options.budget.by_tokens(), "chunks of ",
+            options.sort_batches, " batches of ", options.budget.text(),
+            " to sort; batches are of equal counts then, so give samples");
   state_ = {.seed = options.seed,
             .epoch = 0,
             .window = 0,
@@ -116,6 +118,30 @@ void BatchPlanner::shuffle_epoch() {
   PhiloxStream random(state_.seed, kShuffleStream + static_cast<std::uint64_t>(state_.epoch));
   for (std::size_t left = order_.size(); left > 1; --left) {
     std::swap(order_[left - 1], order_[random.below(left)]);
+  }
+  if (options_.sort_batches > 0) sort_in_chunks(random);
+}
+
+void BatchPlanner::sort_in_chunks(PhiloxStream& random) {
+  const auto batch = static_cast<std::size_t>(options_.budget.limit());
+  const std::size_t all = order_.size() / batch + 1;
+  const std::size_t chunk = batch * std::min(all, static_cast<std::size_t>(options_.sort_batches));
+  const auto length = [&](std::uint32_t i) -> std::int64_t {
+    return options_.length_of ? options_.length_of(windows_[i]) : windows_[i].length;
+  };
+  for (std::size_t first = 0; first < order_.size(); first += chunk) {
+    const std::size_t end = std::min(order_.size(), first + chunk);
+    std::stable_sort(order_.begin() + static_cast<std::ptrdiff_t>(first),
+                     order_.begin() + static_cast<std::ptrdiff_t>(end),
+                     [&](std::uint32_t a, std::uint32_t b) { return length(a) < length(b); });
+  }
+  const auto batch_at = [&](std::size_t index) {
+    return order_.begin() + static_cast<std::ptrdiff_t>(index * batch);
+  };
+  for (std::size_t left = order_.size() / batch; left > 1; --left) {
+    const std::size_t other = random.below(left);
+    if (other + 1 == left) continue;  // a batch does not change places with itself
+    std::swap_ranges(batch_at(left - 1), batch_at(left), batch_at(other));
   }
 }
 

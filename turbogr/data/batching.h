@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/core/philox.h"
 #include "turbogr/data/windows.h"
 
 namespace turbogr::data {
@@ -23,6 +24,7 @@ class BatchBudget {
   double cost_of(std::int64_t length) const {
     return by_tokens_ ? static_cast<double>(length + extra_) : 1.0;
   }
+  bool by_tokens() const { return by_tokens_; }
   std::string text() const;  // "4096 tokens", for messages
 
  private:
@@ -50,6 +52,11 @@ struct PlanOptions {
   int world = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
+  // Samples of like length together, which also are often one person's: a shuffled epoch is sorted
+  // by length inside chunks of so many batches, which then come in an order of their own; what
+  // fills no batch stays last. 0: not. Batches are counted, so a budget of tokens has none.
+  std::int64_t sort_batches = 0;
+  std::function<std::int64_t(const Window&)> length_of;  // to sort by; empty: the window's own
   // The budget is that of a step over all ranks, which share its windows evenly by number: a step
   // holds the same windows however many ranks there are.
   bool whole_step = false;
@@ -84,6 +91,7 @@ class BatchPlanner {
 
  private:
   void shuffle_epoch();
+  void sort_in_chunks(PhiloxStream& random);
   // Fills ranks one after the other up to `limit`; true when that reaches the end of the epoch.
   bool fill(double limit);
   void fill_whole_step();

@@ -20,14 +20,22 @@ Holdout::Holdout(std::string_view text) : text_(text) {
   if (text == "validation_test") return;
   const bool share = text.starts_with("last:");
   TGR_CHECK(share || text.starts_with("time:"), "hold-out '", text,
-            "'; use test, validation_test, time:T, time:V,T, last:P% or last:V%,P%");
+            "'; use test, validation_test, time:T, time:V,T, time:T..E, last:P% or last:V%,P%");
   kind_ = share ? Kind::kLastShare : Kind::kTime;
   std::string_view edges = text.substr(5);
   if (const std::size_t comma = edges.find(','); comma != std::string_view::npos) {
     validation_ = parse_edge(edges.substr(0, comma));
     edges = edges.substr(comma + 1);
   }
+  if (const std::size_t dots = edges.find(".."); !share && dots != std::string_view::npos) {
+    end_ = parse_edge(edges.substr(dots + 2));
+    edges = edges.substr(0, dots);
+  }
   test_ = parse_edge(edges);
+  TGR_CHECK(!end_ || (end_->is_date == test_.is_date && test_.value < end_->value), "hold-out '",
+            printable(text, 80),
+            "': the test ends after it began; give two dates or two numbers, the earlier one "
+            "first");
   if (!validation_) return;
   if (share) {
     TGR_CHECK(validation_->value + test_.value <= 99, "hold-out '", text, "' keeps back ",
@@ -57,7 +65,8 @@ Holdout::Edge Holdout::parse_edge(std::string_view text) const {
                                         : parse_integer(text, edge.value);
   TGR_CHECK(error == FieldError::kNone, "hold-out time '", printable(text, 80),
             "' is neither a number in the store's unit nor a date like 2022-05-01 or "
-            "2022-05-01T12:00:00; time:T tests from T on, time:V,T also validates from V to T");
+            "2022-05-01T12:00:00; time:T tests from T on, time:V,T also validates from V to T, "
+            "time:T..E tests from T to E");
   return edge;
 }
 
@@ -86,6 +95,7 @@ Holdout::Before Holdout::events_before(std::int64_t count, std::span<const std::
     before.test = count - std::min(count, share_of(test_));
     before.validation = before.test;
     if (validation_) before.validation -= std::min(before.test, share_of(*validation_));
+    before.end = count;
     return before;
   }
   const auto first_from = [&](const Edge& edge) {
@@ -93,6 +103,7 @@ Holdout::Before Holdout::events_before(std::int64_t count, std::span<const std::
   };
   before.test = first_from(test_);
   before.validation = validation_ ? first_from(*validation_) : before.test;
+  before.end = end_ ? first_from(*end_) : count;
   return before;
 }
 
@@ -107,7 +118,7 @@ std::int64_t Holdout::events_used(Split split, std::int64_t count,
     } else if (split == Split::kValidation) {
       used = before.validation == before.test ? 0 : before.validation + 1;
     } else {
-      used = before.test == count ? 0 : before.test + 1;
+      used = before.test == before.end ? 0 : before.test + 1;
     }
   } else {
     const std::int64_t kept_back = kind_ == Kind::kTest ? 1 : 2;
@@ -133,7 +144,7 @@ EventRange Holdout::targets_of(Split split, std::int64_t count, std::span<const 
                                TimeUnit unit, std::int64_t targets) const {
   if (kind_ == Kind::kTime || kind_ == Kind::kLastShare) {
     const Before before = events_before(count, times, unit);
-    if (split == Split::kTest) return {before.test, count};
+    if (split == Split::kTest) return {before.test, before.end};
     return split == Split::kValidation ? EventRange{before.validation, before.test}
                                        : EventRange{0, before.validation};
   }

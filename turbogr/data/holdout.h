@@ -4,6 +4,7 @@
 //   validation_test  the last two are kept back: validation target, then test target
 //   time:T           everything from T on is kept back; the first such event is the test target
 //   time:V,T         the same, and what is from V on, before T, for validation
+//   time:T..E        (or time:V,T..E) the test ends before E; what comes later is in no split
 //   last:P%          a user's last P percent, at least one event, likewise
 //   last:V%,P%       the same, and the V percent before them, at least one event, for validation
 //
@@ -11,7 +12,7 @@
 // are a user's test targets and the m before those the validation targets; with the other two all
 // that is kept back is.
 //
-// V and T are numbers in the store's own unit, or dates: 2022-05-01, 2022-05-01T12:00:00,
+// V, T and E are numbers in the store's own unit, or dates: 2022-05-01, 2022-05-01T12:00:00,
 // 2022-05-01 12:00+02:00; in UTC unless they name a zone.
 #pragma once
 
@@ -69,16 +70,16 @@ class Holdout {
   };
   Edge parse_edge(std::string_view text) const;
   // Events before those kept back for the test, and before those for validation too, where these
-  // are not a fixed number.
+  // are not a fixed number; and those before the test's end.
   struct Before {
-    std::int64_t validation = 0, test = 0;
+    std::int64_t validation = 0, test = 0, end = 0;
   };
   Before events_before(std::int64_t count, std::span<const std::int64_t> times,
                        TimeUnit unit) const;
 
   Kind kind_ = Kind::kValidationTest;
   Edge test_;
-  std::optional<Edge> validation_;
+  std::optional<Edge> validation_, end_;
   std::string text_ = "validation_test";
 };
 

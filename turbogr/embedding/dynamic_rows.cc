@@ -60,8 +60,8 @@ void DynamicTable::find_or_add(const Context& ctx, View<const std::int64_t, 1> i
   auto* weights = reinterpret_cast<float*>(table_.weight_tensor().data());
   parallel_ranges(ctx.pool(), size() - known, 64, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = known + begin; row < known + end; ++row) {
-      ops::truncated_normal_row(options_.seed, ids_[static_cast<std::size_t>(row)], options_.scale,
-                                options_.width, weights + row * options_.width);
+      ops::random_row(options_.seed, ids_[static_cast<std::size_t>(row)], options_.start,
+                      options_.width, weights + row * options_.width);
     }
   });
 }

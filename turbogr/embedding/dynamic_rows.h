@@ -16,7 +16,7 @@ struct DynamicOptions {
   std::int64_t width = 64;
   SparseOptimiser optimiser = SparseOptimiser::kAdamW;
   std::uint64_t seed = 1;
-  double scale = 0.02;
+  ops::RowStart start;
   std::int64_t first_capacity = 1024;  // rows; doubled when they are full
 };
 

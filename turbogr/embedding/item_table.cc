@@ -1,7 +1,6 @@
 #include "turbogr/embedding/item_table.h"
 
 #include "turbogr/core/check.h"
-#include "turbogr/ops/rows/random_rows.h"
 
 namespace turbogr::embedding {
 
@@ -27,14 +26,14 @@ ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser opti
   }
 }
 
-void ItemTable::initialise(const Context& ctx, std::uint64_t seed, double scale) {
-  initialise_from(ctx, 0, seed, scale);
+void ItemTable::initialise(const Context& ctx, std::uint64_t seed, ops::RowStart start) {
+  initialise_from(ctx, 0, seed, start);
 }
 
 void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
-                                double scale) {
+                                ops::RowStart start) {
   with_weights(weights_, [&]<class Weight>(View<Weight, 2> weights) {
-    ops::truncated_normal_rows<Weight>(ctx, weights, first_row, seed, scale);
+    ops::random_rows<Weight>(ctx, weights, first_row, seed, start);
   });
 }
 

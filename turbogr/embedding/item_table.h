@@ -11,6 +11,7 @@
 #include "turbogr/core/tensor.h"
 #include "turbogr/core/view.h"
 #include "turbogr/ops/rows/embedding.h"
+#include "turbogr/ops/rows/random_rows.h"
 #include "turbogr/ops/rows/row_keys.h"
 #include "turbogr/ops/rows/update.h"
 
@@ -34,15 +35,15 @@ void with_weights(TensorOf& weights, Body&& body) {
 
 class ItemTable {
  public:
-  // Rows start truncated normal(scale), each a function of (seed, its own index): a larger table
-  // begins with the rows of a smaller one.
+  // Rows start by chance, each a function of (seed, its own index): a larger table begins with the
+  // rows of a smaller one.
   ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser optimiser,
             Device device = Device::kCpu, DType dtype = DType::kF32);
   // bf16 and f16: which rows of the whole these are; all of it, seed 0, unless it is said.
   void set_keys(const ops::RowKeys& keys) { keys_ = keys; }
-  void initialise(const Context& ctx, std::uint64_t seed, double scale);
+  void initialise(const Context& ctx, std::uint64_t seed, ops::RowStart start);
   void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
-                       double scale);
+                       ops::RowStart start);
 
   std::int64_t rows() const { return weights_.shape()[0]; }
   std::int64_t width() const { return weights_.shape()[1]; }

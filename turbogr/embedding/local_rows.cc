@@ -25,7 +25,7 @@ LocalRows<T>::LocalRows(const std::vector<TableOptions>& tables, Device memory)
 template <class T>
 void LocalRows<T>::initialise(const Context& ctx) {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    tables_[t].initialise(ctx, options_[t].seed, options_[t].scale);
+    tables_[t].initialise(ctx, options_[t].seed, options_[t].start);
   }
   refresh_copies(ctx);
 }

@@ -128,7 +128,7 @@ struct TableOptions {
   std::int64_t rows = 0;
   std::int64_t width = 64;
   SparseOptimiser optimiser = SparseOptimiser::kAdamW;
-  double scale = 0.02;  // of the initial values
+  ops::RowStart start;
   std::uint64_t seed = 1;
   DType dtype = DType::kF32;  // or bf16, f16
   bool half_copy = false;     // an f16 copy of all rows beside the table, for f16 negatives

@@ -22,7 +22,7 @@ ShardedOptions options_of(const TableOptions& table, const RankLayout& layout, D
           .gradient_wire = layout.gradient_wire,
           .device = device,
           .seed = table.seed,
-          .scale = table.scale};
+          .start = table.start};
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
     dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
                                                              .optimiser = options.optimiser,
                                                              .seed = options.seed,
-                                                             .scale = options.scale});
+                                                             .start = options.start});
   } else {
     TGR_CHECK(sharding_.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
               sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
@@ -59,8 +59,8 @@ void ShardedTable::initialise(const Context& ctx) {
                   [&](std::int64_t begin, std::int64_t end, int) {
                     std::vector<float> values(width);
                     for (std::int64_t row = begin; row < end; ++row) {
-                      ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row),
-                                                options_.scale, options_.width, values.data());
+                      ops::random_row(options_.seed, sharding_.id_of(shard_, row), options_.start,
+                                      options_.width, values.data());
                       to_wire(options_.dtype, values.data(), options_.width,
                               rows.data() + static_cast<std::size_t>(row) * row_bytes);
                     }

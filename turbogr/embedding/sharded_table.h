@@ -45,7 +45,7 @@ struct ShardedOptions {
   DType gradient_wire = DType::kF32;  // f32 or bf16: gradients on theirs
   Device device = Device::kCpu;       // of the rows; a CPU's for dynamic tables
   std::uint64_t seed = 1;
-  double scale = 0.02;
+  ops::RowStart start;
 };
 
 class ShardedTable {

@@ -35,17 +35,23 @@ CountedRates::CountedRates(const data::Store& store, const data::Samples& traini
   const std::size_t tasks = layout.tasks.size();
   for_targets(training, [&](const Target& target) {
     for (std::size_t k = 0; k < tasks; ++k) {
-      const double positive = (target.signals & layout_.tasks[k].signals) != 0 ? 1 : 0;
+      const auto [is_positive, weight] = label_of(target, k);
+      const double positive = is_positive ? weight : 0;
       all_[k].positives += positive;
-      all_[k].events += 1;
+      all_[k].events += weight;
       for (Factor& factor : factors_) {
         const auto code = static_cast<std::size_t>(code_of(factor, target));
         Count& count = factor.counts[code * tasks + k];
         count.positives += positive;
-        count.events += 1;
+        count.events += weight;
       }
     }
   });
+}
+
+CountedRates::Labelled CountedRates::label_of(const Target& target, std::size_t task) const {
+  const data::SampleTask& asked = layout_.tasks[task];
+  return {(target.signals & asked.signals) != 0, asked.weight.of(target.event, target.signals)};
 }
 
 void CountedRates::add_factor(std::string_view source, double prior) {
@@ -88,12 +94,14 @@ ClickMetrics CountedRates::judge(const data::Samples& samples, std::size_t task,
   const double mean = log_odds(all_[task].positives / std::max(1.0, all_[task].events));
   ClickMetrics metrics;
   for_targets(samples, [&](const Target& target) {
+    const auto [positive, weight] = label_of(target, task);
     double logit = mean;
     for (std::size_t f = 0; f < used; ++f) {
       logit += added_log_odds(factors_[f], code_of(factors_[f], target), task);
     }
     metrics.add({.probability = probability_of(logit),
-                 .positive = (target.signals & layout_.tasks[task].signals) != 0,
+                 .positive = positive,
+                 .weight = weight,
                  .group = groups == GroupBy::kUser ? target.user : target.sample});
   });
   return metrics;

@@ -6,8 +6,8 @@
 //   rates.judge(test_samples, task, CountedBy::kAll).figures().auc
 //
 // A rate is (positives + s mean) / (events + s): s events at the task's mean stand in for those
-// that were not seen, 5 for users and 20 for items and values. Several rates meet as the sum of
-// what each adds to the mean's log-odds.
+// that were not seen, 5 for users and 20 for items and values. An event counts as much as its
+// label. Several rates meet as the sum of what each adds to the mean's log-odds.
 #pragma once
 
 #include <cstddef>
@@ -53,6 +53,12 @@ class CountedRates {
     std::int64_t sample, user, item, event;
     std::uint32_t signals;
   };
+  // Of a task: whether the target is positive, and what that counts.
+  struct Labelled {
+    bool positive;
+    double weight;
+  };
+  Labelled label_of(const Target& target, std::size_t task) const;
   void add_factor(std::string_view source, double prior);
   static std::int64_t code_of(const Factor& factor, const Target& target);
   double added_log_odds(const Factor& factor, std::int64_t code, std::size_t task) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "turbogr/core/check.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/ops/attention/time_bucket.h"
 #include "turbogr/ops/dense/silu.h"
@@ -60,8 +61,8 @@ AttentionSaved<T>::AttentionSaved(const ModelOptions& o, std::int64_t capacity, 
       mixed(dtype_of<T>(), {capacity, o.mixed_width()}, device),
       input_mean(dtype_of<Accum<T>>(), {capacity}, device),
       input_rstd(dtype_of<Accum<T>>(), {capacity}, device),
-      attended_mean(dtype_of<Accum<T>>(), {capacity}, device),
-      attended_rstd(dtype_of<Accum<T>>(), {capacity}, device),
+      attended_mean(dtype_of<Accum<T>>(), {capacity * o.norm_groups()}, device),
+      attended_rstd(dtype_of<Accum<T>>(), {capacity * o.norm_groups()}, device),
       kept(DType::kU8, {static_cast<std::int64_t>(kept_bytes)}, device) {}
 
 template <class T>
@@ -215,18 +216,81 @@ ops::TargetAttentionOptions AttentionBlock<T>::target_options(const StepInput& s
 }
 
 template <class T>
+template <class V>
+View<V, 1> AttentionBlock<T>::of_group(View<V, 1> vector, int group) const {
+  if (vector.data == nullptr) return {};
+  const std::int64_t width = vector.shape[0] / options_.norm_groups();
+  return {vector.data + group * width, {width}};
+}
+
+template <class T>
+template <class V>
+Rows<V> AttentionBlock<T>::of_group(Rows<V> rows, int group) const {
+  const std::int64_t width = rows.cols / options_.norm_groups();
+  return rows.columns(group * width, width);
+}
+
+template <class T>
 ops::GatedNormOptions<T> AttentionBlock<T>::mix_options(const ParameterSet<T>& parameters,
-                                                        const ops::DropoutOptions& dropout) const {
-  return {.norm = norm_options(parameters, attended_norm_),
-          .concat = options_.concat,
-          .silu_gate = true,
-          .dropout = dropout,
-          .concat_input = options_.concat_input};
+                                                        const ops::DropoutOptions& dropout,
+                                                        int group) const {
+  ops::GatedNormOptions<T> options = {.norm = norm_options(parameters, attended_norm_),
+                                      .concat = options_.concat,
+                                      .silu_gate = true,
+                                      .dropout = dropout,
+                                      .concat_input = options_.concat_input};
+  options.norm.weight = of_group(options.norm.weight, group);
+  options.norm.bias = of_group(options.norm.bias, group);
+  // Each group draws for columns from 0 on, so it has a seed of its own.
+  options.dropout.seed += static_cast<std::uint64_t>(group) * 0x9e3779b97f4a7c15u;
+  return options;
+}
+
+template <class T>
+ops::NormStatistics<Accum<T>> AttentionBlock<T>::mix_statistics(AttentionSaved<T>& saved,
+                                                                std::int64_t rows,
+                                                                int group) const {
+  using A = Accum<T>;
+  return {{saved.attended_mean.template view<A, 1>().data + group * rows, {rows}},
+          {saved.attended_rstd.template view<A, 1>().data + group * rows, {rows}}};
+}
+
+template <class T>
+void AttentionBlock<T>::mix(const Context& ctx, const ParameterSet<T>& parameters,
+                            const StepInput& step, Rows<const T> attended, Rows<const T> gate,
+                            AttentionSaved<T>& saved, Rows<T> mixed,
+                            const ops::Fp8Rows<T>& mixed8) const {
+  for (int group = 0; group < options_.norm_groups(); ++group) {
+    ops::gated_norm<T>(ctx, of_group(attended, group), of_group(gate, group),
+                       mix_options(parameters, step.dropout(options_.dropout, layer_, 0), group),
+                       of_group(mixed, group), mix_statistics(saved, attended.rows, group), mixed8);
+  }
+}
+
+template <class T>
+void AttentionBlock<T>::mix_backward(const Context& ctx, ParameterSet<T>& parameters,
+                                     const StepInput& step, Rows<const T> attended,
+                                     Rows<const T> gate, Rows<const T> dmixed,
+                                     AttentionSaved<T>& saved, Rows<T> dattended,
+                                     Rows<T> dgate) const {
+  for (int group = 0; group < options_.norm_groups(); ++group) {
+    const ops::NormStatistics<Accum<T>> saved_of = mix_statistics(saved, attended.rows, group);
+    ops::gated_norm_backward<T>(
+        ctx, of_group(attended, group), of_group(gate, group), of_group(dmixed, group),
+        mix_options(parameters, step.dropout(options_.dropout, layer_, 0), group),
+        {saved_of.mean, saved_of.rstd},
+        {.dx = of_group(dattended, group),
+         .dgate = of_group(dgate, group),
+         .dweight = of_group(vector_gradient(parameters, attended_norm_.weight), group),
+         .dbias = of_group(vector_gradient(parameters, attended_norm_.bias), group)});
+  }
 }
 
 template <class T>
 void AttentionBlock<T>::use_fp8(const Context& ctx, const ParameterSet<T>& parameters,
                                 std::int64_t capacity, Fp8Shared<T>& shared) {
+  TGR_CHECK(!options_.norm_heads,
+            "fp8 products take rows that one norm has made; leave norm_heads out");
   projection_.use_fp8(ctx, parameters, capacity, shared);
   output_.use_fp8(ctx, parameters, capacity, shared);
 }
@@ -326,10 +390,7 @@ void AttentionBlock<T>::forward(const Context& ctx, const ParameterSet<T>& param
                projection_.fp8_input(step, n));
   attend(ctx, parameters, step, saved);
   const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
-  ops::gated_norm<T>(
-      ctx, first_rows<T>(std::as_const(saved.attended), n), parts.u,
-      mix_options(parameters, step.dropout(options_.dropout, layer_, 0)), mixed,
-      {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
+  mix(ctx, parameters, step, first_rows<T>(std::as_const(saved.attended), n), parts.u, saved, mixed,
       output_.fp8_input(step, n));
 
   output_.multiply(ctx, step, mixed,
@@ -351,14 +412,8 @@ void AttentionBlock<T>::backward(const Context& ctx, ParameterSet<T>& parameters
 
   const Parts<const T> parts = parts_of(options_, first_rows<T>(std::as_const(saved.linear), n));
   const Parts<T> dparts = parts_of(options_, first_rows<T>(scratch.dprojected, n));
-  ops::gated_norm_backward<T>(
-      ctx, first_rows<T>(std::as_const(saved.attended), n), parts.u, dmixed,
-      mix_options(parameters, step.dropout(options_.dropout, layer_, 0)),
-      {first_values<A>(saved.attended_mean, n), first_values<A>(saved.attended_rstd, n)},
-      {.dx = dattended,
-       .dgate = dparts.u,
-       .dweight = vector_gradient(parameters, attended_norm_.weight),
-       .dbias = vector_gradient(parameters, attended_norm_.bias)});
+  mix_backward(ctx, parameters, step, first_rows<T>(std::as_const(saved.attended), n), parts.u,
+               dmixed, saved, dattended, dparts.u);
   attend_backward(ctx, parameters, step, saved, dattended, scratch);
   ops::norm_backward<T>(
       ctx, x, first_rows<T>(std::as_const(scratch.dnormed), n),
@@ -452,10 +507,8 @@ void AttentionBlock<T>::forward_targets(const Context& ctx, const ParameterSet<T
   const GateAndQuery<T> own(options_, first_rows<T>(targets.projected, m));
   const Rows<T> mixed = first_rows<T>(saved.mixed, m);
   const Rows<T> input = first_rows<T>(targets.input, m);
-  ops::gated_norm<T>(
-      ctx, first_rows<T>(targets.attended, m), own.u,
-      mix_options(parameters, step.with_target_rows().dropout(options_.dropout, layer_, 0)), mixed,
-      {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)});
+  mix(ctx, parameters, step.with_target_rows(), first_rows<T>(std::as_const(targets.attended), m),
+      own.u, saved, mixed);
   ops::gather_rows<T, T, std::int64_t>(ctx, x, step.targets, input);
   ops::linear<T>(ctx, mixed, output_.packed(),
                  {.bias = vector_value(parameters, output_bias_), .residual = input}, y);
@@ -520,14 +573,9 @@ void AttentionBlock<T>::backward_targets(const Context& ctx, ParameterSet<T>& pa
                           {.dx = dmixed,
                            .dw = output_.gradient(parameters),
                            .db = vector_gradient(parameters, output_bias_)});
-  ops::gated_norm_backward<T>(
-      ctx, first_rows<T>(std::as_const(targets.attended), m), own.u, dmixed,
-      mix_options(parameters, step.with_target_rows().dropout(options_.dropout, layer_, 0)),
-      {first_values<A>(saved.attended_mean, m), first_values<A>(saved.attended_rstd, m)},
-      {.dx = first_rows<T>(scratch.dattended, m),
-       .dgate = down.u,
-       .dweight = vector_gradient(parameters, attended_norm_.weight),
-       .dbias = vector_gradient(parameters, attended_norm_.bias)});
+  mix_backward(ctx, parameters, step.with_target_rows(),
+               first_rows<T>(std::as_const(targets.attended), m), own.u, dmixed, saved,
+               first_rows<T>(scratch.dattended, m), down.u);
   if (step.few_targets) {
     attend_targets_backward(ctx, parameters, step, saved, targets, scratch);
   } else {

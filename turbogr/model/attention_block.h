@@ -34,13 +34,14 @@ struct AttentionSaved {
   AttentionSaved(const ModelOptions& options, std::int64_t capacity, Device device = Device::kCpu,
                  std::size_t kept = 0);
 
-  Tensor normed;     // [N, D]
-  Tensor linear;     // [N, P], before SiLU: [U | V | Q | K]
-  Tensor activated;  // [N, P - G], SiLU of [V | Q | K]
-  Tensor attended;   // [N, G]
-  Tensor mixed;      // [N, M]
-  Tensor input_mean, input_rstd, attended_mean, attended_rstd;  // [N]
-  Tensor kept;                                                  // see HstuAttentionOptions
+  Tensor normed;                        // [N, D]
+  Tensor linear;                        // [N, P], before SiLU: [U | V | Q | K]
+  Tensor activated;                     // [N, P - G], SiLU of [V | Q | K]
+  Tensor attended;                      // [N, G]
+  Tensor mixed;                         // [N, M]
+  Tensor input_mean, input_rstd;        // [N]
+  Tensor attended_mean, attended_rstd;  // [N], of each group of heads
+  Tensor kept;                          // see HstuAttentionOptions
 
   std::size_t bytes() const;
 };
@@ -134,8 +135,22 @@ class AttentionBlock {
   void attend_all_backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
                            AttentionSaved<T>& saved, TargetSaved<T>& targets,
                            AttentionScratch<T>& scratch) const;
+  // One group of heads' columns of a vector or a matrix.
+  template <class V>
+  View<V, 1> of_group(View<V, 1> vector, int group) const;
+  template <class V>
+  Rows<V> of_group(Rows<V> rows, int group) const;
   ops::GatedNormOptions<T> mix_options(const ParameterSet<T>& parameters,
-                                       const ops::DropoutOptions& dropout) const;
+                                       const ops::DropoutOptions& dropout, int group) const;
+  ops::NormStatistics<Accum<T>> mix_statistics(AttentionSaved<T>& saved, std::int64_t rows,
+                                               int group) const;
+  // From attended rows and gates to mixed ones.
+  void mix(const Context& ctx, const ParameterSet<T>& parameters, const StepInput& step,
+           Rows<const T> attended, Rows<const T> gate, AttentionSaved<T>& saved, Rows<T> mixed,
+           const ops::Fp8Rows<T>& mixed8 = {}) const;
+  void mix_backward(const Context& ctx, ParameterSet<T>& parameters, const StepInput& step,
+                    Rows<const T> attended, Rows<const T> gate, Rows<const T> dmixed,
+                    AttentionSaved<T>& saved, Rows<T> dattended, Rows<T> dgate) const;
   double norm_length(const StepInput& step) const {
     return step.norm_length > 0 ? step.norm_length : options_.norm_length;
   }

@@ -36,6 +36,8 @@ void check_model_options(const ModelOptions& o) {
   TGR_CHECK(o.window >= 0, "an attention window of ", o.window, "; use 0 for none");
   TGR_CHECK(!(o.concat && o.kind == ModelKind::kFuxi),
             "concat is a variant of HSTU's output; FuXi has none: leave it out");
+  TGR_CHECK(!(o.norm_heads && o.kind == ModelKind::kFuxi),
+            "norm_heads is a variant of HSTU's norm after attention; FuXi has none: leave it out");
   TGR_CHECK(o.concat || !o.concat_input,
             "concat_input says what concat puts in the middle; set concat too");
 }

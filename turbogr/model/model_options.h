@@ -31,10 +31,14 @@ struct ModelOptions {
   BiasKind bias = BiasKind::kBoth;
   bool silu_on_all = true;  // else on U only
   bool affine_norms = false;
-  bool concat = false;           // [U, a, U * a] before the output projection, a normed; HSTU only
-  bool concat_input = false;     // with concat: the a in the middle as attention made it
-  bool projection_bias = false;  // of [U | V | Q | K]
-  bool output_bias = true;       // of the output projection
+  bool concat = false;        // [U, a, U * a] before the output projection, a normed; HSTU only
+  bool concat_input = false;  // with concat: the a in the middle as attention made it
+  // HSTU: the norm of what attention made goes head by head, not over all of them. The mixed rows
+  // are then those of the heads, one after the other: [U, a, U * a] of the first, of the second,
+  // ...
+  bool norm_heads = false;
+  bool projection_bias = false;    // of [U | V | Q | K]
+  bool output_bias = true;         // of the output projection
   bool xavier_projection = false;  // how it starts: Xavier's uniform, else normal(0.02)
   std::int64_t actions = 0;        // action signals added to the input, at most 32; 0: none
   std::int64_t window = 0;         // 0: all of the history
@@ -48,6 +52,7 @@ struct ModelOptions {
   std::int64_t gate_width() const { return (kind == ModelKind::kFuxi ? 3 : 1) * value_width(); }
   // [U | V | Q | K]
   std::int64_t projection_width() const { return gate_width() + value_width() + 2 * query_width(); }
+  int norm_groups() const { return norm_heads ? heads : 1; }
   // Rows of the output projection.
   std::int64_t mixed_width() const { return (concat ? 3 : 1) * gate_width(); }
 };

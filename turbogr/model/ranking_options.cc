@@ -17,6 +17,7 @@ ModelOptions layer_options(const RankingOptions& o) {
   layers.max_length = o.max_length;
   layers.norm_length = o.norm_length;
   layers.dropout = o.dropout;
+  layers.norm_heads = o.norm_heads;
   if (o.kind == ModelKind::kFuxi) {
     layers.feed_forward = o.feed_forward;
     layers.bias = o.maps;

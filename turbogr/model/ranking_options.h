@@ -42,6 +42,7 @@ struct RankingOptions {
   double norm_length = 4096;        // what attention is divided by, unless a step says otherwise
   bool full_prefix = false;         // prefix tokens see all of the prefix and the history, not
                                     // only what is before them
+  bool norm_heads = false;          // HSTU: the norm after attention goes head by head
   bool bases = false;               // logits start from numbers that come with the targets
   double input_dropout = 0.2;
   double dropout = 0.1;  // of each layer

@@ -34,6 +34,14 @@ std::vector<std::pair<std::string, std::string>> half_tables(const Config& confi
   return formats;
 }
 
+// The key that lets some table have AdamW; none: none has.
+std::string adamw_key(const Config& config) {
+  for (const TableConfig& table : config.tables) {
+    if (table.optimiser == "adamw") return "tables." + table.name + ".optimiser";
+  }
+  return config.embedding.optimiser == "adamw" ? "embedding.optimiser" : "";
+}
+
 std::vector<Rule> rules(const Config& config, const RunLayout& layout) {
   const EmbeddingConfig& embedding = config.embedding;
   const DistConfig& dist = config.dist;
@@ -60,6 +68,14 @@ std::vector<Rule> rules(const Config& config, const RunLayout& layout) {
        "use dist.replicas = \"exact\", or train.schedule = \"serial\" or \"overlap\""},
       {dist.rows == "f16" && gpu && several, set("dist.rows", dist.rows),
        " with train.device = \"cuda\": GPUs send rows as f32 or bf16", "use \"f32\" or \"bf16\""},
+      {embedding.decay == "l2" && !adamw_key(config).empty(),
+       set("embedding.decay", embedding.decay),
+       " adds the decay to AdaGrad's gradients, and " + set(adamw_key(config), "adamw"),
+       "use adagrad, or embedding.decay = \"decoupled\""},
+      {embedding.decay == "l2" && averaged, set("embedding.decay", embedding.decay),
+       " puts the decay beside gradients that " + set("dist.replicas", "average") +
+           " scales otherwise than a mean over all",
+       "use dist.replicas = \"exact\", or embedding.decay = \"decoupled\""},
       {dist.link != "auto" && !gpu, set("dist.link", dist.link),
        " says how GPUs reach each other, and train.device is \"" + train.device + '"',
        "leave it out, or train on cuda"},

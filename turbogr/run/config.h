@@ -35,6 +35,7 @@ struct SamplesConfig {
   std::int64_t targets = 8;
   std::vector<std::string> actions;
   std::string history = "all";
+  std::int64_t sort_batches = 0;
   std::string order = "user";
   std::int64_t window = 0;
   bool whole_batches = false;
@@ -63,6 +64,7 @@ struct ModelConfig {
   std::string silu = "all";
   bool affine = false;
   bool concat = false;
+  bool norm_heads = false;
   std::int64_t window = 0;
   std::int64_t prefix = 0;
   std::int64_t targets = 0;
@@ -152,7 +154,9 @@ struct EmbeddingConfig {
   double eps = 1e-8;
   std::string eps_place = "auto";
   double weight_decay = 0.0;
+  std::string decay = "decoupled";
   double init = 0.02;
+  std::string start = "normal";
   std::int64_t cut = 1;
 
   bool operator==(const EmbeddingConfig&) const = default;
@@ -259,6 +263,8 @@ struct TaskConfig {
   std::vector<std::string> signals;
   std::string number;
   double weight = 1.0;
+  std::vector<std::string> where;
+  std::string weight_by;
   std::vector<std::string> base;
 
   bool operator==(const TaskConfig&) const = default;

@@ -147,6 +147,11 @@ std::vector<ConfigKey> keys_of_task(const std::string& name) {
       key("number", &TaskConfig::number, anything(),
           "instead: a column of numbers to predict, by squared error"),
       key("weight", &TaskConfig::weight, positive(), "factor on the task's loss"),
+      key("where", &TaskConfig::where, anything(),
+          "targets whose labels count, in training and figures: those that have all these signals "
+          "(\"!NAME\": have it not) and pass these tests of numbers (\"NAME>=7\"); none: all"),
+      key("weight_by", &TaskConfig::weight_by, anything(),
+          "a column of numbers: how much each target's label counts; not named: 1"),
       key("base", &TaskConfig::base, anything(),
           "features with a rate: the logit starts from their sum, and what is learnt is added"),
   };

@@ -47,8 +47,8 @@ ConfigRule holdout_word() {
               return false;
             }
           },
-          "test, validation_test, last:P%, last:V%,P%, time:V,T or time:T, T a date such as "
-          "2022-04-30 or a number in the store's unit"};
+          "test, validation_test, last:P%, last:V%,P%, time:T, time:V,T or time:T..E, T a date "
+          "such as 2022-04-30 or a number in the store's unit"};
 }
 
 ConfigRule metric_word() {
@@ -117,9 +117,9 @@ std::vector<ConfigKey> make_keys() {
           data, holdout, holdout_word(),
           "what is kept from training: the last event (test), the last two, all from a date on "
           "(time:2022-04-30), or each user's last events (last:20%); with two, the first is where "
-          "validation begins or its share (time:2022-04-28,2022-04-30, last:10%,20%); ranking: "
-          "test and "
-          "validation_test keep the last samples.targets events of each"),
+          "validation begins or its share (time:2022-04-28,2022-04-30, last:10%,20%); "
+          "time:T..E ends the test before E; ranking: test and validation_test keep the last "
+          "samples.targets events of each"),
       TGR_KEY(data, max_length, between(1, 1 << 20),
               "longest sequence S, in events; ranking: longest history before the targets"),
       TGR_KEY(data, history, one_of({"last", "windows"}),
@@ -138,6 +138,9 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(samples, history, one_of({"all", "split"}),
               "what a held-out target's history may hold: all before it, or nothing of its own "
               "split, as if it were judged when the split began"),
+      TGR_KEY(samples, sort_batches, between(0, 1 << 20),
+              "samples with histories of like length together: each epoch is shuffled, sorted by "
+              "that inside chunks of so many batches, and the batches shuffled; 0: not sorted"),
       TGR_KEY(samples, order, one_of({"user", "time"}),
               "with data.shuffle = false: user by user, or in time"),
       TGR_KEY(samples, window, at_least(0),
@@ -175,6 +178,8 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(model, silu, one_of({"all", "u"}), "SiLU on all four projections, or on U only"),
       TGR_KEY(model, affine, anything(), "norms with a learned weight and bias"),
       TGR_KEY(model, concat, anything(), "HSTU: project [U, a, U*a] instead of U*a"),
+      TGR_KEY(model, norm_heads, anything(),
+              "HSTU: what attention made is normed head by head, not over all heads"),
       TGR_KEY(model, window, at_least(0), "events a token sees back; 0: all"),
       TGR_KEY(model, prefix, at_least(0),
               "first events of a sequence that see all of it and are always seen; wants targets"),
@@ -307,11 +312,16 @@ std::vector<ConfigKey> make_keys() {
       TGR_KEY(embedding, eps_place, one_of({"auto", "inside", "outside"}),
               "adagrad: eps under the root, or beside it; auto: inside in retrieval, outside in "
               "ranking"),
-      TGR_KEY(embedding, weight_decay, not_negative(),
-              "decoupled weight decay of the rows touched"),
+      TGR_KEY(embedding, weight_decay, not_negative(), "weight decay of the rows touched"),
+      TGR_KEY(embedding, decay, one_of({"decoupled", "l2"}),
+              "weight decay takes its share of a row by itself, or (adagrad) is added to the row's "
+              "gradient, and so counts in its mean square"),
       TGR_KEY(embedding, init, fresh_spread(),
               "standard deviation of fresh rows (truncated normal); ranking: see "
               "tables.NAME.init"),
+      TGR_KEY(embedding, start, one_of({"normal", "uniform"}),
+              "fresh rows are drawn from a truncated normal, or evenly: between -init and init, of "
+              "embedding.init or tables.NAME.init"),
       TGR_KEY(embedding, cut, at_least(1),
               "ranking: tables have 1 / cut of the rows they name, but 128 or more, and no fewer "
               "than their features' codes need; for published shapes on smaller machines"),

@@ -28,6 +28,10 @@ void check_ranking(const Config& config) {
       !config.samples.whole_batches || (config.samples.window > 0 && config.train.tokens == 0),
       "samples.whole_batches = true is for windows (samples.window) in batches of train.batch "
       "samples; set both, or leave it out");
+  TGR_CHECK(config.samples.sort_batches == 0 || (config.data.shuffle && config.train.tokens == 0),
+            "samples.sort_batches = ", config.samples.sort_batches,
+            " is for data.shuffle = true and batches of train.batch samples; use both, or leave it "
+            "out");
   TGR_CHECK(config.samples.order == "user" || !config.data.shuffle,
             "samples.order = \"time\" is for data.shuffle = false; use that, or leave "
             "samples.order out");
@@ -101,6 +105,12 @@ void resolve_config(Config& config) {
   run::negative_options(config.negatives);  // throws on what makes no sense together
   TGR_CHECK(!(model.kind == "fuxi" && model.concat),
             "model.concat is an option of HSTU; model.kind is fuxi: set model.concat = false");
+  TGR_CHECK(!(model.kind == "fuxi" && model.norm_heads),
+            "model.norm_heads is an option of HSTU; model.kind is fuxi: set model.norm_heads = "
+            "false");
+  TGR_CHECK(!(model.norm_heads && train.products == "fp8"),
+            "train.products = \"fp8\" takes rows that one norm has made, and model.norm_heads = "
+            "true has one a head; set one of them");
   TGR_CHECK(!config.run.resume || config.run.start_from.empty(),
             "run.resume goes on with the run in run.dir, run.start_from = \"",
             config.run.start_from, "\" begins another one; set only one of them");

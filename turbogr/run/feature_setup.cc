@@ -11,7 +11,7 @@
 namespace turbogr::run {
 namespace {
 
-// Of truncated_normal_rows, whose numbers beyond two deviations are drawn again.
+// Of random_rows, whose numbers beyond two deviations are drawn again.
 constexpr double kTruncatedDeviation = 0.8796256610342398;
 
 const TableConfig* find_table(const Config& config, const std::string& name) {
@@ -171,18 +171,27 @@ std::vector<embedding::TableOptions> FeatureTables::finish() const {
     const TableConfig* given = find_table(config_, names_[t]);
     const TableConfig table = given == nullptr ? TableConfig{} : *given;
     const std::int64_t rows = rows_[t];
-    const double bound = table.init > 0 ? table.init : 1 / std::sqrt(static_cast<double>(rows));
     tables.push_back(
         {.rows = rows,
          .width = width_,
          .optimiser = embedding::sparse_optimiser_from_name(
              table.optimiser.empty() ? config_.embedding.optimiser : table.optimiser),
-         .scale =
-             table.init == 0 && scale_ > 0 ? scale_ : bound / std::sqrt(3.0) / kTruncatedDeviation,
+         .start = start_of(table, rows),
          .seed = seed_of(static_cast<std::uint64_t>(config_.run.seed), names_[t]),
          .dtype = dtype_from_name(table.dtype.empty() ? config_.embedding.dtype : table.dtype)});
   }
   return tables;
+}
+
+// A scale for all tables is a deviation; a table's own is what its numbers' bound would be if they
+// were uniform, which they are where the config says so.
+ops::RowStart FeatureTables::start_of(const TableConfig& table, std::int64_t rows) const {
+  const bool own = table.init > 0 || scale_ == 0;
+  const double bound = table.init > 0 ? table.init
+                       : own          ? 1 / std::sqrt(static_cast<double>(rows))
+                                      : scale_;
+  if (config_.embedding.start == "uniform") return ops::RowStart::uniform(bound);
+  return own ? bound / std::sqrt(3.0) / kTruncatedDeviation : scale_;
 }
 
 std::int64_t FeatureTables::cut(std::int64_t named) const {

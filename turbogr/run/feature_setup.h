@@ -41,6 +41,7 @@ class FeatureTables {
 
  private:
   std::int64_t cut(std::int64_t named) const;
+  ops::RowStart start_of(const TableConfig& table, std::int64_t rows) const;
   void check_known(const FeatureConfig& feature, const std::string& name,
                    const TableConfig* given) const;
   void check_shared(const FeatureConfig& feature, std::size_t table) const;

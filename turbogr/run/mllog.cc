@@ -33,7 +33,8 @@ MlLogFacts mllog_facts(const Config& config, int world, std::int64_t train_sampl
                        std::int64_t eval_samples) {
   MlLogFacts facts;
   facts.batch = config.train.batch;
-  facts.micro_batch = std::max<std::int64_t>(1, config.train.batch / world);
+  facts.parts = config.train.accumulate;
+  facts.micro_batch = std::max<std::int64_t>(1, config.train.batch / world / facts.parts);
   facts.sequence_length = config.model.norm_length;
   facts.train_samples = train_samples;
   facts.eval_samples = eval_samples;
@@ -90,7 +91,7 @@ void MlLog::begin(const MlLogFacts& facts) {
   point("submission_status", "research");
   point("global_batch_size", facts.batch);
   point("micro_batch_size", facts.micro_batch);
-  point("gradient_accumulation_steps", 1);
+  point("gradient_accumulation_steps", facts.parts);
   point("train_samples", facts.train_samples);
   point("eval_samples", facts.eval_samples);
   point("max_sequence_length", facts.sequence_length);

@@ -26,7 +26,7 @@ inline constexpr double kMlLogTarget = 0.75;  // the AUC that ends a run of DLRM
 struct MlLogFacts {
   std::string organisation = "unofficial: DLRMv4 shape, no submission";
   std::string platform = "unofficial";
-  std::int64_t batch = 0, micro_batch = 0, sequence_length = 0;
+  std::int64_t batch = 0, micro_batch = 0, parts = 1, sequence_length = 0;
   std::int64_t train_samples = 0, eval_samples = 0;
   std::string dense_optimiser, table_optimiser;
   double lr = 0, table_lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, clip = 0;

@@ -41,6 +41,7 @@ void add_tasks(const Config& config, const data::Store& store, RankingSetup& set
       if (signals.empty() && task.number.empty()) signals = {task.name};
       for (const std::string& signal : signals) labels.signals |= 1u << store.signal_bit(signal);
       if (!task.number.empty()) store.numbers(task.number);
+      labels.weight = data::LabelWeight(store, task.where, task.weight_by);
     } catch (const Error& error) {
       detail::throw_error(where, error.what());
     }
@@ -262,6 +263,7 @@ model::RankingOptions ranking_options(const Config& config, const RankingSetup& 
       .max_history = config.data.max_length,
       .norm_length = static_cast<double>(m.norm_length),
       .full_prefix = m.prefix_mask == "full",
+      .norm_heads = m.norm_heads,
       .bases = bases,
       .input_dropout = m.input_dropout,
       .dropout = m.dropout};
@@ -318,6 +320,7 @@ train::RankingTrainOptions ranking_train_options(const Config& config, const Ran
   options.table.beta2 = config.embedding.beta2;
   options.table.epsilon = config.embedding.eps;
   options.table.decay = config.embedding.weight_decay;
+  options.table.decay_in_gradient = config.embedding.decay == "l2";
   options.table.epsilon_outside = config.embedding.eps_place != "inside";
   options.schedule = {.kind = optim::schedule_from_name(config.optim.schedule),
                       .warmup_steps = config.optim.warmup,

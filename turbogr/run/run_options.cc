@@ -75,6 +75,7 @@ model::ModelOptions model_options(const Config& config, std::int64_t signals) {
   options.silu_on_all = m.silu == "all";
   options.affine_norms = m.affine;
   options.concat = m.concat;
+  options.norm_heads = m.norm_heads;
   options.window = m.window;
   if (m.actions) options.actions = signals;
   return options;
@@ -120,8 +121,11 @@ train::RetrievalOptions retrieval_options(const Config& config, std::int64_t sig
   options.table.beta2 = config.embedding.beta2;
   options.table.epsilon = config.embedding.eps;
   options.table.decay = config.embedding.weight_decay;
+  options.table.decay_in_gradient = config.embedding.decay == "l2";
   options.table.epsilon_outside = config.embedding.eps_place == "outside";
-  options.table_scale = config.embedding.init;
+  options.table_start = config.embedding.start == "uniform"
+                            ? ops::RowStart::uniform(config.embedding.init)
+                            : ops::RowStart(config.embedding.init);
   options.accumulate = config.train.accumulate;
   options.seed = static_cast<std::uint64_t>(config.run.seed);
   return options;

@@ -41,6 +41,7 @@ data::SampleLoaderOptions sample_loader_options(const Config& config, const Rank
   } else {
     plan.budget = data::BatchBudget::samples(config.train.batch);
     plan.whole_step = true;
+    plan.sort_batches = config.samples.sort_batches;
   }
   share_by_cost(config, model::layer_options(ranking_options(config, setup, /*most_targets=*/1)),
                 plan);
@@ -58,6 +59,7 @@ data::SampleLoaderOptions sample_eval_options(const Config& config, const Rankin
   options.samples.max_users = config.eval.max_users;
   options.queue.plan.whole_step = false;
   options.queue.plan.reallocate = nullptr;
+  options.queue.plan.sort_batches = 0;
   options.queue.plan.budget = data::BatchBudget::samples(samples);
   return options;
 }

@@ -25,7 +25,7 @@ embedding::TableOptions table_options(const RetrievalOptions& options, std::int6
   return {.rows = num_items,
           .width = options.model.width,
           .optimiser = options.table_optimiser,
-          .scale = options.table_scale,
+          .start = options.table_start,
           .seed = options.seed,
           .dtype = options.table_dtype,
           .half_copy = options.negatives.half_table};

@@ -61,7 +61,7 @@ struct RetrievalOptions {
   // GPU: the item table and its optimiser's state stay in pinned host memory.
   bool table_in_host_memory = false;
   double table_cache = 0;  // then: the share of its rows, used most, that the device has copies of
-  double table_scale = 0.02;
+  ops::RowStart table_start;
   eval::RetrievalFeatures features;  // beside the item; none: a token is its item alone
   std::int64_t most_sequences = 0;  // of a batch; asked for where features stand before the history
   optim::Schedule schedule;

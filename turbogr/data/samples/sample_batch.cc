@@ -162,7 +162,7 @@ void SampleCollator::add_label(const EventPlace& target, std::uint32_t signals,
     if (event >= 0 && task.is_number()) label = numbers_[k][static_cast<std::size_t>(event)];
     const bool known = event >= 0 && !std::isnan(label);
     batch.labels.push_back(known ? label : 0.0f);
-    batch.weights.push_back(known ? 1.0f : 0.0f);
+    batch.weights.push_back(known ? task.weight.of(event, signals) : 0.0f);
     if (has_bases_) batch.bases.push_back(base_of(task, target));
   }
 }

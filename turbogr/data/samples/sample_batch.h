@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "turbogr/data/samples/label_weight.h"
 #include "turbogr/data/samples/sample_features.h"
 #include "turbogr/data/samples/samples.h"
 #include "turbogr/data/store.h"
@@ -35,7 +36,7 @@ struct SampleBatch {
   std::vector<std::uint32_t> actions;      // [N - B c] bits; a target's are 0
   std::vector<std::uint64_t> row_keys;     // [N] sample << kPositionBits | position, for dropout
   std::vector<SampleIds> prefix, items;    // [c], [F]
-  std::vector<float> labels, weights;      // [M, K]; a number that is missing has weight 0
+  std::vector<float> labels, weights;      // [M, K]; weight 0: no label
   std::vector<float> bases;                // [M, K] what logits start from; empty: 0
   std::vector<std::int64_t> users;         // [B]
   std::vector<std::int64_t> target_users;  // [M]
@@ -49,11 +50,13 @@ struct SampleBatch {
   std::int64_t count_targets() const { return static_cast<std::int64_t>(target_users.size()); }
 };
 
-// What a target is labelled with: whether it has any of some signals, or a number.
+// What a target is labelled with: whether it has any of some signals, or a number; and how much
+// that counts.
 struct SampleTask {
   std::string name;
   std::uint32_t signals = 0;  // the mask
   std::string number;         // not empty: this column of numbers instead
+  LabelWeight weight = {};
   std::vector<std::shared_ptr<const PastRates>> base = {};  // its logit starts from their sum
 
   bool is_number() const { return !number.empty(); }

@@ -7,9 +7,13 @@
 namespace turbogr::data {
 namespace {
 
-SampleLoaderOptions never_shuffled_evaluation(SampleLoaderOptions options) {
+SampleLoaderOptions checked_options(const Store& store, SampleLoaderOptions options) {
   if (options.samples.split != Split::kTrain) options.queue.plan.shuffle = false;
   options.samples.prefix = std::ssize(options.layout.prefix);
+  // All that came before, whatever of it a sample shows.
+  options.queue.plan.length_of = [offsets = store.offsets()](const Window& window) {
+    return window.first_event - offsets[static_cast<std::size_t>(window.user)];
+  };
   return options;
 }
 
@@ -17,7 +21,7 @@ SampleLoaderOptions never_shuffled_evaluation(SampleLoaderOptions options) {
 
 struct SampleLoader::Shared {
   Shared(const Store& store, const SampleLoaderOptions& given)
-      : options(never_shuffled_evaluation(given)),
+      : options(checked_options(store, given)),
         samples(make_samples(store, options.samples)),
         collator(store, options.samples, options.layout),
         queue(samples.windows, options.queue,

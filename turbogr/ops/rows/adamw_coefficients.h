@@ -20,6 +20,9 @@ struct AdamWSettings {
   // AdaGrad divides by sqrt(v) + epsilon, as ranking models are published, and not by sqrt(v +
   // epsilon).
   bool epsilon_outside = false;
+  // AdaGrad: the decay is a part of the gradient, g + decay w, in the mean square, too, and not a
+  // step of its own.
+  bool decay_in_gradient = false;
 };
 
 // What AdaGrad divides a row's step by; v is its accumulator.

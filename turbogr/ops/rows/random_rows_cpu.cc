@@ -7,13 +7,13 @@
 
 namespace turbogr::ops {
 
-void truncated_normal_row(std::uint64_t seed, std::int64_t index, double scale, std::int64_t width,
-                          float* row) {
+void random_row(std::uint64_t seed, std::int64_t index, RowStart start, std::int64_t width,
+                float* row) {
   PhiloxStream random(seed, static_cast<std::uint64_t>(index));
   for (std::int64_t c = 0; c < width; ++c) {
-    double value = random.normal();
+    double value = start.is_uniform ? 2 * random.uniform() - 1 : random.normal();
     while (std::abs(value) > 2) value = random.normal();
-    row[c] = static_cast<float>(scale * value);
+    row[c] = static_cast<float>(start.scale * value);
   }
 }
 
@@ -22,17 +22,17 @@ void truncated_normal_row(std::uint64_t seed, std::int64_t index, double scale, 
 namespace turbogr::ops::kernels {
 
 template <class T>
-void truncated_normal_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
-                           double scale) {
+void random_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
+                 RowStart start) {
   const std::int64_t width = table.shape[1];
   parallel_ranges(
       cpu.pool, table.shape[0] - first_row, 64, [&](std::int64_t begin, std::int64_t end, int) {
         std::vector<float> made(std::is_same_v<T, float> ? 0 : static_cast<std::size_t>(width));
         for (std::int64_t row = first_row + begin; row < first_row + end; ++row) {
           if constexpr (std::is_same_v<T, float>) {
-            truncated_normal_row(seed, row, scale, width, table.data + row * width);
+            random_row(seed, row, start, width, table.data + row * width);
           } else {
-            truncated_normal_row(seed, row, scale, width, made.data());
+            random_row(seed, row, start, width, made.data());
             for (std::int64_t c = 0; c < width; ++c) {
               table(row, c) = T(made[static_cast<std::size_t>(c)]);
             }
@@ -41,9 +41,8 @@ void truncated_normal_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, st
       });
 }
 
-template void truncated_normal_rows<float>(Cpu, View<float, 2>, std::int64_t, std::uint64_t,
-                                           double);
-template void truncated_normal_rows<bf16>(Cpu, View<bf16, 2>, std::int64_t, std::uint64_t, double);
-template void truncated_normal_rows<f16>(Cpu, View<f16, 2>, std::int64_t, std::uint64_t, double);
+template void random_rows<float>(Cpu, View<float, 2>, std::int64_t, std::uint64_t, RowStart);
+template void random_rows<bf16>(Cpu, View<bf16, 2>, std::int64_t, std::uint64_t, RowStart);
+template void random_rows<f16>(Cpu, View<f16, 2>, std::int64_t, std::uint64_t, RowStart);
 
 }  // namespace turbogr::ops::kernels

@@ -6,10 +6,10 @@
 namespace turbogr::ops::kernels {
 
 template <class T>
-void truncated_normal_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
-                           double scale);
+void random_rows(Cpu cpu, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
+                 RowStart start);
 template <class T>
-void truncated_normal_rows(Cuda cuda, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
-                           double scale);
+void random_rows(Cuda cuda, View<T, 2> table, std::int64_t first_row, std::uint64_t seed,
+                 RowStart start);
 
 }  // namespace turbogr::ops::kernels

@@ -106,7 +106,7 @@ void adamw(const Context& ctx, const UpdateSlices& slices, const AdamWSettings& 
 enum class RowOptimiser : std::uint8_t {
   kAdamW,    // moments of the rows named, decoupled decay
   kAdaGrad,  // v += mean(g^2) a row, w = w (1 - rate decay) - rate g / sqrt(v + epsilon); see
-             // AdamWSettings::epsilon_outside
+             // AdamWSettings::epsilon_outside and decay_in_gradient
   kSgd       // w = w (1 - rate decay) - rate g
 };
 

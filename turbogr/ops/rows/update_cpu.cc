@@ -123,6 +123,19 @@ void with_weights(View<Weight, 2> table, const RowKeys& keys, SimdLevel simd, st
   }
 }
 
+// Of a row's scaled gradient with its decay.
+template <class Weight>
+double decayed_mean_square(const float* gradient, const Weight* weight, std::int64_t width,
+                           double factor, double decay) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < width; ++c) {
+    const double slope = factor * static_cast<double>(gradient[c]) +
+                         decay * static_cast<double>(convert<float>(weight[c]));
+    sum += slope * slope;
+  }
+  return sum / static_cast<double>(width);
+}
+
 // `weights`: those of `rows` that are there.
 template <class Weight>
 void update_weights(Cpu cpu, RowOptimiser optimiser, const TableRows& rows, View<Weight, 2> weights,
@@ -133,33 +146,39 @@ void update_weights(Cpu cpu, RowOptimiser optimiser, const TableRows& rows, View
   const auto number = static_cast<std::uint64_t>(settings.step);
   const AdamWCoefficients adamw = adamw_coefficients(scaled(settings, scale));
   const double factor = gradient_scale(settings, scale);
-  const auto keep = static_cast<float>(1 - settings.rate * settings.decay);
+  const bool in_gradient = settings.decay_in_gradient && optimiser == RowOptimiser::kAdaGrad;
   const UpdateTable& table = update_table(cpu.simd);
-  parallel_ranges(cpu.pool, ids.shape[0], kRowsAPiece,
-                  [&](std::int64_t begin, std::int64_t end, int) {
-                    for (std::int64_t i = begin; i < end; ++i) {
-                      const std::int64_t id = ids(i);
-                      TGR_CHECK(id >= 0 && id < num_rows, "item table update: id ", id,
-                                " at position ", i, "; the table has ", num_rows, " rows");
-                      const float* g = gradient.row(i);
-                      double size = settings.rate * factor;
-                      if (optimiser == RowOptimiser::kAdaGrad) {
-                        float& second = rows.second_moment(id, 0);
-                        second += static_cast<float>(factor * factor * table.squared_sum(g, width) /
-                                                     static_cast<double>(width));
-                        size /= adagrad_divisor(second, settings.epsilon, settings.epsilon_outside);
-                      }
-                      const auto step = [&](std::int64_t c, std::int64_t n, float* w) {
-                        if (optimiser == RowOptimiser::kAdamW) {
-                          table.adamw(adamw, g + c, n, w, &rows.first_moment(id, c),
-                                      &rows.second_moment(id, c));
-                        } else {
-                          table.descend(keep, static_cast<float>(size), g + c, n, w);
-                        }
-                      };
-                      with_weights(weights, rows.keys, cpu.simd, id, number, step);
-                    }
-                  });
+  parallel_ranges(
+      cpu.pool, ids.shape[0], kRowsAPiece, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t id = ids(i);
+          TGR_CHECK(id >= 0 && id < num_rows, "item table update: id ", id, " at position ", i,
+                    "; the table has ", num_rows, " rows");
+          const float* g = gradient.row(i);
+          double divisor = 1;
+          if (optimiser == RowOptimiser::kAdaGrad) {
+            const double mean = in_gradient ? decayed_mean_square(g, weights.data + id * width,
+                                                                  width, factor, settings.decay)
+                                            : factor * factor * table.squared_sum(g, width) /
+                                                  static_cast<double>(width);
+            float& second = rows.second_moment(id, 0);
+            second += static_cast<float>(mean);
+            divisor = adagrad_divisor(second, settings.epsilon, settings.epsilon_outside);
+          }
+          const auto size = static_cast<float>(settings.rate * factor / divisor);
+          const double decay_rate = settings.rate / (in_gradient ? divisor : 1);
+          const auto keep = static_cast<float>(1 - decay_rate * settings.decay);
+          const auto step = [&](std::int64_t c, std::int64_t n, float* w) {
+            if (optimiser == RowOptimiser::kAdamW) {
+              table.adamw(adamw, g + c, n, w, &rows.first_moment(id, c),
+                          &rows.second_moment(id, c));
+            } else {
+              table.descend(keep, size, g + c, n, w);
+            }
+          };
+          with_weights(weights, rows.keys, cpu.simd, id, number, step);
+        }
+      });
 }
 
 }  // namespace

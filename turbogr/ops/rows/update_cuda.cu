@@ -141,9 +141,13 @@ __global__ void adamw_kernel(const UpdateSlice* slices, const UpdateSlices::Piec
 
 struct RowStep {
   AdamWCoefficients adamw;
-  double factor, rate, epsilon;  // of AdaGrad and SGD
-  float keep;
-  bool epsilon_outside;
+  double factor, rate, epsilon, decay;  // of AdaGrad and SGD
+  bool epsilon_outside, decay_in_gradient;
+};
+
+// What a row takes of its gradient and keeps of its weights.
+struct Descent {
+  float keep, stride;
 };
 
 // w = w keep - g stride, or as it is; by a warp.
@@ -181,6 +185,46 @@ __device__ float mean_square(const float* g, std::int64_t width, double factor) 
   return static_cast<float>(factor * factor * squares / static_cast<double>(width));
 }
 
+// The same with the row's decay.
+template <class Weight>
+__device__ float decayed_mean_square(const float* g, const Weight* w, std::int64_t width,
+                                     double factor, double decay) {
+  double squares = 0;
+  for (std::int64_t c = threadIdx.x; c < width; c += 32) {
+    float weight;
+    if constexpr (std::is_same_v<Weight, f16>) {
+      weight = cuda::widened(w[c]);
+    } else {
+      weight = convert<float>(w[c]);
+    }
+    const double slope = factor * static_cast<double>(g[c]) + decay * static_cast<double>(weight);
+    squares += slope * slope;
+  }
+  return static_cast<float>(cuda::warp_sum(squares) / static_cast<double>(width));
+}
+
+// Of AdaGrad, whose accumulator it moves on, and SGD; by a warp, which has read all of w when it
+// returns.
+template <class Weight>
+__device__ Descent descent_of(RowOptimiser optimiser, const RowStep& step, const float* g,
+                              const Weight* w, std::int64_t width, float* second_moment) {
+  double divisor = 1;
+  if (optimiser == RowOptimiser::kAdaGrad) {
+    const float mean = step.decay_in_gradient
+                           ? decayed_mean_square(g, w, width, step.factor, step.decay)
+                           : mean_square(g, width, step.factor);
+    const float before = *second_moment;
+    __syncwarp();
+    const float second = before + mean;
+    if (threadIdx.x == 0) *second_moment = second;
+    divisor = adagrad_divisor(second, step.epsilon, step.epsilon_outside);
+  }
+  const bool in_gradient = step.decay_in_gradient && optimiser == RowOptimiser::kAdaGrad;
+  const double decay_rate = step.rate / (in_gradient ? divisor : 1);
+  return {static_cast<float>(1 - decay_rate * step.decay),
+          static_cast<float>(step.rate * step.factor / divisor)};
+}
+
 // By a warp. The table may be in host memory: a weight crosses the link once each way.
 template <class T>
 __device__ void update_row(RowOptimiser optimiser, const TableRows& table, const std::int64_t* ids,
@@ -204,16 +248,8 @@ __device__ void update_row(RowOptimiser optimiser, const TableRows& table, const
               table.second_moment.data + id * width, threadIdx.x, 32, copy);
     return;
   }
-  double size = step.rate * step.factor;
-  if (optimiser == RowOptimiser::kAdaGrad) {
-    const float mean = mean_square(g, width, step.factor);
-    const float before = table.second_moment.data[id];
-    __syncwarp();
-    const float second = before + mean;
-    if (threadIdx.x == 0) table.second_moment.data[id] = second;
-    size /= adagrad_divisor(second, step.epsilon, step.epsilon_outside);
-  }
-  descend(g, width, step.keep, static_cast<float>(size), true, w, copy);
+  const Descent down = descent_of(optimiser, step, g, w, width, table.second_moment.data + id);
+  descend(g, width, down.keep, down.stride, true, w, copy);
 }
 
 template <class T>
@@ -253,16 +289,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
   if (id < 0 || id >= weights.shape[0]) return;
   const float* g = gradient.row(i);
   Half* w = weights.data + id * width;
-  double size = step.rate * step.factor;
-  if (optimiser == RowOptimiser::kAdaGrad) {
-    const float mean = mean_square(g, width, step.factor);
-    const float before = table.second_moment.data[id];
-    __syncwarp();
-    const float second = before + mean;
-    if (threadIdx.x == 0) table.second_moment.data[id] = second;
-    size /= adagrad_divisor(second, step.epsilon, step.epsilon_outside);
-  }
-  const auto stride = static_cast<float>(size);
+  const Descent down = descent_of(optimiser, step, g, w, width, table.second_moment.data + id);
   const std::uint64_t key = table.keys.of(id);
   for (std::int64_t c = std::int64_t{threadIdx.x} * kRoundedTogether; c < width;
        c += 32 * kRoundedTogether) {
@@ -280,7 +307,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
           adamw_one(step.adamw, d[j], x, table.first_moment.data[at], table.second_moment.data[at]);
         }
       } else {
-        x = descended(x, step.keep, d[j], stride);
+        x = descended(x, down.keep, d[j], down.stride);
       }
       rounded[j] = rounded_by<Half>(x, bits, j);
     }
@@ -301,8 +328,9 @@ RowStep row_step(const AdamWSettings& settings) {
           settings.gradient_scale,
           settings.rate,
           settings.epsilon,
-          static_cast<float>(1 - settings.rate * settings.decay),
-          settings.epsilon_outside};
+          settings.decay,
+          settings.epsilon_outside,
+          settings.decay_in_gradient};
 }
 
 }  // namespace
