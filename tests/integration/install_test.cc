@@ -133,7 +133,8 @@ TEST_F(Installed, PkgConfigFindsTheCLibrary) {
   EXPECT_EQ(built.status, 0) << built.output;
 }
 
-// As add_subdirectory: configured, with the C library as a target, no tests, no warnings as errors.
+// As add_subdirectory: configured, with the C library as a target, no tests, no warnings as errors,
+// optimised whatever the other project is. tools/bare_machine also builds and runs it.
 TEST(Subfolder, ConfiguresInsideAnotherProject) {
   const test::TemporaryFolder folder;
   const auto configured = run_command(test::cmake_program() + " -G Ninja -S " + test::source_dir() +
@@ -144,6 +145,9 @@ TEST(Subfolder, ConfiguresInsideAnotherProject) {
   EXPECT_NE(configured.output.find("libturbogr_c.so"), std::string::npos);
   EXPECT_EQ(configured.output.find("-Werror"), std::string::npos);
   EXPECT_EQ(configured.output.find("gtest"), std::string::npos);
+  EXPECT_NE(configured.output.find(" -O2 "), std::string::npos);
+  EXPECT_TRUE(test::read_file(folder / "CMakeCache.txt").find("CMAKE_BUILD_TYPE:STRING=\n") !=
+              std::string::npos);
 }
 
 }  // namespace
