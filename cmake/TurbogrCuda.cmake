@@ -32,6 +32,10 @@ else()
                  "add 90a-real for them")
 endif()
 
+# What differs from build to build though the sources do not: nvcc names objects' local symbols by the number of
+# its process.
+add_link_options($<$<CONFIG:Release>:LINKER:--discard-all>)
+
 # nvcc makes a source's whole path part of the names of its kernels; the path in the project will do, and two
 # builds in two folders then give the same bytes.
 include(CheckCompilerFlag)
