@@ -27,6 +27,19 @@ class Tools : public testing::Test {
   }
 };
 
+TEST_F(Tools, LintLooksAtASourceThatReadsAHeader) {
+  const auto sources = [](const std::string& files) {
+    return in_sources("tools/lint --sources " + files).output;
+  };
+  EXPECT_EQ(sources("turbogr/core/check.h turbogr/core/check.cc"), "turbogr/core/check.cc\n");
+  EXPECT_EQ(sources("tests/fuzz/support.h"), "tests/fuzz/arrow.cc\n");
+  // Read by CUDA files alone; by another header alone.
+  EXPECT_TRUE(sources("turbogr/cuda/wgmma.cuh").ends_with(".cu\n"));
+  EXPECT_TRUE(
+      sources("turbogr/ops/attention/portable/attention_portable_tile.cuh").ends_with(".cu\n"));
+  EXPECT_EQ(sources("no/such/header.h"), "");
+}
+
 TEST_F(Tools, CheckSameBytesSaysWhatDiffers) {
   const test::TemporaryFolder folder;
   // A make whose library knows its folder's name, when it is told to.
