@@ -74,5 +74,15 @@ TEST_F(Tools, CheckSameBytesSaysWhatDiffers) {
   EXPECT_TRUE(std::filesystem::is_empty(folder / "left"));
 }
 
+TEST(InstallPackages, LeavesOtherDistributionsAlone) {
+  const Outcome elsewhere = run_command("cd " + test::source_dir() +
+                                        " && PATH=/nowhere /bin/sh tools/install_packages "
+                                        "tools/packages.txt tools/packages-test.txt");
+  EXPECT_EQ(elsewhere.status, 0) << elsewhere.output;
+  EXPECT_EQ(elsewhere.output,
+            "this is no Debian: what tools/packages.txt tools/packages-test.txt names must be "
+            "installed already, by the names it has here\n");
+}
+
 }  // namespace
 }  // namespace turbogr
