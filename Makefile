@@ -65,7 +65,7 @@ cuda: deps ## build for NVIDIA GPUs (nvcc 13): build-cuda/turbogr and libturbogr
 
 cuda-test: test-deps ## build and run the GPU tests; without a GPU they skip, by name
 	@$(call configure,cuda)
-	@cmake --build --preset cuda -j $(JOBS) --target turbogr turbogr-bench turbogr_c tests_cuda attention_bench fuxi_bench
+	@cmake --build --preset cuda -j $(JOBS) --target turbogr turbogr-bench turbogr_c tests_cuda
 	@ctest --test-dir build-cuda -j $(JOBS) -L cuda --output-on-failure
 
 SANITIZED = tests_unit tests_gradcheck tests_property

@@ -64,12 +64,28 @@ TEST_F(Installed, BashCompletesCommandsAndOptions) {
             "complete -o default -F _turbogr turbogr\n");
 }
 
-TEST_F(Installed, ZshCompletionNamesCommandsAndOptions) {
-  const std::string script =
-      run_command("cat " + (prefix() / "share/zsh/site-functions/_turbogr").string()).output;
-  EXPECT_TRUE(script.starts_with("#compdef turbogr\n")) << script;
-  EXPECT_NE(script.find("'export') choices='--help --checkpoint --store --out"), std::string::npos);
-  EXPECT_NE(script.find("'data') choices='prepare merge"), std::string::npos) << script;
+// By a zsh at a terminal of its own, to which the lines are typed.
+TEST_F(Installed, ZshCompletesCommandsOptionsAndFiles) {
+  if (run_command("zsh --version").status != 0) GTEST_SKIP() << "there is no zsh";
+  const std::string folder = (prefix() / "share/zsh/site-functions").string();
+  const auto parsed = run_command("zsh -n " + folder + "/_turbogr");
+  EXPECT_EQ(parsed.status, 0) << parsed.output;
+  EXPECT_EQ(parsed.output, "");
+  const fs::path here = scratch("typed-here");
+  fs::create_directory(here);
+  test::write_file(here / "a file", "");
+  const auto completed = run_command(
+      "cd " + here.string() + " && zsh -f " + test::source_dir() +
+      "/tests/integration/complete.zsh " + folder + " " + scratch("completed") +
+      " 'turbogr rec' 'turbogr data pre' 'turbogr data prepare --over' 'turbogr report a' "
+      "'turbogr --log-level error trai' 'turbogr nothing-of-that-na'");
+  EXPECT_EQ(completed.output,
+            "turbogr recommend |\n"
+            "turbogr data prepare |\n"
+            "turbogr data prepare --overwrite |\n"
+            "turbogr report a\\ file |\n"
+            "turbogr --log-level error train |\n"
+            "turbogr nothing-of-that-na|\n");
 }
 
 TEST_F(Installed, ManualNamesEveryCommand) {
@@ -81,6 +97,21 @@ TEST_F(Installed, ManualNamesEveryCommand) {
     EXPECT_NE(page.find(".SS \"turbogr " + std::string(command) + "\""), std::string::npos)
         << command;
   }
+}
+
+TEST_F(Installed, ManualIsSetWithoutAWarning) {
+  if (run_command("groff --version").status != 0) GTEST_SKIP() << "there is no groff";
+  const std::string page = (prefix() / "share/man/man1/turbogr.1").string();
+  const auto warned = run_command("groff -man -ww -z " + page);
+  EXPECT_EQ(warned.status, 0);
+  EXPECT_EQ(warned.output, "");
+  // -P: no bold, no underlines; and no hyphens at the ends of lines.
+  const auto set = run_command("groff -man -Tascii -P-c -P-b -P-o -P-u " + page);
+  EXPECT_NE(
+      set.output.find("\n   turbogr data prepare\n       Turn raw logs into a sequence store\n"),
+      std::string::npos)
+      << set.output;
+  EXPECT_NE(set.output.find("\n       --log-level\n              debug, info,"), std::string::npos);
 }
 
 TEST_F(Installed, CMakeFindsTheCLibrary) {
@@ -102,7 +133,8 @@ TEST_F(Installed, PkgConfigFindsTheCLibrary) {
   EXPECT_EQ(built.status, 0) << built.output;
 }
 
-// As add_subdirectory: configured, with the C library as a target, no tests, no warnings as errors.
+// As add_subdirectory: configured, with the C library as a target, no tests, no warnings as errors,
+// optimised whatever the other project is. tools/bare_machine also builds and runs it.
 TEST(Subfolder, ConfiguresInsideAnotherProject) {
   const test::TemporaryFolder folder;
   const auto configured = run_command(test::cmake_program() + " -G Ninja -S " + test::source_dir() +
@@ -113,6 +145,9 @@ TEST(Subfolder, ConfiguresInsideAnotherProject) {
   EXPECT_NE(configured.output.find("libturbogr_c.so"), std::string::npos);
   EXPECT_EQ(configured.output.find("-Werror"), std::string::npos);
   EXPECT_EQ(configured.output.find("gtest"), std::string::npos);
+  EXPECT_NE(configured.output.find(" -O2 "), std::string::npos);
+  EXPECT_TRUE(test::read_file(folder / "CMakeCache.txt").find("CMAKE_BUILD_TYPE:STRING=\n") !=
+              std::string::npos);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ struct PackRows {
   int rows;
 
   __device__ __forceinline__ int begin(int row) const {
+    // NOLINTNEXTLINE(bugprone-misplaced-widening-cast): bits, of the same width
     return row - __clzll(static_cast<long long>(starts << (63 - row)));
   }
   __device__ __forceinline__ int end(int row) const {
