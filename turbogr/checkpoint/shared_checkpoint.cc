@@ -6,15 +6,12 @@
 #include <vector>
 
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/named_tensor.h"
+#include "turbogr/core/row_pieces.h"
 
 namespace turbogr::checkpoint {
 namespace {
-
-// Rows that are read together, and staged on their way to a GPU.
-constexpr std::int64_t kReadBytes = 16 << 20;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -100,23 +97,13 @@ void read_table(const Context& ctx, const Checkpoint& saved, const std::string& 
               name_of(table.dtype(tensor.name)), ", ", sharding.rows(), " of ", width, " ",
               name_of(tensor.dtype),
               " wanted; use the config that wrote it (config.toml beside it)");
-    const std::int64_t rows = sharding.rows_of(index);
     const std::int64_t row_bytes = width * static_cast<std::int64_t>(size_of(tensor.dtype));
-    const std::int64_t piece =
-        std::clamp<std::int64_t>(kReadBytes / row_bytes, 1, std::max<std::int64_t>(rows, 1));
-    const bool there = tensor.device == Device::kCuda;
-    Tensor staged;
-    if (there) staged = Tensor(tensor.dtype, {piece, width}, Device::kPinned);
-    for (std::int64_t begin = 0; begin < rows; begin += piece) {
-      const std::int64_t end = std::min(begin + piece, rows);
-      std::byte* into = tensor.data + begin * row_bytes;
-      table.read_part(ctx.host().pool(), tensor.name, sharding, index, begin, end,
-                      there ? staged.data() : into);
-      table.forget_pages();
-      if (!there) continue;
-      copy_bytes(ctx, into, staged.data(), static_cast<std::size_t>((end - begin) * row_bytes));
-      synchronize(ctx);  // the piece is filled again
-    }
+    for_each_piece(ctx, {tensor.data, tensor.device, sharding.rows_of(index), row_bytes},
+                   PieceUse::kWrite, [&](const RowPiece& piece) {
+                     table.read_part(ctx.host().pool(), tensor.name, sharding, index, piece.begin,
+                                     piece.end, piece.data);
+                     table.forget_pages();
+                   });
   }
 }
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
+#include "turbogr/core/row_pieces.h"
 #include "turbogr/embedding/counts.h"
 #include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/wire.h"
@@ -49,23 +49,22 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
 
 void ShardedTable::initialise(const Context& ctx) {
   if (dynamic_) return;  // rows are made when they are first asked for
-  const bool on_host = options_.device == Device::kCpu;
-  Tensor made;
-  if (!on_host) made = Tensor(options_.dtype, dense_->weight_tensor().shape());
-  Tensor& rows = on_host ? dense_->weight_tensor() : made;
   const auto width = static_cast<std::size_t>(options_.width);
   const std::size_t row_bytes = width * size_of(options_.dtype);
-  parallel_ranges(ctx.host().pool(), dense_->rows(), kRowsAtATime,
-                  [&](std::int64_t begin, std::int64_t end, int) {
-                    std::vector<float> values(width);
-                    for (std::int64_t row = begin; row < end; ++row) {
-                      ops::truncated_normal_row(options_.seed, sharding_.id_of(shard_, row),
-                                                options_.scale, options_.width, values.data());
-                      to_wire(options_.dtype, values.data(), options_.width,
-                              rows.data() + static_cast<std::size_t>(row) * row_bytes);
-                    }
-                  });
-  if (!on_host) copy_tensor(ctx, dense_->weight_tensor(), made);
+  for_each_piece(
+      ctx, memory_of(dense_->weight_tensor()), PieceUse::kWrite, [&](const RowPiece& piece) {
+        parallel_ranges(ctx.host().pool(), piece.end - piece.begin, kRowsAtATime,
+                        [&](std::int64_t begin, std::int64_t end, int) {
+                          std::vector<float> values(width);
+                          for (std::int64_t i = begin; i < end; ++i) {
+                            ops::truncated_normal_row(
+                                options_.seed, sharding_.id_of(shard_, piece.begin + i),
+                                options_.scale, options_.width, values.data());
+                            to_wire(options_.dtype, values.data(), options_.width,
+                                    piece.data + static_cast<std::size_t>(i) * row_bytes);
+                          }
+                        });
+      });
 }
 
 int ShardedTable::owner_of(std::int64_t id) const {
@@ -112,16 +111,16 @@ void ShardedTable::average(const Context& ctx, const TableCommunicators& communi
   for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
     if (tensor->size() == 0) continue;           // not of this optimiser
     TGR_ASSERT(tensor->dtype() == DType::kF32);  // sharded_rows.cc has refused others
-    const bool on_host = options_.device == Device::kCpu;
-    Tensor staged;
-    if (!on_host) staged = to_host(ctx, *tensor);
-    auto* values = reinterpret_cast<float*>(on_host ? tensor->data() : staged.data());
-    communicators.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
-    parallel_ranges(ctx.host().pool(), tensor->size(), 1 << 15,
-                    [&](std::int64_t begin, std::int64_t end, int) {
-                      for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
-                    });
-    if (!on_host) copy_tensor(ctx, *tensor, staged);
+    const TableMemory memory = memory_of(*tensor);
+    for_each_piece(ctx, memory, PieceUse::kUpdate, [&](const RowPiece& piece) {
+      auto* values = reinterpret_cast<float*>(piece.data);
+      const std::int64_t count = (piece.end - piece.begin) * memory.row_bytes / 4;
+      communicators.replicas->all_reduce({values, count}, dist::Reduce::kSum);
+      parallel_ranges(ctx.host().pool(), count, 1 << 15,
+                      [&](std::int64_t begin, std::int64_t end, int) {
+                        for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
+                      });
+    });
   }
 }
 
