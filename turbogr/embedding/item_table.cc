@@ -28,13 +28,8 @@ ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser opti
 }
 
 void ItemTable::initialise(const Context& ctx, std::uint64_t seed, double scale) {
-  initialise_from(ctx, 0, seed, scale);
-}
-
-void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
-                                double scale) {
   with_weights(weights_, [&]<class Weight>(View<Weight, 2> weights) {
-    ops::truncated_normal_rows<Weight>(ctx, weights, first_row, seed, scale);
+    ops::truncated_normal_rows<Weight>(ctx, weights, /*first_row=*/0, seed, scale);
   });
 }
 

@@ -6,7 +6,6 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/row_pieces.h"
 #include "turbogr/embedding/counts.h"
-#include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/rows/random_rows.h"
 
@@ -18,10 +17,9 @@ ReplicaMode replica_mode_from_name(std::string_view name) {
   return ReplicaMode::kAverage;
 }
 
-ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
-    : options_(options),
-      sharding_(options.dynamic ? 0 : options.rows, shards, options.placement),
-      shard_(shard) {
+namespace {
+
+Sharding checked_sharding(const ShardedOptions& options, int shard, int shards) {
   TGR_CHECK(shard >= 0 && shard < shards, "shard ", shard, " of ", shards);
   for (const DType wire : {options.row_wire, options.gradient_wire}) {
     TGR_CHECK(wire == DType::kF32 || wire == DType::kBf16 || wire == DType::kF16,
@@ -30,29 +28,29 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
   TGR_CHECK(
       options.gradient_wire != DType::kF16,
       "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
-  TGR_CHECK(!options.dynamic || options.device == Device::kCpu,
-            "a dynamic table on a GPU: rows are made by the host; use device = \"cpu\"");
-  if (options.dynamic) {
-    dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
-                                                             .optimiser = options.optimiser,
-                                                             .seed = options.seed,
-                                                             .scale = options.scale});
-  } else {
-    TGR_CHECK(sharding_.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
-              sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
-              " is the most: use more ranks a group");
-    dense_ = std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser,
-                                         options.device, options.dtype);
-    dense_->set_keys(sharding_.keys_of(shard, options.seed));
-  }
+  const Sharding sharding(options.rows, shards, options.placement);
+  TGR_CHECK(sharding.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
+            sharding.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
+            " is the most: use more ranks a group");
+  return sharding;
+}
+
+}  // namespace
+
+ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
+    : options_(options),
+      sharding_(checked_sharding(options, shard, shards)),
+      shard_(shard),
+      own_(sharding_.rows_of(shard), options.width, options.optimiser, options.device,
+           options.dtype) {
+  own_.set_keys(sharding_.keys_of(shard, options.seed));
 }
 
 void ShardedTable::initialise(const Context& ctx) {
-  if (dynamic_) return;  // rows are made when they are first asked for
   const auto width = static_cast<std::size_t>(options_.width);
   const std::size_t row_bytes = width * size_of(options_.dtype);
   for_each_piece(
-      ctx, memory_of(dense_->weight_tensor()), PieceUse::kWrite, [&](const RowPiece& piece) {
+      ctx, memory_of(own_.weight_tensor()), PieceUse::kWrite, [&](const RowPiece& piece) {
         parallel_ranges(ctx.host().pool(), piece.end - piece.begin, kRowsAtATime,
                         [&](std::int64_t begin, std::int64_t end, int) {
                           std::vector<float> values(width);
@@ -67,18 +65,7 @@ void ShardedTable::initialise(const Context& ctx) {
       });
 }
 
-int ShardedTable::owner_of(std::int64_t id) const {
-  if (!dynamic_) return sharding_.shard_of(id);
-  return static_cast<int>(mixed(static_cast<std::uint64_t>(id) ^ 0x9e3779b97f4a7c15u) %
-                          static_cast<std::uint64_t>(sharding_.shards()));
-}
-
-void ShardedTable::own_rows(const Context& ctx, std::vector<std::int64_t>& ids) {
-  const auto count = static_cast<std::int64_t>(ids.size());
-  if (dynamic_) {
-    dynamic_->find_or_add(ctx, {ids.data(), {count}}, {ids.data(), {count}});
-    return;
-  }
+void ShardedTable::own_rows(std::vector<std::int64_t>& ids) const {
   for (std::int64_t& id : ids) id = sharding_.row_of(id);
 }
 
@@ -101,14 +88,13 @@ void ShardedTable::update(const Context& ctx, View<const std::int64_t, 1> touche
     own_settings.decay /= std::sqrt(m);
     own_settings.epsilon *= m;
   }
-  own().update(ctx, touched, gradients, own_settings, scale);
+  own_.update(ctx, touched, gradients, own_settings, scale);
 }
 
 void ShardedTable::average(const Context& ctx, const TableCommunicators& communicators) {
   if (communicators.num_replicas() == 1) return;
-  TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(communicators.num_replicas());
-  for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
+  for (Tensor* tensor : {&own_.weight_tensor(), &own_.first_moment(), &own_.second_moment()}) {
     if (tensor->size() == 0) continue;           // not of this optimiser
     TGR_ASSERT(tensor->dtype() == DType::kF32);  // sharded_rows.cc has refused others
     const TableMemory memory = memory_of(*tensor);
