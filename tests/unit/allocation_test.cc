@@ -261,7 +261,7 @@ TEST_F(Allocation, IsNotMadeByNegatives) {
 // many are chosen, nothing of a table's size is made.
 template <class T>
 void check_candidates(DType dtype) {
-  constexpr std::int64_t kRows = 60000, kWidth = 32;
+  constexpr std::int64_t kRows = 60000, kWidth = 64;
   const Context ctx({.threads = 2});
   embedding::LocalRows<T> source({{.rows = kRows, .width = kWidth, .dtype = dtype}}, Device::kCpu);
   const eval::RetrievalFeatures none;
