@@ -66,6 +66,7 @@ struct Cost {
   };
   Figure group_ms, replicas_ms, both_ms;  // spent waiting
   Figure step_ms;                         // from the ids to the summed gradients
+  Figure number_ms, route_ms;             // the host's: drawing and numbering ids; who owns them
   Figure update_ms;                       // of the rows they belong to
   double group_mb, replicas_mb;
   double collectives;
@@ -96,13 +97,17 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
   std::vector<embedding::TouchedRows> touched(tables.size(), embedding::TouchedRows(bench.rows));
   std::vector<std::vector<float>> memory(tables.size());
   std::vector<std::int64_t> ids;
-  std::vector<double> group_ms, replicas_ms, both_ms, step_ms, update_ms, squares(tables.size());
+  std::vector<double> group_ms, replicas_ms, both_ms, step_ms, number_ms, route_ms, update_ms,
+      squares(tables.size());
   double group_bytes = 0, replicas_bytes = 0, collectives = 0;
   for (int step = -1; step < bench.steps; ++step) {  // the first warms memory and connections
     std::vector<embedding::StepRows<float>> rows(tables.size());
     std::vector<Rows<const float>> gradients;
+    std::int64_t numbering_ns = 0;
     for (std::size_t t = 0; t < tables.size(); ++t) {
+      const std::int64_t marking_ns = Trace::now_ns();
       mark_ids(ctx, bench, static_cast<std::int64_t>(t), world.rank(), step + 1, ids, touched[t]);
+      numbering_ns += Trace::now_ns() - marking_ns;
       const std::int64_t count = touched[t].ids().shape[0];
       memory[t].resize(static_cast<std::size_t>(count * bench.width));
       rows[t].rows = {memory[t].data(), count, bench.width, bench.width};
@@ -112,6 +117,7 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
     world.reset();
     const std::int64_t begin_ns = Trace::now_ns();
     source.prepare(ctx, embedding::Lane::kThis, {.step = step + 1, .tables = touched}, *request);
+    const auto route_ns = static_cast<double>(Trace::now_ns() - begin_ns);
     source.fetch(ctx, embedding::Lane::kThis, *request, rows);
     source.return_gradients(ctx, embedding::Lane::kThis, *request, embedding::Part::kAll, gradients,
                             squares.data());
@@ -123,6 +129,8 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
     if (step < 0) continue;
     update_ms.push_back(static_cast<double>(Trace::now_ns() - update_ns) * 1e-6);
     step_ms.push_back(step_ns * 1e-6);
+    number_ms.push_back(static_cast<double>(numbering_ns) * 1e-6);
+    route_ms.push_back(route_ns * 1e-6);
     group_ms.push_back(group.seconds * 1e3);
     replicas_ms.push_back(replicas.seconds * 1e3);
     both_ms.push_back((group.seconds + replicas.seconds) * 1e3);
@@ -130,17 +138,14 @@ Cost measure(const ExchangeBench& bench, dist::Communicator& launched) {
     replicas_bytes += static_cast<double>(replicas.bytes);
     collectives += static_cast<double>(group.collectives + replicas.collectives);
   }
-  for (std::vector<double>* each : {&group_ms, &replicas_ms, &both_ms, &step_ms, &update_ms}) {
+  for (std::vector<double>* each :
+       {&group_ms, &replicas_ms, &both_ms, &step_ms, &number_ms, &route_ms, &update_ms}) {
     launched.all_reduce(*each, dist::Reduce::kMax);
   }
   const double steps = bench.steps;
-  return {figure_of(group_ms),
-          figure_of(replicas_ms),
-          figure_of(both_ms),
-          figure_of(step_ms),
-          figure_of(update_ms),
-          group_bytes / steps * 1e-6,
-          replicas_bytes / steps * 1e-6,
+  return {figure_of(group_ms),  figure_of(replicas_ms),     figure_of(both_ms),
+          figure_of(step_ms),   figure_of(number_ms),       figure_of(route_ms),
+          figure_of(update_ms), group_bytes / steps * 1e-6, replicas_bytes / steps * 1e-6,
           collectives / steps};
 }
 
@@ -152,12 +157,14 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
   fmt::print(
       "{} ranks in {} groups of {}: all-to-all {:.1f} ms (best {:.1f}), replicas {:.1f} ({:.1f}), "
       "all {:.1f} ({:.1f}), with packing and sums {:.1f} ({:.1f}), the update of rows {:.1f} "
-      "({:.1f}); "
+      "({:.1f}); the host draws and numbers ids in {:.2f} ({:.2f}) and routes them in {:.2f} "
+      "({:.2f}); "
       "rank 0 sends {:.2f} + {:.2f} MB a step in {:.0f} collectives\n",
       world.size(), topology.num_groups(), topology.group_size, cost.group_ms.median,
       cost.group_ms.least, cost.replicas_ms.median, cost.replicas_ms.least, cost.both_ms.median,
       cost.both_ms.least, cost.step_ms.median, cost.step_ms.least, cost.update_ms.median,
-      cost.update_ms.least, cost.group_mb, cost.replicas_mb, cost.collectives);
+      cost.update_ms.least, cost.number_ms.median, cost.number_ms.least, cost.route_ms.median,
+      cost.route_ms.least, cost.group_mb, cost.replicas_mb, cost.collectives);
   if (bench.json.empty()) return;
   const nlohmann::json row = {{"ranks", world.size()},
                               {"group", topology.group_size},
@@ -169,6 +176,10 @@ void run_bench_exchange(const ExchangeBench& bench, dist::Communicator& world) {
                               {"all_best_ms", cost.both_ms.least},
                               {"step_ms", cost.step_ms.median},
                               {"step_best_ms", cost.step_ms.least},
+                              {"number_ms", cost.number_ms.median},
+                              {"number_best_ms", cost.number_ms.least},
+                              {"route_ms", cost.route_ms.median},
+                              {"route_best_ms", cost.route_ms.least},
                               {"update_ms", cost.update_ms.median},
                               {"update_best_ms", cost.update_ms.least},
                               {"all_to_all_mb", cost.group_mb},

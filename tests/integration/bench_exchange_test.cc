@@ -26,6 +26,8 @@ TEST(BenchExchange, ManyTablesTakeAsManyCollectivesAsOne) {
     EXPECT_EQ(row.at("tables"), tables);
     EXPECT_EQ(row.at("collectives"), 4);  // counts, ids, rows, gradients
     EXPECT_GT(row.at("step_ms"), 0);
+    EXPECT_GT(row.at("number_ms"), 0);
+    EXPECT_GT(row.at("route_ms"), 0);
     EXPECT_GT(row.at("update_ms"), 0);
     const double bytes = row.at("all_to_all_mb");
     EXPECT_GT(bytes, 3 * bytes_before);

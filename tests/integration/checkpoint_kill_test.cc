@@ -12,6 +12,7 @@
 #include "tests/support/temporary_folder.h"
 #include "turbogr/checkpoint/checkpoint.h"
 #include "turbogr/checkpoint/checkpoint_writer.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/philox.h"
 #include "turbogr/core/tensor.h"
 

@@ -19,7 +19,12 @@
 #include "tests/support/softmax_case.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/embedding/item_table.h"
+#include "turbogr/embedding/local_rows.h"
 #include "turbogr/embedding/sharded_rows.h"
+#include "turbogr/eval/retrieval_features.h"
+#include "turbogr/eval/row_encoder.h"
+#include "turbogr/eval/target_ranks.h"
+#include "turbogr/eval/top_items.h"
 #include "turbogr/model/buffers.h"
 #include "turbogr/model/feature_rows.h"
 #include "turbogr/model/model.h"
@@ -38,9 +43,18 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kCounting = false;
 std::atomic<std::int64_t> num_allocations{0};
+std::atomic<std::size_t> largest_allocation{0};
 #else
 constexpr bool kCounting = true;
 std::atomic<std::int64_t> num_allocations{0};
+std::atomic<std::size_t> largest_allocation{0};
+
+void count_allocation(std::size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  std::size_t seen = largest_allocation.load(std::memory_order_relaxed);
+  while (size > seen && !largest_allocation.compare_exchange_weak(seen, size)) {
+  }
+}
 
 extern "C" {
 // glibc's own, under the names it keeps for those who wrap them.
@@ -50,19 +64,19 @@ void* __libc_realloc(void* old, std::size_t size);               // NOLINT
 void* __libc_memalign(std::size_t alignment, std::size_t size);  // NOLINT
 
 void* malloc(std::size_t size) {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  count_allocation(size);
   return __libc_malloc(size);
 }
 void* calloc(std::size_t count, std::size_t size) {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  count_allocation(count * size);
   return __libc_calloc(count, size);
 }
 void* realloc(void* old, std::size_t size) {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  count_allocation(size);
   return __libc_realloc(old, size);
 }
 void* memalign(std::size_t alignment, std::size_t size) {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  count_allocation(size);
   return __libc_memalign(alignment, size);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t size) { return memalign(alignment, size); }
@@ -241,6 +255,31 @@ TEST_F(Allocation, IsNotMadeByNegatives) {
                                     {values.view<f16, 2>(), scale.view<float, 1>()});
             }),
             0);
+}
+
+// Candidates are scored where they lie: whatever the table's format and the model's, and however
+// many are chosen, nothing of a table's size is made.
+template <class T>
+void check_candidates(DType dtype) {
+  constexpr std::int64_t kRows = 60000, kWidth = 64;
+  const Context ctx({.threads = 2});
+  embedding::LocalRows<T> source({{.rows = kRows, .width = kWidth, .dtype = dtype}}, Device::kCpu);
+  const eval::RetrievalFeatures none;
+  eval::RowEncoder<T> rows(ctx, source, none, 16);
+  std::vector<std::int64_t> chosen(kRows / 2);
+  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = static_cast<std::int64_t>(2 * i);
+  largest_allocation = 0;
+  const eval::TargetRanks<T> ranks(ctx, rows);
+  const eval::TopItems<T> all(ctx, rows), some(ctx, rows, chosen);
+  EXPECT_GE(largest_allocation, chosen.size() * sizeof(float));  // inverse norms: it counts
+  EXPECT_LE(largest_allocation, std::size_t{4096} * kWidth * sizeof(T) + 4096) << name_of(dtype);
+}
+
+TEST_F(Allocation, OfCandidatesIsNoCopyOfThem) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    check_candidates<float>(dtype);
+    check_candidates<bf16>(dtype);
+  }
 }
 
 TEST_F(Allocation, IsNotMadeByAnUpdate) {

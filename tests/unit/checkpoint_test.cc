@@ -592,5 +592,51 @@ TEST(ShardedCheckpoint, RanksFallBackTogether) {
   });
 }
 
+// Rank 0 says which one it is, each rank looks at its share of the files, and what one of them
+// finds is everybody's.
+TEST(ShardedCheckpoint, RanksOpenWhatRank0NamesAndShareItsFaults) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "checkpoints";
+  dist::run_threads(2, [&](dist::Communicator& world) {
+    const embedding::Sharding sharding(6, world.size(), embedding::Placement::kRoundRobin);
+    embedding::ItemTable part(3, 1, embedding::SparseOptimiser::kSgd);
+    const auto ranks = world.split(0, world.rank(), "checkpoints");
+    checkpoint::CheckpointWriter writer(path, {.ranks = ranks.get()});
+    for (const std::int64_t step : {1, 2}) {
+      writer.save({.step = step,
+                   .tables = {checkpoint::table_contents("items", part, sharding, world.rank())},
+                   .state = nlohmann::json::object()});
+    }
+    writer.wait();
+    world.barrier();
+    const bool leads = world.rank() == 0;
+    const auto named = [&](int step) { return path + "/" + checkpoint::checkpoint_name(step); };
+    const auto open = [&](const std::string& which) {
+      return checkpoint::open_named_checkpoint(world, which).step();
+    };
+    EXPECT_EQ(open(leads ? named(2) : named(1)), 2);
+    EXPECT_EQ(open(leads ? named(1) : "nowhere"), 1);
+    const auto latest = [&] {
+      return checkpoint::open_pointed_checkpoint(world, leads ? path + "/latest" : "nowhere");
+    };
+    EXPECT_EQ(latest().step(), 2);
+    world.barrier();
+    // The second of its files, which rank 1 looks at and rank 0 does not.
+    if (leads) flip_byte(named(2) + "/items-00002-of-00002.safetensors", 1);
+    world.barrier();
+    checkpoint::Checkpoint own_share(named(2));
+    EXPECT_EQ(message_of([&] { own_share.verify(world.rank(), 2); }).empty(), leads);
+    for (const std::string& message :
+         {message_of([&] { open(named(2)); }), message_of([&] { latest(); })}) {
+      EXPECT_TRUE(contains(message, "items-00002-of-00002.safetensors' is damaged")) << message;
+      EXPECT_TRUE(contains(message, "(found by rank 1)")) << message;
+      EXPECT_TRUE(contains(message, "The newest good one beside it is '" + named(1))) << message;
+    }
+    // Another machine with other files under the same name.
+    const std::string gone = message_of([&] { open(leads ? named(3) : named(1)); });
+    EXPECT_TRUE(contains(gone, "step-000000003': it has no manifest")) << gone;
+  });
+}
+
 }  // namespace
 }  // namespace turbogr

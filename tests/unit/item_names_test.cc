@@ -10,6 +10,7 @@
 #include "tests/support/stores.h"
 #include "tests/support/temporary_folder.h"
 #include "turbogr/checkpoint/checkpoint_writer.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/run/config.h"
 
 namespace turbogr::run {

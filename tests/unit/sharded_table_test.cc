@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,7 +17,6 @@
 #include "turbogr/core/philox.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/dist/topology.h"
-#include "turbogr/embedding/dynamic_rows.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/route.h"
 #include "turbogr/embedding/row_exchange.h"
@@ -313,95 +311,6 @@ TEST(ShardedTable, AveragedReplicasMeetAndAdaGradIsCorrected) {
     EXPECT_NEAR(table.own().weights()(1, 2), before - (step_of(2) + step_of(6)) / 2, 1e-6);
     EXPECT_NEAR((table.own().second_moment().view<float, 1>()(1)), (4.0 + 36.0) / 2, 1e-5);
   });
-}
-
-TEST(ShardedTable, ADynamicTableGrowsAndStartsRowsByIdAlone) {
-  // Huge and negative ids; ranks meet them in different orders; one rank alone sees the same rows.
-  std::map<std::int64_t, std::vector<float>> alone;
-  std::mutex mutex;
-  for (const int ranks : {1, 3}) {
-    dist::run_threads(ranks, [&](dist::Communicator& world) {
-      const Context ctx({.threads = 1});
-      const TableCommunicators communicators = {&world, nullptr};
-      ShardedTable table({.width = kWidth, .dynamic = true, .seed = 4}, world.rank(), world.size());
-      table.initialise(ctx);
-      Trip trip;
-      for (int step = 0; step < 6; ++step) {
-        std::vector<std::int64_t> ids;
-        for (int i = 0; i < 3000; ++i) {
-          // Every rank asks for the same ids, so that the sums are `ranks` times one rank's.
-          const std::int64_t number = (step * 1500 + i) * std::int64_t{1'000'000'007};
-          ids.push_back(i % 2 == 0 ? number : -number);
-        }
-        std::sort(ids.begin(), ids.end());
-        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-        const auto count = static_cast<std::int64_t>(ids.size());
-        std::vector<float> rows(static_cast<std::size_t>(count * kWidth));
-        trip.ask(ctx, communicators, table, ids);
-        const Rows<float> out(rows.data(), count, kWidth, kWidth);
-        trip.fetch(ctx, communicators, table, out);
-        {
-          const std::lock_guard lock(mutex);
-          for (std::int64_t i = 0; i < count; ++i) {
-            const std::vector<float> row(out.row(i), out.row(i) + kWidth);
-            auto& wanted = alone[ids[static_cast<std::size_t>(i)] * 10 + step];
-            if (wanted.empty()) wanted = row;
-            TGR_CHECK(wanted == row, "row of id ", ids[static_cast<std::size_t>(i)], " at step ",
-                      step, " on ", ranks, " ranks");
-          }
-        }
-        // Together they always give 3/4.
-        const std::vector<float> gradient(rows.size(), 0.75f / static_cast<float>(ranks));
-        trip.return_gradients(ctx, communicators, table,
-                              Rows<const float>(gradient.data(), count, kWidth, kWidth));
-        trip.update(ctx, table, {.rate = 0.125, .step = static_cast<double>(step + 1)});
-      }
-      const std::vector<std::int64_t> sizes = world.all_gather_value(table.dynamic()->size());
-      std::int64_t total = 0;
-      for (const std::int64_t size : sizes) total += size;
-      EXPECT_GT(total, 1500 * 6);
-      EXPECT_GT(*std::min_element(sizes.begin(), sizes.end()), total / ranks * 9 / 10);
-      EXPECT_GE(table.dynamic()->capacity(), table.dynamic()->size());
-    });
-  }
-}
-
-TEST(DynamicTable, KeepsRowsAndMomentsWhileItGrows) {
-  const Context ctx({.threads = 2});
-  DynamicTable table({.width = 3, .seed = 9, .first_capacity = 2});
-  std::vector<std::int64_t> ids = {5, -3, 5}, rows(3);
-  table.find_or_add(ctx, {ids.data(), {3}}, {rows.data(), {3}});
-  EXPECT_EQ(rows, (std::vector<std::int64_t>{0, 1, 0}));
-  EXPECT_EQ(table.find(-3), 1);
-  EXPECT_EQ(table.find(6), -1);
-  const std::vector<float> gradient = {1, 2, 3};
-  table.table().update(ctx, {rows.data() + 1, {1}}, Rows<const float>(gradient.data(), 1, 3, 3),
-                       {});
-  const float weight = table.table().weights()(1, 2);
-  const float moment = table.table().first_moment().view<float, 2>()(1, 2);
-  std::vector<std::int64_t> many(1000), places(1000);
-  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int64_t>(i * i) - 3;
-  table.find_or_add(ctx, {many.data(), {1000}}, {places.data(), {1000}});
-  EXPECT_EQ(table.find(-3), 1);
-  EXPECT_EQ(table.table().weights()(1, 2), weight);
-  EXPECT_EQ((table.table().first_moment().view<float, 2>()(1, 2)), moment);
-  EXPECT_GE(table.capacity(), table.size());
-  for (std::size_t i = 0; i < many.size(); ++i) {
-    EXPECT_EQ(table.ids()[static_cast<std::size_t>(places[i])], many[i]);
-  }
-  // A fresh table that meets one of them first starts it the same.
-  DynamicTable other({.width = 3, .seed = 9});
-  other.find_or_add(ctx, {many.data() + 700, {1}}, {places.data(), {1}});
-  EXPECT_EQ(other.table().weights()(0, 1), table.table().weights()(table.find(many[700]), 1));
-  std::vector<std::int64_t> bad = {std::numeric_limits<std::int64_t>::min()};
-  EXPECT_NE(message_of([&] {
-              table.find_or_add(ctx, {bad.data(), {1}}, {places.data(), {1}});
-            }).find("cannot be one"),
-            std::string::npos);
-  EXPECT_NE(message_of([&] {
-              table.find_or_add(ctx, {bad.data(), {1}}, {places.data(), {2}});
-            }).find("2 rows for 1 ids"),
-            std::string::npos);
 }
 
 TEST(ShardedTable, SaysWhatIsWrong) {

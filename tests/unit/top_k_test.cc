@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "tests/support/data.h"
@@ -268,6 +269,55 @@ TYPED_TEST(TopKOf, NamesTheScoreThatIsNotFinite) {
   }
 }
 
+// Rows of another format than the queries', and some of them alone, score as a copy of them would,
+// to the bit.
+template <class T, class Stored>
+void check_reads_where_rows_lie(SimdLevel simd) {
+  using A = Accum<T>;
+  const Context ctx({.threads = 2, .simd = simd});
+  for (const std::int64_t width : {7, 64}) {
+    constexpr std::int64_t kRows = 700, kQueries = 20;
+    const Tensor table = random_tensor<Stored>({kRows, width}, 11);
+    std::vector<std::int64_t> all(kRows), some;
+    std::iota(all.begin(), all.end(), 0);
+    for (std::int64_t row = 1; row < kRows; row += row % 3 + 1) some.push_back(row);
+    for (const std::vector<std::int64_t>* rows : {&all, &some}) {
+      Retrieval<T> copied(kQueries, std::ssize(*rows), width);
+      for (std::size_t i = 0; i < rows->size(); ++i) {
+        for (std::int64_t c = 0; c < width; ++c) {
+          copied.table.template view<T, 2>()(static_cast<std::int64_t>(i), c) =
+              convert<T>(table.view<Stored, 2>()((*rows)[i], c));
+        }
+      }
+      RetrievalInputs<T> there = copied.inputs();
+      there.table = table.view<Stored, 2>();
+      if (rows == &some) there.chosen = view_of(some);
+      const Best<T> wanted(ctx, copied.inputs(), 12), found(ctx, there, 12);
+      EXPECT_EQ(found.ids, wanted.ids) << name_of(simd) << " width " << width;
+      EXPECT_EQ(found.count, wanted.count);
+      EXPECT_EQ(
+          std::memcmp(found.scores.data(), wanted.scores.data(), wanted.scores.size() * sizeof(A)),
+          0);
+      std::vector<std::int64_t> wanted_ranks(kQueries), found_ranks(kQueries, -9);
+      rank_of_target<T>(ctx, copied.inputs(), view_of(wanted_ranks));
+      rank_of_target<T>(ctx, there, view_of(found_ranks));
+      EXPECT_EQ(found_ranks, wanted_ranks);
+    }
+  }
+}
+
+TEST(TopK, ReadsRowsWhereTheyLieAsACopyOfThem) {
+  for (const SimdLevel simd : test::simd_levels()) {
+    check_reads_where_rows_lie<double, double>(simd);
+    check_reads_where_rows_lie<float, float>(simd);
+    check_reads_where_rows_lie<float, bf16>(simd);
+    check_reads_where_rows_lie<float, f16>(simd);
+    check_reads_where_rows_lie<bf16, float>(simd);
+    check_reads_where_rows_lie<bf16, bf16>(simd);
+    check_reads_where_rows_lie<bf16, f16>(simd);
+  }
+}
+
 TEST(TopK, TakesNoQueriesAndNoItems) {
   const Context ctx({.threads = 2});
   const Tensor none(DType::kF32, {0, 4});
@@ -297,6 +347,17 @@ TEST(TopK, SaysWhatIsWrong) {
   inputs = good.inputs();
   inputs.table_inverse_norms.shape[0] = 2;
   EXPECT_EQ(call(inputs), "top_k: table_inverse_norms has 2 elements; wanted 20");
+  inputs = good.inputs();
+  const std::vector<std::int64_t> outside = {1, 20}, three = {5, 6, 7};
+  inputs.chosen = view_of(outside);
+  EXPECT_EQ(call(inputs),
+            "top_k: chosen id 20 at position 1 for a table of 20 rows; ids must be at least 0 and "
+            "below that");
+  inputs.chosen = view_of(three);
+  EXPECT_EQ(call(inputs), "top_k: table_inverse_norms has 20 elements; wanted 3");
+  inputs = good.inputs();
+  inputs.table = Tensor(DType::kF64, {20, 4}).view<double, 2>();
+  EXPECT_EQ(call(inputs), "a table in f64 to be read as f32; f64 goes with f64 alone");
   good.excluded = {3, 4, 20};
   good.offsets = {0, 1, 1, 3};
   EXPECT_EQ(call(good.inputs()),

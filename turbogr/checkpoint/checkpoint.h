@@ -169,19 +169,8 @@ bool never_saved(const std::string& folder);
 // The checkpoint that the folder's `best` names; empty when there is no such file or checkpoint.
 std::string best_checkpoint(const std::string& folder);
 
-// The three below may be called while a run saves there: what it has replaced or removed in between
-// is looked for again.
-
-// The newest checkpoint, every byte of it verified. When it is damaged or gone: with fall_back the
-// newest good one before it, with a warning in the log; without, an Error that names both.
-Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);
-
-// The one named, every byte of it verified. When it is damaged the Error names the newest good one
-// beside it.
-Checkpoint open_named_checkpoint(const std::string& path);
-
-// The one that `latest` or `best` beside it names.
-Checkpoint open_pointed_checkpoint(const std::string& file);
+// What a `latest` or `best` says; throws where it cannot be read.
+std::string pointed_name(const std::string& file);
 
 std::string checkpoint_name(std::int64_t step);                      // "step-000000300"
 std::optional<std::int64_t> checkpoint_step(std::string_view name);  // nothing for another name

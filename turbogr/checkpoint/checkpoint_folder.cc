@@ -1,7 +1,5 @@
-// A folder of checkpoints: which there are, which is the newest or the best, and opening one while
-// a run saves there.
+// A folder of checkpoints: which there are, which is the newest or the best.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,7 +9,6 @@
 #include "turbogr/checkpoint/checkpoint_manifest.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
-#include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
 namespace turbogr::checkpoint {
@@ -21,46 +18,13 @@ constexpr std::string_view kPrefix = "step-";
 
 constexpr std::size_t kLargestPointer = 4096;  // far more than a name has
 
-// A writer at work adds, replaces and removes checkpoints while they are opened. What fails and has
-// changed meanwhile is looked at again, so many times at most.
-constexpr int kAttempts = 20;
+}  // namespace
 
-// Another number for another folder of the same name.
-std::uint64_t identity_of(const std::string& path) {
-  struct stat status = {};
-  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
-}
-
-using Listing = std::vector<std::pair<std::string, std::uint64_t>>;
-Listing listing_of(const std::string& folder) {
-  Listing listing;
-  for (std::string& path : list_checkpoints(folder)) {
-    const std::uint64_t identity = identity_of(path);
-    listing.emplace_back(std::move(path), identity);
-  }
-  return listing;
-}
-
-// What `latest` or `best` says.
 std::string pointed_name(const std::string& file) {
   std::string name = read_file(file, kLargestPointer);
   name.erase(name.find_last_not_of(" \n") + 1);
   return name;
 }
-
-// Nothing when it is damaged; the first fault of several is the one worth telling.
-std::optional<Checkpoint> open_whole(const std::string& path, std::string& fault) {
-  try {
-    Checkpoint checkpoint(path);
-    checkpoint.verify();
-    return checkpoint;
-  } catch (const Error& error) {
-    if (fault.empty()) fault = error.what();
-    return std::nullopt;
-  }
-}
-
-}  // namespace
 
 std::string lost_latest(const std::string& folder) {
   std::error_code error;
@@ -124,59 +88,6 @@ std::string best_checkpoint(const std::string& folder) {
 bool never_saved(const std::string& folder) {
   std::error_code error;
   return std::filesystem::exists(folder + "/" + kNoneYet, error);
-}
-
-Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back) {
-  for (int attempt = 1;; ++attempt) {
-    const Listing listing = listing_of(folder);
-    std::string fault = lost_latest(folder);
-    std::optional<Checkpoint> whole;
-    for (const auto& [path, identity] : listing) {
-      if ((whole = open_whole(path, fault))) break;
-    }
-    if (whole && fault.empty()) return *std::move(whole);
-    if (attempt < kAttempts && listing_of(folder) != listing) continue;
-    TGR_CHECK(!listing.empty(), "there is no checkpoint in '", folder,
-              "'; check the path: only a run that has saved one can be opened or resumed");
-    TGR_CHECK(whole, fault, ". None of the ", listing.size(), " checkpoints in '", folder,
-              "' is whole");
-    TGR_CHECK(fall_back, fault, ". The newest good one is '", whole->folder(),
-              "': set checkpoint.fall_back = true to go on from it");
-    log::warn("{}. Going on from the newest good one, '{}'", fault, whole->folder());
-    return *std::move(whole);
-  }
-}
-
-Checkpoint open_named_checkpoint(const std::string& path) {
-  std::string fault;
-  for (int attempt = 1;; ++attempt) {
-    const std::uint64_t identity = identity_of(path);
-    fault.clear();
-    if (std::optional<Checkpoint> whole = open_whole(path, fault)) return *std::move(whole);
-    if (attempt == kAttempts || identity_of(path) == identity) break;
-  }
-  const std::filesystem::path named = std::filesystem::weakly_canonical(path);
-  for (const std::string& other : list_checkpoints(named.parent_path().string())) {
-    std::string ignored;
-    TGR_CHECK(other == named || !open_whole(other, ignored), fault,
-              ". The newest good one beside it is '", other, "'");
-  }
-  throw Error(fault);
-}
-
-Checkpoint open_pointed_checkpoint(const std::string& file) {
-  for (int attempt = 1;; ++attempt) {
-    const std::string name = pointed_name(file);
-    const std::filesystem::path named = std::filesystem::path(file).parent_path() / name;
-    try {
-      TGR_CHECK(checkpoint_step(name), "'", file,
-                "' names no checkpoint; give a run folder, a checkpoint, or its `latest` or "
-                "`best`");
-      return open_named_checkpoint(named.string());
-    } catch (const Error&) {
-      if (attempt == kAttempts || pointed_name(file) == name) throw;
-    }
-  }
 }
 
 }  // namespace turbogr::checkpoint

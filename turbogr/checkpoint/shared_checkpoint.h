@@ -14,9 +14,23 @@
 
 namespace turbogr::checkpoint {
 
-// As open_newest_checkpoint, the same one on every rank. Collective.
+// Opening, collective: rank 0 says which checkpoint it is, each rank reads and compares its share
+// of the bytes, and one rank's fault is everybody's. All may be called while a run saves there:
+// what it has replaced or removed in between is looked for again. Without ranks: alone.
+
+// The newest checkpoint. When it is damaged or gone: with fall_back the newest good one before it,
+// with a warning in the log; without, an Error that names both.
 Checkpoint open_newest_checkpoint(dist::Communicator& ranks, const std::string& folder,
                                   bool fall_back);
+Checkpoint open_newest_checkpoint(const std::string& folder, bool fall_back);
+
+// The one named. When it is damaged the Error names the newest good one beside it.
+Checkpoint open_named_checkpoint(dist::Communicator& ranks, const std::string& path);
+Checkpoint open_named_checkpoint(const std::string& path);
+
+// The one that `latest` or `best` beside it names.
+Checkpoint open_pointed_checkpoint(dist::Communicator& ranks, const std::string& file);
+Checkpoint open_pointed_checkpoint(const std::string& file);
 
 // A rank's part of a table, for a checkpoint.
 CheckpointTable table_contents(const std::string& name, embedding::ItemTable& part,

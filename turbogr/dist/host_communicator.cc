@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "turbogr/core/check.h"
@@ -69,6 +71,18 @@ Phase phase_of(const Round& round, const void* from, void* to) {
   return phase;
 }
 
+// Rounds within one memory; at least one.
+std::vector<Phase> phases_of(std::span<const Round> rounds, void* memory) {
+  std::vector<Phase> phases;
+  for (const Round& round : rounds) phases.push_back(phase_of(round, memory, memory));
+  if (phases.empty()) phases.emplace_back();
+  return phases;
+}
+
+void copy_to(std::byte* to, const void* from, std::size_t bytes) {
+  if (bytes > 0 && from != to) std::memmove(to, from, bytes);
+}
+
 }  // namespace
 
 HostCommunicator::HostCommunicator(std::shared_ptr<Engine> engine)
@@ -116,38 +130,15 @@ Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
   check_values(values, "all_reduce");
   const auto width = static_cast<std::int64_t>(size_of(values.dtype));
   const std::vector<Round> rounds = all_reduce_rounds(rank_, size(), values.count, width);
+  // Every rank's version of own elements (of all, where they are few), then added up in rank order.
+  // The sums may overwrite own elements: all that were sent are gone by then.
   const bool gathers = sums_by_gathering(values.count, width);
-  if (gathers && size() > kFewRanks) {
-    // Every version to everybody, in rounds; all add them up in rank order.
-    const std::int64_t bytes = values.count * width;
-    auto versions =
-        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes * size()));
-    std::vector<Phase> phases =
-        gather_in_rounds(rounds, values.data, versions->data(),
-                         std::vector<std::int64_t>(static_cast<std::size_t>(size()), bytes));
-    phases.back().after = [versions, values, bytes, reduce, ranks = size(),
-                           placed = std::move(phases.back().after)] {
-      placed();
-      for (int rank = 1; rank < ranks; ++rank) {
-        reduce_into(values.dtype, versions->data(), versions->data() + rank * bytes, values.count,
-                    reduce);
-      }
-      if (bytes > 0) {
-        std::memcpy(values.data, versions->data(), static_cast<std::size_t>(bytes));
-      }
-    };
-    return start("all_reduce", std::move(phases));
-  }
-  // Every rank's version of own elements (of all, where they are few), then added up. The sums may
-  // overwrite own elements: all sends of the first phase are done by then.
   const Cut own = gathers ? Cut{0, values.count} : cut_of(values.count, size(), rank_);
   const std::int64_t count = own.end - own.begin;
   const auto bytes = static_cast<std::size_t>(count * width);
   auto versions = std::make_shared<std::vector<std::byte>>(bytes * members_.size());
-  std::vector<Phase> phases;
-  phases.push_back(phase_of(rounds.front(), values.data, versions->data()));
-  phases.back().after = [versions, sums = bytes_at(values.data, own.begin * width), count, bytes,
-                         dtype = values.dtype, ranks = members_.size(), reduce] {
+  std::function<void()> add_up = [versions, sums = bytes_at(values.data, own.begin * width), count,
+                                  bytes, dtype = values.dtype, ranks = members_.size(), reduce] {
     if (count == 0) return;
     std::byte* total = versions->data();
     for (std::size_t rank = 1; rank < ranks; ++rank) {
@@ -155,55 +146,25 @@ Pending HostCommunicator::start_all_reduce(Values values, Reduce reduce) {
     }
     std::memcpy(sums, total, bytes);
   };
-  if (!gathers) phases.push_back(phase_of(rounds[1], values.data, values.data));
-  return start("all_reduce", std::move(phases));
-}
-
-// Through a buffer, whose parts the last round puts where they belong.
-std::vector<Phase> HostCommunicator::gather_in_rounds(const std::vector<Round>& rounds,
-                                                      const void* own, std::byte* all,
-                                                      std::vector<std::int64_t> counts) const {
-  const int ranks = size();
-  std::vector<std::int64_t> begins;  // of the parts by distance from this rank
-  std::int64_t total = 0;
-  for (int distance = 0; distance < ranks; ++distance) {
-    begins.push_back(total);
-    total += counts[static_cast<std::size_t>((rank_ + distance) % ranks)];
-  }
-  auto buffer = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(total));
-  const std::int64_t own_bytes = counts[static_cast<std::size_t>(rank_)];
-  if (own_bytes > 0) std::memcpy(buffer->data(), own, static_cast<std::size_t>(own_bytes));
   std::vector<Phase> phases;
-  phases.reserve(rounds.size());
-  for (const Round& round : rounds) {
-    phases.push_back(phase_of(round, buffer->data(), buffer->data()));
+  if (gathers) {
+    copy_to(versions->data() + static_cast<std::size_t>(rank_) * bytes, values.data, bytes);
+    phases = phases_of(rounds, versions->data());
+    phases.back().after = std::move(add_up);
+  } else {
+    phases = phases_of(std::span(rounds).subspan(1), values.data);
+    phases.insert(phases.begin(), phase_of(rounds.front(), values.data, versions->data()));
+    phases.front().after = std::move(add_up);
   }
-  phases.back().after = [buffer, all, begins, counts = std::move(counts), rank = rank_, ranks] {
-    std::int64_t place = 0;
-    for (int from = 0; from < ranks; ++from) {
-      const std::int64_t bytes = counts[static_cast<std::size_t>(from)];
-      const auto distance = static_cast<std::size_t>((from - rank + ranks) % ranks);
-      if (bytes > 0) {
-        std::memcpy(all + place, buffer->data() + begins[distance],
-                    static_cast<std::size_t>(bytes));
-      }
-      place += bytes;
-    }
-  };
-  return phases;
+  return start("all_reduce", std::move(phases));
 }
 
 Pending HostCommunicator::start_all_gather(const void* own, ReceiveParts all) {
   check_counts(all.counts, size(), "all_gather");
-  const std::vector<Round> rounds = all_gather_rounds(rank_, all.counts);
-  if (gathers_in_rounds(all.counts)) {
-    return start("all_gather",
-                 gather_in_rounds(rounds, own, bytes_at(all.data, 0),
-                                  std::vector<std::int64_t>(all.counts.begin(), all.counts.end())));
-  }
-  std::vector<Phase> phases;
-  phases.push_back(phase_of(rounds.front(), own, all.data));
-  return start("all_gather", std::move(phases));
+  const auto before = all.counts.begin() + rank_;
+  copy_to(bytes_at(all.data, std::accumulate(all.counts.begin(), before, std::int64_t{0})), own,
+          static_cast<std::size_t>(*before));
+  return start("all_gather", phases_of(all_gather_rounds(rank_, all.counts), all.data));
 }
 
 Pending HostCommunicator::start_all_to_all(SendParts send, ReceiveParts receive) {

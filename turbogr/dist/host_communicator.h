@@ -40,8 +40,6 @@ class HostCommunicator : public Communicator {
   HostCommunicator(std::shared_ptr<Engine> engine, std::vector<int> members, int group,
                    std::string name);
   Pending start(const char* collective, std::vector<Phase> phases);
-  std::vector<Phase> gather_in_rounds(const std::vector<Round>& rounds, const void* own,
-                                      std::byte* all, std::vector<std::int64_t> counts) const;
 
   std::shared_ptr<Engine> engine_;
   std::vector<int> members_;  // ranks of the world

@@ -1,7 +1,6 @@
 #include "turbogr/dist/message_rounds.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace turbogr::dist {
@@ -9,39 +8,19 @@ namespace {
 
 // Below this an all-reduce sends everything to everybody: one exchange instead of two.
 constexpr std::int64_t kSmallBytes = 4096;
-// Of all ranks together: beyond, the bytes take longer than the rounds save.
-constexpr std::int64_t kSmallGather = 256 << 10;
-
-std::vector<Round> bruck_rounds(int rank, std::span<const std::int64_t> counts) {
-  const auto ranks = static_cast<int>(counts.size());
-  std::vector<std::int64_t> ends = {0};  // of the parts by distance from this rank
-  for (int distance = 0; distance < ranks; ++distance) {
-    const int other = (rank + distance) % ranks;
-    ends.push_back(ends.back() + counts[static_cast<std::size_t>(other)]);
-  }
-  std::vector<Round> rounds;
-  // After each round a rank has the parts of twice as many ranks from its own on.
-  for (int reach = 1; reach < ranks; reach *= 2) {
-    const int more = std::min(reach, ranks - reach);  // parts that change hands
-    const int reached = reach + more;
-    const std::int64_t begin = ends[static_cast<std::size_t>(reach)];
-    const std::int64_t end = ends[static_cast<std::size_t>(reached)];
-    rounds.push_back(
-        {.sends = {{(rank - reach + ranks) % ranks, 0, ends[static_cast<std::size_t>(more)]}},
-         .receives = {{(rank + reach) % ranks, begin, end - begin}}});
-  }
-  return rounds;
-}
 
 Round gather_round(int rank, std::span<const std::int64_t> counts) {
   const std::int64_t own = counts[static_cast<std::size_t>(rank)];
+  std::int64_t offset = 0, own_offset = 0;
   Round round;
-  std::int64_t offset = 0;
   for (int peer = 0; peer < static_cast<int>(counts.size()); ++peer) {
     const std::int64_t bytes = counts[static_cast<std::size_t>(peer)];
-    if (own > 0) round.sends.push_back({peer, 0, own});
-    if (bytes > 0) round.receives.push_back({peer, offset, bytes});
+    if (peer == rank) own_offset = offset;
+    if (peer != rank && bytes > 0) round.receives.push_back({peer, offset, bytes});
     offset += bytes;
+  }
+  for (int peer = 0; peer < static_cast<int>(counts.size()) && own > 0; ++peer) {
+    if (peer != rank) round.sends.push_back({peer, own_offset, own});
   }
   return round;
 }
@@ -62,14 +41,29 @@ Round all_to_all_round(std::span<const std::int64_t> send, std::span<const std::
   return round;
 }
 
-bool gathers_in_rounds(std::span<const std::int64_t> counts) {
-  return static_cast<int>(counts.size()) > kFewRanks &&
-         std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) <= kSmallGather;
-}
-
 std::vector<Round> all_gather_rounds(int rank, std::span<const std::int64_t> counts) {
-  if (gathers_in_rounds(counts)) return bruck_rounds(rank, counts);
-  return {gather_round(rank, counts)};
+  const auto ranks = static_cast<int>(counts.size());
+  if (ranks <= kFewRanks) return {gather_round(rank, counts)};
+  std::vector<std::int64_t> begins = {0};
+  for (const std::int64_t count : counts) begins.push_back(begins.back() + count);
+  // Parts of `number` ranks from `first` on, which may begin again at rank 0: two messages then.
+  const auto parts = [&](int peer, int first, int number, std::vector<Message>& messages) {
+    first %= ranks;
+    const int past = std::min(first + number, ranks);
+    for (const auto& [from, to] : {std::pair(first, past), {0, first + number - past}}) {
+      const std::int64_t begin = begins[static_cast<std::size_t>(from)];
+      const std::int64_t bytes = begins[static_cast<std::size_t>(to)] - begin;
+      if (bytes > 0) messages.push_back({peer, begin, bytes});
+    }
+  };
+  std::vector<Round> rounds;
+  for (int reach = 1; reach < ranks; reach *= 2) {
+    const int more = std::min(reach, ranks - reach);  // parts that change hands
+    Round& round = rounds.emplace_back();
+    parts((rank - reach + ranks) % ranks, rank, more, round.sends);
+    parts((rank + reach) % ranks, rank + reach, more, round.receives);
+  }
+  return rounds;
 }
 
 Cut cut_of(std::int64_t count, int size, int rank) {
@@ -82,24 +76,16 @@ bool sums_by_gathering(std::int64_t count, std::int64_t width) {
 }
 
 std::vector<Round> all_reduce_rounds(int rank, int size, std::int64_t count, std::int64_t width) {
-  if (sums_by_gathering(count, width)) {
-    const std::vector<std::int64_t> counts(static_cast<std::size_t>(size), count * width);
-    if (size > kFewRanks) return bruck_rounds(rank, counts);
-    return {gather_round(rank, counts)};
-  }
-  const Cut own = cut_of(count, size, rank);
-  const std::int64_t own_bytes = (own.end - own.begin) * width;
-  Round reduced, spread;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(size), count * width);
+  if (sums_by_gathering(count, width)) return all_gather_rounds(rank, counts);
   for (int peer = 0; peer < size; ++peer) {
     const Cut cut = cut_of(count, size, peer);
-    const std::int64_t bytes = (cut.end - cut.begin) * width;
-    if (bytes > 0) reduced.sends.push_back({peer, cut.begin * width, bytes});
-    if (own_bytes > 0) reduced.receives.push_back({peer, peer * own_bytes, own_bytes});
-    if (peer == rank) continue;
-    if (own_bytes > 0) spread.sends.push_back({peer, own.begin * width, own_bytes});
-    if (bytes > 0) spread.receives.push_back({peer, cut.begin * width, bytes});
+    counts[static_cast<std::size_t>(peer)] = (cut.end - cut.begin) * width;
   }
-  return {std::move(reduced), std::move(spread)};
+  const std::vector<std::int64_t> own(counts.size(), counts[static_cast<std::size_t>(rank)]);
+  std::vector<Round> rounds = all_gather_rounds(rank, counts);
+  rounds.insert(rounds.begin(), all_to_all_round(counts, own));
+  return rounds;
 }
 
 }  // namespace turbogr::dist

@@ -8,8 +8,8 @@
 
 namespace turbogr::dist {
 
-// Up to so many ranks everybody is sent to at once; beyond, barriers, broadcasts and small gathers
-// go in rounds, each rank sending to one other a round and reaching twice as many as the round
+// Up to so many ranks a gather sends to everybody at once; beyond, it goes in rounds, as barriers
+// and broadcasts do: each rank sends to one other a round and reaches twice as many as the round
 // before.
 inline constexpr int kFewRanks = 8;
 
@@ -26,9 +26,9 @@ struct Round {
 // Part r of a rank's memory goes to rank r, and part r arrives from it; counts in bytes.
 Round all_to_all_round(std::span<const std::int64_t> send, std::span<const std::int64_t> receive);
 
-// Every rank's bytes to every rank. Small ones go in Bruck's rounds, through a buffer in which the
-// parts stand by their distance from this rank: `counts` bytes of the next rank behind its own.
-bool gathers_in_rounds(std::span<const std::int64_t> counts);
+// Every rank's bytes to every rank, within memory that has all parts by rank, and this rank's own
+// there already. Of many ranks in the rounds of Bruck: after each a rank has the parts of twice as
+// many ranks from its own on.
 std::vector<Round> all_gather_rounds(int rank, std::span<const std::int64_t> counts);
 
 // The range of `count` values that a rank adds up.
@@ -37,8 +37,9 @@ struct Cut {
 };
 Cut cut_of(std::int64_t count, int size, int rank);
 
-// A sum of `count` values of `width` bytes over `size` ranks. Small ones are gathered; else every
-// rank gets all versions of its cut, into scratch, and gives its sums to all.
+// A sum of `count` values of `width` bytes over `size` ranks. Small ones are gathered, all versions
+// one behind the other; else every rank gets all versions of its cut, into scratch, and the sums of
+// the cuts are gathered.
 bool sums_by_gathering(std::int64_t count, std::int64_t width);
 std::vector<Round> all_reduce_rounds(int rank, int size, std::int64_t count, std::int64_t width);
 

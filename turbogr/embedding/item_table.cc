@@ -27,13 +27,8 @@ ItemTable::ItemTable(std::int64_t rows, std::int64_t width, SparseOptimiser opti
 }
 
 void ItemTable::initialise(const Context& ctx, std::uint64_t seed, ops::RowStart start) {
-  initialise_from(ctx, 0, seed, start);
-}
-
-void ItemTable::initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
-                                ops::RowStart start) {
   with_weights(weights_, [&]<class Weight>(View<Weight, 2> weights) {
-    ops::random_rows<Weight>(ctx, weights, first_row, seed, start);
+    ops::random_rows<Weight>(ctx, weights, /*first_row=*/0, seed, start);
   });
 }
 

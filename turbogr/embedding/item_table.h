@@ -42,8 +42,6 @@ class ItemTable {
   // bf16 and f16: which rows of the whole these are; all of it, seed 0, unless it is said.
   void set_keys(const ops::RowKeys& keys) { keys_ = keys; }
   void initialise(const Context& ctx, std::uint64_t seed, ops::RowStart start);
-  void initialise_from(const Context& ctx, std::int64_t first_row, std::uint64_t seed,
-                       ops::RowStart start);
 
   std::int64_t rows() const { return weights_.shape()[0]; }
   std::int64_t width() const { return weights_.shape()[1]; }

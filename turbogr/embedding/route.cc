@@ -19,8 +19,8 @@ void sort_by_owner(const ShardedTable& table, View<const std::int64_t, 1> ids, i
   route.num_ids = route.num_gradients = count;
   route.asked_of.assign(static_cast<std::size_t>(ranks), 0);
   for (std::int64_t i = 0; i < count; ++i) {
-    TGR_CHECK(table.options().dynamic || (ids(i) >= 0 && ids(i) < table.options().rows), "id ",
-              ids(i), " at position ", i, "; the table has ", table.options().rows, " rows");
+    TGR_CHECK(ids(i) >= 0 && ids(i) < table.options().rows, "id ", ids(i), " at position ", i,
+              "; the table has ", table.options().rows, " rows");
     ++route.asked_of[static_cast<std::size_t>(table.owner_of(ids(i)))];
   }
   route.next_of.resize(route.asked_of.size());
@@ -158,9 +158,6 @@ void route_ids(const Context& ctx, const TableCommunicators& communicators,
       communicators.num_replicas() > 1 && tables[0].options().replicas == ReplicaMode::kExact;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     tables[t].check_group(group);
-    TGR_CHECK(!route.joined || !tables[t].options().dynamic,
-              "exact replicas of a dynamic table: rows are numbered as they arrive, so "
-              "replicas cannot name them to each other; use one group or mode average");
     sort_by_owner(tables[t], ids[t], group.size(), route.tables[t]);
   }
   exchange_lists<std::int64_t>(
@@ -174,7 +171,7 @@ void route_ids(const Context& ctx, const TableCommunicators& communicators,
       route.lists);
   for (std::size_t t = 0; t < tables.size(); ++t) {
     Route& table = route.tables[t];
-    tables[t].own_rows(ctx, table.requests);
+    tables[t].own_rows(table.requests);
     group_equal(ctx, table.requests, table.rows, table.group_offsets, table.group_requests,
                 table.inverse);
     if (route.joined) continue;

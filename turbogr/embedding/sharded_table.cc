@@ -4,9 +4,8 @@
 #include <limits>
 
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
+#include "turbogr/core/row_pieces.h"
 #include "turbogr/embedding/counts.h"
-#include "turbogr/embedding/mix.h"
 #include "turbogr/embedding/wire.h"
 #include "turbogr/ops/rows/random_rows.h"
 
@@ -18,10 +17,9 @@ ReplicaMode replica_mode_from_name(std::string_view name) {
   return ReplicaMode::kAverage;
 }
 
-ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
-    : options_(options),
-      sharding_(options.dynamic ? 0 : options.rows, shards, options.placement),
-      shard_(shard) {
+namespace {
+
+Sharding checked_sharding(const ShardedOptions& options, int shard, int shards) {
   TGR_CHECK(shard >= 0 && shard < shards, "shard ", shard, " of ", shards);
   for (const DType wire : {options.row_wire, options.gradient_wire}) {
     TGR_CHECK(wire == DType::kF32 || wire == DType::kBf16 || wire == DType::kF16,
@@ -30,56 +28,44 @@ ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
   TGR_CHECK(
       options.gradient_wire != DType::kF16,
       "gradients cannot travel as f16, which small ones would leave as zero; use f32 or bf16");
-  TGR_CHECK(!options.dynamic || options.device == Device::kCpu,
-            "a dynamic table on a GPU: rows are made by the host; use device = \"cpu\"");
-  if (options.dynamic) {
-    dynamic_ = std::make_unique<DynamicTable>(DynamicOptions{.width = options.width,
-                                                             .optimiser = options.optimiser,
-                                                             .seed = options.seed,
-                                                             .start = options.start});
-  } else {
-    TGR_CHECK(sharding_.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
-              sharding_.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
-              " is the most: use more ranks a group");
-    dense_ = std::make_unique<ItemTable>(sharding_.rows_of(shard), options.width, options.optimiser,
-                                         options.device, options.dtype);
-    dense_->set_keys(sharding_.keys_of(shard, options.seed));
-  }
+  const Sharding sharding(options.rows, shards, options.placement);
+  TGR_CHECK(sharding.rows_of(shard) <= std::numeric_limits<std::uint32_t>::max(), "a shard of ",
+            sharding.rows_of(shard), " rows; ", std::numeric_limits<std::uint32_t>::max(),
+            " is the most: use more ranks a group");
+  return sharding;
+}
+
+}  // namespace
+
+ShardedTable::ShardedTable(const ShardedOptions& options, int shard, int shards)
+    : options_(options),
+      sharding_(checked_sharding(options, shard, shards)),
+      shard_(shard),
+      own_(sharding_.rows_of(shard), options.width, options.optimiser, options.device,
+           options.dtype) {
+  own_.set_keys(sharding_.keys_of(shard, options.seed));
 }
 
 void ShardedTable::initialise(const Context& ctx) {
-  if (dynamic_) return;  // rows are made when they are first asked for
-  const bool on_host = options_.device == Device::kCpu;
-  Tensor made;
-  if (!on_host) made = Tensor(options_.dtype, dense_->weight_tensor().shape());
-  Tensor& rows = on_host ? dense_->weight_tensor() : made;
   const auto width = static_cast<std::size_t>(options_.width);
   const std::size_t row_bytes = width * size_of(options_.dtype);
-  parallel_ranges(ctx.host().pool(), dense_->rows(), kRowsAtATime,
-                  [&](std::int64_t begin, std::int64_t end, int) {
-                    std::vector<float> values(width);
-                    for (std::int64_t row = begin; row < end; ++row) {
-                      ops::random_row(options_.seed, sharding_.id_of(shard_, row), options_.start,
-                                      options_.width, values.data());
-                      to_wire(options_.dtype, values.data(), options_.width,
-                              rows.data() + static_cast<std::size_t>(row) * row_bytes);
-                    }
-                  });
-  if (!on_host) copy_tensor(ctx, dense_->weight_tensor(), made);
+  for_each_piece(
+      ctx, memory_of(own_.weight_tensor()), PieceUse::kWrite, [&](const RowPiece& piece) {
+        parallel_ranges(ctx.host().pool(), piece.end - piece.begin, kRowsAtATime,
+                        [&](std::int64_t begin, std::int64_t end, int) {
+                          std::vector<float> values(width);
+                          for (std::int64_t i = begin; i < end; ++i) {
+                            ops::truncated_normal_row(
+                                options_.seed, sharding_.id_of(shard_, piece.begin + i),
+                                options_.scale, options_.width, values.data());
+                            to_wire(options_.dtype, values.data(), options_.width,
+                                    piece.data + static_cast<std::size_t>(i) * row_bytes);
+                          }
+                        });
+      });
 }
 
-int ShardedTable::owner_of(std::int64_t id) const {
-  if (!dynamic_) return sharding_.shard_of(id);
-  return static_cast<int>(mixed(static_cast<std::uint64_t>(id) ^ 0x9e3779b97f4a7c15u) %
-                          static_cast<std::uint64_t>(sharding_.shards()));
-}
-
-void ShardedTable::own_rows(const Context& ctx, std::vector<std::int64_t>& ids) {
-  const auto count = static_cast<std::int64_t>(ids.size());
-  if (dynamic_) {
-    dynamic_->find_or_add(ctx, {ids.data(), {count}}, {ids.data(), {count}});
-    return;
-  }
+void ShardedTable::own_rows(std::vector<std::int64_t>& ids) const {
   for (std::int64_t& id : ids) id = sharding_.row_of(id);
 }
 
@@ -102,26 +88,25 @@ void ShardedTable::update(const Context& ctx, View<const std::int64_t, 1> touche
     own_settings.decay /= std::sqrt(m);
     own_settings.epsilon *= m;
   }
-  own().update(ctx, touched, gradients, own_settings, scale);
+  own_.update(ctx, touched, gradients, own_settings, scale);
 }
 
 void ShardedTable::average(const Context& ctx, const TableCommunicators& communicators) {
   if (communicators.num_replicas() == 1) return;
-  TGR_CHECK(!dynamic_, "replicas of a dynamic table cannot be averaged row by row; use one group");
   const auto share = 1.0f / static_cast<float>(communicators.num_replicas());
-  for (Tensor* tensor : {&own().weight_tensor(), &own().first_moment(), &own().second_moment()}) {
+  for (Tensor* tensor : {&own_.weight_tensor(), &own_.first_moment(), &own_.second_moment()}) {
     if (tensor->size() == 0) continue;           // not of this optimiser
     TGR_ASSERT(tensor->dtype() == DType::kF32);  // sharded_rows.cc has refused others
-    const bool on_host = options_.device == Device::kCpu;
-    Tensor staged;
-    if (!on_host) staged = to_host(ctx, *tensor);
-    auto* values = reinterpret_cast<float*>(on_host ? tensor->data() : staged.data());
-    communicators.replicas->all_reduce({values, tensor->size()}, dist::Reduce::kSum);
-    parallel_ranges(ctx.host().pool(), tensor->size(), 1 << 15,
-                    [&](std::int64_t begin, std::int64_t end, int) {
-                      for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
-                    });
-    if (!on_host) copy_tensor(ctx, *tensor, staged);
+    const TableMemory memory = memory_of(*tensor);
+    for_each_piece(ctx, memory, PieceUse::kUpdate, [&](const RowPiece& piece) {
+      auto* values = reinterpret_cast<float*>(piece.data);
+      const std::int64_t count = (piece.end - piece.begin) * memory.row_bytes / 4;
+      communicators.replicas->all_reduce({values, count}, dist::Reduce::kSum);
+      parallel_ranges(ctx.host().pool(), count, 1 << 15,
+                      [&](std::int64_t begin, std::int64_t end, int) {
+                        for (std::int64_t i = begin; i < end; ++i) values[i] *= share;
+                      });
+    });
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/view.h"
 #include "turbogr/dist/communicator.h"
-#include "turbogr/embedding/dynamic_rows.h"
 #include "turbogr/embedding/item_table.h"
 #include "turbogr/embedding/sharding.h"
 
@@ -34,16 +32,15 @@ enum class ReplicaMode : std::uint8_t { kExact, kAverage };
 ReplicaMode replica_mode_from_name(std::string_view name);  // exact or average
 
 struct ShardedOptions {
-  std::int64_t rows = 0;  // of the whole table; not used when dynamic
+  std::int64_t rows = 0;  // of the whole table
   std::int64_t width = 64;
   SparseOptimiser optimiser = SparseOptimiser::kAdamW;
   DType dtype = DType::kF32;  // of the rows; or bf16, f16
   Placement placement = Placement::kRoundRobin;
   ReplicaMode replicas = ReplicaMode::kExact;
-  bool dynamic = false;               // ids of any size; rows appear when they are first asked for
   DType row_wire = DType::kF32;       // f32, bf16 or f16: rows on their way
   DType gradient_wire = DType::kF32;  // f32 or bf16: gradients on theirs
-  Device device = Device::kCpu;       // of the rows; a CPU's for dynamic tables
+  Device device = Device::kCpu;       // of the rows
   std::uint64_t seed = 1;
   ops::RowStart start;
 };
@@ -56,11 +53,10 @@ class ShardedTable {
 
   const ShardedOptions& options() const { return options_; }
   const Sharding& sharding() const { return sharding_; }
-  std::size_t bytes() const { return own().bytes(); }
+  std::size_t bytes() const { return own_.bytes(); }
 
-  int owner_of(std::int64_t id) const;
-  // Of ids this rank owns: their rows here. A dynamic table makes those it has not seen.
-  void own_rows(const Context& ctx, std::vector<std::int64_t>& ids);
+  int owner_of(std::int64_t id) const { return sharding_.shard_of(id); }
+  void own_rows(std::vector<std::int64_t>& ids) const;  // of ids this rank owns: their rows here
   void check_group(const dist::Communicator& group) const;  // the one it is sharded over?
 
   // Applies summed gradients to own rows `touched` as ItemTable::update does, both in the table's
@@ -71,16 +67,14 @@ class ShardedTable {
   // Average mode: weights and optimiser state become their means over the replicas.
   void average(const Context& ctx, const TableCommunicators& communicators);
 
-  ItemTable& own() { return dynamic_ ? dynamic_->table() : *dense_; }
-  const ItemTable& own() const { return dynamic_ ? dynamic_->table() : *dense_; }
-  DynamicTable* dynamic() { return dynamic_.get(); }
+  ItemTable& own() { return own_; }
+  const ItemTable& own() const { return own_; }
 
  private:
   ShardedOptions options_;
   Sharding sharding_;
   int shard_;
-  std::unique_ptr<ItemTable> dense_;
-  std::unique_ptr<DynamicTable> dynamic_;
+  ItemTable own_;
 };
 
 }  // namespace turbogr::embedding

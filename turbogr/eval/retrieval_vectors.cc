@@ -1,6 +1,7 @@
 #include "turbogr/eval/retrieval_vectors.h"
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -14,7 +15,8 @@
 namespace turbogr::eval {
 namespace {
 
-constexpr double kShortest = 1e-6;  // of a vector that is scaled to length one
+constexpr double kShortest = 1e-6;           // of a vector that is scaled to length one
+constexpr std::int64_t kItemsAtOnce = 4096;  // whose length is found together
 
 }  // namespace
 
@@ -33,10 +35,15 @@ ItemVectors<T>::ItemVectors(const Context& ctx, RowEncoder<T>& items,
   if (items.features().encodes_items()) {
     encode(ctx, items, chosen);
   } else {
-    copy_table(ctx, items.source().shard(0), chosen);
+    embedding::with_weights(
+        std::as_const(items.source().shard(0).weight_tensor()),
+        [&]<class Weight>(View<const Weight, 2> weights) { table_ = ops::StoredRows(weights); });
+    if (chosen != nullptr) chosen_ = on_context(ctx, *chosen, chosen_there_);
+    if (chosen != nullptr && chosen->empty()) table_.rows = 0;  // a null list would be all of them
   }
-  inverse_norms_ = Tensor(DType::kF32, {rows_.rows}, ctx.device());
-  ops::inverse_norms<T>(ctx, rows_, kShortest, inverse_norms_.view<float, 1>());
+  const std::int64_t count = chosen == nullptr ? table_.rows : std::ssize(*chosen);
+  inverse_norms_ = Tensor(DType::kF32, {count}, ctx.device());
+  measure(ctx);
 }
 
 template <class T>
@@ -50,33 +57,48 @@ void ItemVectors<T>::encode(const Context& ctx, RowEncoder<T>& items,
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ids[i] = sharding.id_of(own, chosen == nullptr ? static_cast<std::int64_t>(i) : (*chosen)[i]);
   }
-  copied_ = Tensor(dtype_of<T>(), {count, items.width()}, ctx.device());
-  items.items(ctx, data::view_of(ids), copied_.view<T, 2>());
+  encoded_ = Tensor(dtype_of<T>(), {count, items.width()}, ctx.device());
+  items.items(ctx, data::view_of(ids), encoded_.view<T, 2>());
   synchronize(ctx);  // the ids go
-  rows_ = copied_.view<T, 2>();
+  table_ = ops::StoredRows(encoded_.view<T, 2>());
+}
+
+// The inverse norms of the candidates as T has them, some at a time.
+template <class T>
+void ItemVectors<T>::measure(const Context& ctx) {
+  const View<float, 1> out = inverse_norms_.view<float, 1>();
+  ops::with_rows<T>(table_, [&]<class Stored>(Rows<const Stored> table) {
+    if constexpr (std::is_same_v<Stored, T>) {
+      if (chosen_.data == nullptr) return ops::inverse_norms<T>(ctx, table, kShortest, out);
+    }
+    const std::int64_t most = std::min(kItemsAtOnce, out.shape[0]);
+    Tensor memory(dtype_of<T>(), {most, table.cols}, ctx.device()), all_there;
+    std::vector<std::int64_t> all;  // places of a block
+    if (chosen_.data == nullptr) {
+      all.resize(static_cast<std::size_t>(most));
+      std::iota(all.begin(), all.end(), 0);
+    }
+    const View<const std::int64_t, 1> places = on_context(ctx, all, all_there);
+    for (std::int64_t first = 0; first < out.shape[0]; first += most) {
+      const std::int64_t count = std::min(most, out.shape[0] - first);
+      const Rows<T> block = model::first_rows<T>(memory, count);
+      if (chosen_.data == nullptr) {
+        const Rows<const Stored> rows(table.row(first), count, table.cols, table.stride);
+        ops::gather_rows<Stored, T>(ctx, rows, {places.data, {count}}, block);
+      } else {
+        ops::gather_rows<Stored, T>(ctx, table, {chosen_.data + first, {count}}, block);
+      }
+      ops::inverse_norms<T>(ctx, block, kShortest, {out.data + first, {count}});
+    }
+    synchronize(ctx);  // the memory goes
+  });
 }
 
 template <class T>
-void ItemVectors<T>::copy_table(const Context& ctx, const embedding::ItemTable& table,
-                                const std::vector<std::int64_t>* chosen) {
-  const std::int64_t rows = chosen == nullptr ? table.rows() : std::ssize(*chosen);
-  const Tensor& own = table.weight_tensor();
-  if (chosen != nullptr) {
-    copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
-    Tensor ids;
-    table.template gather<T>(ctx, on_context(ctx, *chosen, ids), copied_.view<T, 2>());
-    synchronize(ctx);  // the ids go
-    rows_ = copied_.view<T, 2>();
-  } else if (table.dtype() == dtype_of<T>()) {
-    rows_ = own.view<T, 2>();
-  } else {
-    copied_ = Tensor(dtype_of<T>(), {rows, table.width()}, ctx.device());
-    const View<T, 2> out = copied_.view<T, 2>();
-    embedding::with_weights(own, [&]<class Weight>(View<const Weight, 2> from) {
-      ops::convert_values<T, Weight>(ctx, {from.data, {from.size()}}, {out.data, {out.size()}});
-    });
-    rows_ = out;
-  }
+void ItemVectors<T>::add_to(ops::RetrievalInputs<T>& inputs) const {
+  inputs.table = table_;
+  inputs.chosen = chosen_;
+  inputs.table_inverse_norms = inverse_norms_.view<float, 1>();
 }
 
 template <class T>

@@ -14,6 +14,7 @@
 #include "turbogr/embedding/row_source.h"
 #include "turbogr/eval/row_encoder.h"
 #include "turbogr/model/model.h"
+#include "turbogr/ops/rows/top_k.h"
 
 namespace turbogr::eval {
 
@@ -21,24 +22,25 @@ namespace turbogr::eval {
 View<const std::int64_t, 1> on_context(const Context& ctx, const std::vector<std::int64_t>& values,
                                        Tensor& memory);
 
-// Candidates in T, of a rank's part of the items: all of them, or the rows `chosen` alone.
-// Collective over the ranks that share the items.
+// Candidates of a rank's part of the items: all of them, or the rows `chosen` alone, which outlive
+// it. They stay in the table, in the format it has. Collective over the ranks that share the items.
 template <class T>
 class ItemVectors {
  public:
   ItemVectors(const Context& ctx, RowEncoder<T>& items,
               const std::vector<std::int64_t>* chosen = nullptr);
-  Rows<const T> rows() const { return rows_; }
-  View<const float, 1> inverse_norms() const { return inverse_norms_.view<float, 1>(); }
+  // The table, which of its rows, and their inverse norms.
+  void add_to(ops::RetrievalInputs<T>& inputs) const;
 
  private:
-  void copy_table(const Context& ctx, const embedding::ItemTable& table,
-                  const std::vector<std::int64_t>* chosen);
   void encode(const Context& ctx, RowEncoder<T>& items, const std::vector<std::int64_t>* chosen);
+  void measure(const Context& ctx);
 
-  Tensor copied_;  // bf16, or candidates
+  ops::StoredRows table_;
+  View<const std::int64_t, 1> chosen_;  // null: all rows
+  Tensor encoded_;                      // where items have features
+  Tensor chosen_there_;                 // for a GPU
   Tensor inverse_norms_;
-  Rows<const T> rows_;
 };
 
 // Vectors of users, a batch at a time or several together; memory is kept for the next ones.

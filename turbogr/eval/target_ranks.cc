@@ -29,15 +29,14 @@ const std::vector<std::int64_t>& TargetRanks<T>::compute(const Context& ctx,
   inputs.target_rows = group_.rows(ctx, target_vectors_.rows(), all_target_rows_);
   inputs.target_inverse_norms =
       group_.values(ctx, target_vectors_.inverse_norms(), all_target_norms_);
-  inputs.table = vectors_.rows();
-  inputs.table_inverse_norms = vectors_.inverse_norms();
+  vectors_.add_to(inputs);
   std::vector<std::int64_t> all_targets = group_.ids(targets);
   for (std::int64_t& target : all_targets) target = own_row(target);
   IdLists excluded = group_.lists(own_excluded);
   excluded.map(own_row);
 
   counts_.assign(static_cast<std::size_t>(all), 0);
-  if (all > 0 && inputs.table.rows > 0) {
+  if (all > 0 && inputs.num_items() > 0) {
     inputs.target = on_context(ctx, all_targets, target_);
     if (!excluded.offsets.empty()) {
       inputs.excluded = on_context(ctx, excluded.ids, excluded_);

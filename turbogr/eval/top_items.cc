@@ -57,8 +57,7 @@ std::vector<std::vector<Recommendation>> TopItems<T>::compute(const Context& ctx
   ops::RetrievalInputs<T> inputs;
   inputs.query = group_.rows(ctx, users.rows(), all_rows_);
   inputs.query_inverse_norms = group_.values(ctx, users.inverse_norms(), all_norms_);
-  inputs.table = vectors_.rows();
-  inputs.table_inverse_norms = vectors_.inverse_norms();
+  vectors_.add_to(inputs);
   IdLists excluded = group_.lists(own_excluded);
   excluded.map([&](std::int64_t id) { return place_of(id); });
   if (!excluded.offsets.empty()) {
@@ -75,7 +74,7 @@ typename TopItems<T>::Lists TopItems<T>::own_best(const Context& ctx,
                                                   std::int64_t k) const {
   const std::int64_t users = inputs.query.rows;
   Lists lists(static_cast<std::size_t>(users));
-  const std::int64_t most = std::min(k, inputs.table.rows);
+  const std::int64_t most = std::min(k, inputs.num_items());
   if (users == 0 || most == 0) return lists;
   Tensor places(DType::kI64, {users, most}, ctx.device());
   Tensor scores(DType::kF32, {users, most}, ctx.device());

@@ -35,9 +35,6 @@ class TopItems {
   std::vector<std::vector<Recommendation>> compute(const Context& ctx, const UserVectors<T>& users,
                                                    std::int64_t k, const Exclusions& own_excluded);
 
-  // Of this rank's candidates.
-  const ItemVectors<T>& vectors() const { return vectors_; }
-
  private:
   using Lists = std::vector<std::vector<Recommendation>>;
   std::vector<std::int64_t> own_rows(const std::vector<std::int64_t>& candidates) const;

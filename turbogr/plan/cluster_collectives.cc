@@ -176,13 +176,6 @@ void ClusterCollectives::gather_all(const train::Stage& stage, Lane lane,
 void ClusterCollectives::gather(const std::vector<int>& members,
                                 const std::vector<std::int64_t>& sizes, std::span<double> times,
                                 Memory memory) {
-  if (!dist::gathers_in_rounds(sizes)) {
-    const auto round_of = [&](std::size_t i) {
-      return dist::all_gather_rounds(static_cast<int>(i), sizes).front();
-    };
-    network_.run_round(members, round_of, times, memory);
-    return;
-  }
   std::vector<std::vector<dist::Round>> rounds;
   rounds.reserve(members.size());
   for (std::size_t i = 0; i < members.size(); ++i) {

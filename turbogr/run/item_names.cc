@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "turbogr/core/check.h"
-#include "turbogr/core/device_memory.h"
 #include "turbogr/core/log.h"
+#include "turbogr/core/row_pieces.h"
 #include "turbogr/data/target_counts.h"
 #include "turbogr/run/run_options.h"
 
@@ -18,7 +18,6 @@ namespace {
 constexpr const char* kOffsets = "item_names.offsets";
 constexpr const char* kText = "item_names.text";
 constexpr const char* kTrained = "item_names.trained";
-constexpr std::int64_t kRowsInMemory = 1 << 16;  // of a saved table, before its pages are let go
 
 struct SavedNames {
   View<const std::int64_t, 1> offsets;
@@ -137,26 +136,31 @@ std::int64_t read_known_rows(const Context& ctx, const checkpoint::Checkpoint& s
                              const data::Store& store, const embedding::Sharding& sharding,
                              int index, embedding::ItemTable& part) {
   Tensor& own = part.weight_tensor();
-  const bool here = own.device() != Device::kCuda;
-  Tensor staged = here ? Tensor() : to_host(ctx, own);
-  Tensor& rows = here ? own : staged;
   const std::int64_t width = part.width();
   const SavedNames names(saved);
   const checkpoint::SavedTable table = saved.table("items");
   TGR_CHECK(table.rows() == names.size() && table.width("items") == width, "checkpoint '",
             saved.folder(), "': its item table is [", table.rows(), ", ", table.width("items"),
             "] for ", names.size(), " items; wanted width ", width);
-  const auto row_bytes = width * static_cast<std::int64_t>(size_of(part.dtype()));
   std::int64_t known = 0;
+  std::vector<std::int64_t> saved_row(static_cast<std::size_t>(part.rows()), -1);
   for (std::int64_t item = 0; item < names.size(); ++item) {
     const auto found = store.item_ids().find(names.name(item));
     if (!found) continue;
     ++known;
     if (sharding.shard_of(*found) != index) continue;
-    table.read_row("items", item, part.dtype(), rows.data() + sharding.row_of(*found) * row_bytes);
-    if (known % kRowsInMemory == 0) table.forget_pages();
+    saved_row[static_cast<std::size_t>(sharding.row_of(*found))] = item;
   }
-  if (!here) copy_tensor(ctx, own, staged);
+  const TableMemory memory = memory_of(own);
+  for_each_piece(ctx, memory, PieceUse::kUpdate, [&](const RowPiece& piece) {
+    for (std::int64_t row = piece.begin; row < piece.end; ++row) {
+      const std::int64_t item = saved_row[static_cast<std::size_t>(row)];
+      if (item < 0) continue;
+      table.read_row("items", item, part.dtype(),
+                     piece.data + (row - piece.begin) * memory.row_bytes);
+    }
+    table.forget_pages();
+  });
   return known;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "turbogr/checkpoint/device_tensors.h"
+#include "turbogr/checkpoint/shared_checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
@@ -127,7 +128,8 @@ void RunCheckpoints::read_tables(const checkpoint::Checkpoint& saved,
 }
 
 void RunCheckpoints::start_from() {
-  const checkpoint::Checkpoint saved = open_checkpoint(config_.run.start_from, Pick::kNewest);
+  const checkpoint::Checkpoint saved =
+      open_checkpoint(world_, config_.run.start_from, Pick::kNewest);
   const Config was = parse_config(saved.config(), saved.folder() + "/config.toml");
   for (const char* section : {"task", "model.", "tables.", "features.", "tasks."}) {
     const std::vector<std::string> differences = config_differences(was, config_, section);
@@ -140,14 +142,16 @@ void RunCheckpoints::start_from() {
 }
 
 std::string RunCheckpoints::load_best() {
-  const std::string best = checkpoint::best_checkpoint(folder_.checkpoints());
-  if (config_.checkpoint.keep_best == 0 || best.empty()) return "";
-  const checkpoint::Checkpoint saved = checkpoint::open_named_checkpoint(best);
-  if (saved.step() == task_.steps_done()) return "";
+  if (config_.checkpoint.keep_best == 0) return "";
+  const std::string best =
+      world_.all_gather_text(leads() ? checkpoint::best_checkpoint(folder_.checkpoints()) : "")[0];
+  const std::string name = std::filesystem::path(best).filename().string();
+  if (best.empty() || checkpoint::checkpoint_step(name) == task_.steps_done()) return "";
+  const checkpoint::Checkpoint saved = checkpoint::open_named_checkpoint(world_, best);
   checkpoint::read_tensors(ctx_, saved, task_.weights(), {"model"});
   read_tables(saved, checkpoint::TableParts::kWeights);
   task_.refresh();
-  return std::filesystem::path(saved.folder()).filename().string();
+  return name;
 }
 
 // Groups are replicas of each other: the one of rank 0 writes.

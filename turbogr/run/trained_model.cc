@@ -34,43 +34,77 @@ constexpr std::int64_t kItemsAtOnce = 4096;  // on their way out
 
 }  // namespace
 
-checkpoint::Checkpoint open_checkpoint(const std::string& path, Pick pick) {
-  namespace fs = std::filesystem;
-  TGR_CHECK(fs::exists(path), "no checkpoint at '", path, "'; give a run folder or a checkpoint");
-  if (fs::is_regular_file(path))
-    return checkpoint::open_pointed_checkpoint(path);  // `latest` or `best`
-  TGR_CHECK(fs::is_directory(path), "'", path, "' is no checkpoint; give a run folder or one");
-  if (fs::exists(fs::path(path) / "manifest.json")) return checkpoint::open_named_checkpoint(path);
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a path stands for.
+enum class Kind : char {
+  kFault = '!',
+  kPointer = 'p',
+  kCheckpoint = 'c',
+  kBest = 'b',
+  kFolder = 'f'
+};
+struct Choice {
+  Kind kind;
+  std::string path;  // or what is wrong
+};
+
+Choice choose(const std::string& path, Pick pick) {
+  if (!fs::exists(path)) {
+    return {Kind::kFault, "no checkpoint at '" + path + "'; give a run folder or a checkpoint"};
+  }
+  if (fs::is_regular_file(path)) return {Kind::kPointer, path};  // `latest` or `best`
+  if (!fs::is_directory(path)) {
+    return {Kind::kFault, "'" + path + "' is no checkpoint; give a run folder or one"};
+  }
+  if (fs::exists(fs::path(path) / "manifest.json")) return {Kind::kCheckpoint, path};
   const fs::path inside = fs::path(path) / "checkpoints";
   const std::string folder = fs::exists(inside) ? inside.string() : path;
-  const std::string best = pick == Pick::kBest ? checkpoint::best_checkpoint(folder) : "";
-  if (!best.empty()) {
-    try {
-      return checkpoint::open_named_checkpoint(best);
-    } catch (const Error& error) {
-      log::warn("{}; taking the newest one instead of the best", error.what());
-    }
-  }
-  if (pick == Pick::kBest && best.empty() && fs::exists(folder + "/best")) {
+  if (pick == Pick::kNewest) return {Kind::kFolder, folder};
+  const std::string best = checkpoint::best_checkpoint(folder);
+  if (!best.empty()) return {Kind::kBest, best};
+  if (fs::exists(folder + "/best")) {
     log::warn("'{}/best' names no checkpoint that is there; taking the newest one", folder);
   }
-  return checkpoint::open_newest_checkpoint(folder, /*fall_back=*/true);
+  return {Kind::kFolder, folder};
 }
+
+}  // namespace
 
 checkpoint::Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path,
                                        Pick pick) {
-  std::optional<checkpoint::Checkpoint> found;
-  if (world.rank() == 0) found.emplace(open_checkpoint(path, pick));
-  if (world.size() == 1) return *std::move(found);
-  const std::string folder = world.all_gather_text(found ? found->folder() : "")[0];
-  if (!found) found.emplace(checkpoint::open_named_checkpoint(folder));
-  const std::vector<std::string> manifests =
-      world.all_gather_text(read_file(folder + "/manifest.json"));
-  for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
-    TGR_CHECK(manifests[rank] == manifests[0], "rank ", rank, " finds another checkpoint at '",
-              folder, "' than rank 0; give all machines the same files");
+  std::string own;
+  if (world.rank() == 0) {
+    const Choice choice = choose(path, pick);
+    own = static_cast<char>(choice.kind) + choice.path;
   }
-  return *std::move(found);
+  const std::string chosen = world.all_gather_text(own)[0];
+  const Choice choice = {static_cast<Kind>(chosen.at(0)), chosen.substr(1)};
+  TGR_CHECK(choice.kind != Kind::kFault, choice.path);
+  if (choice.kind == Kind::kPointer) {
+    return checkpoint::open_pointed_checkpoint(world, choice.path);
+  }
+  if (choice.kind == Kind::kCheckpoint) {
+    return checkpoint::open_named_checkpoint(world, choice.path);
+  }
+  std::string folder = choice.path;
+  if (choice.kind == Kind::kBest) {
+    folder = fs::path(choice.path).parent_path().string();
+    try {
+      return checkpoint::open_named_checkpoint(world, choice.path);
+    } catch (const Error& error) {
+      if (world.rank() == 0) {
+        log::warn("{}; taking the newest one instead of the best", error.what());
+      }
+    }
+  }
+  return checkpoint::open_newest_checkpoint(world, folder, /*fall_back=*/true);
+}
+
+checkpoint::Checkpoint open_checkpoint(const std::string& path, Pick pick) {
+  return open_checkpoint(*dist::make_self(), path, pick);
 }
 
 data::Store open_store(const Config& config, const std::string& given) {

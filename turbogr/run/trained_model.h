@@ -28,7 +28,8 @@ enum class Pick { kBest, kNewest };
 // the run has kept one, or else the newest whole one.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, Pick pick = Pick::kBest);
 
-// The same of several ranks: rank 0 chooses, and all must find the same one there. Collective.
+// The same of several ranks: rank 0 chooses, all must find the same one there, and each compares
+// its share of the bytes. Collective.
 checkpoint::Checkpoint open_checkpoint(dist::Communicator& world, const std::string& path,
                                        Pick pick = Pick::kBest);
 

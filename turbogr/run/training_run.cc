@@ -190,11 +190,11 @@ RunEnd TrainingRun::run() {
   if (leads()) folder_ = open_run_folder(config_);
   world_.barrier();  // the folder is there
   folder_.path = config_.run.dir;
-  task_->initialise();
   std::optional<std::int64_t> resumed;
   std::optional<LoggedBytes> logged;
   const bool start_over = std::exchange(config_.run.start_over, false);  // this once
   if (config_.run.resume) resumed = checkpoints_->resume(start_over, position_, logged);
+  if (!resumed) task_->initialise();  // all of it is read otherwise
   if (!config_.run.start_from.empty() && !resumed) checkpoints_->start_from();
   if (config_.run.resume && !resumed) resumed = 0;
   if (leads()) {

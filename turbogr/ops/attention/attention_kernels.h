@@ -76,5 +76,19 @@ template <class T>
 std::size_t attention_kept_bytes(AttentionKind kind, const AttentionShape& shape);
 void make_attention_plan(Cuda cuda, const AttentionBatch& batch, const AttentionPlan& plan);
 
+// The specification, in f64, has sources of its own.
+template <>
+void hstu_attention<double>(Cpu, const AttentionProblem<double>& problem, Rows<double> out);
+template <>
+bool hstu_attention_backward<double>(Cpu, const AttentionProblem<double>& problem,
+                                     Rows<const double> dout,
+                                     const AttentionGradients<double>& gradients);
+template <>
+void fuxi_attention<double>(Cpu, const AttentionProblem<double>& problem, Rows<double> out);
+template <>
+void fuxi_attention_backward<double>(Cpu, const AttentionProblem<double>& problem,
+                                     Rows<const double> dout,
+                                     const AttentionGradients<double>& gradients);
+
 }  // namespace kernels
 }  // namespace turbogr::ops

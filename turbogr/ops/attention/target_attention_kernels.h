@@ -23,4 +23,16 @@ void target_attention_backward(Cuda cuda, const TargetSequences& sequences, Rows
                                const TargetAttentionOptions& options, Rows<const T> dout,
                                Rows<T> dq, Rows<T> dk, Rows<T> dv);
 
+// The specification, in f64, has sources of its own.
+template <>
+void target_attention<double>(Cpu cpu, const TargetSequences& sequences, Rows<const double> q,
+                              Rows<const double> k, Rows<const double> v,
+                              const TargetAttentionOptions& options, Rows<double> out);
+template <>
+void target_attention_backward<double>(Cpu cpu, const TargetSequences& sequences,
+                                       Rows<const double> q, Rows<const double> k,
+                                       Rows<const double> v, const TargetAttentionOptions& options,
+                                       Rows<const double> dout, Rows<double> dq, Rows<double> dk,
+                                       Rows<double> dv);
+
 }  // namespace turbogr::ops::kernels

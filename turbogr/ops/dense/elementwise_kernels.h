@@ -57,4 +57,22 @@ void l2_normalize_backward(Cuda cuda, Rows<const T> x, Rows<const T> dy,
                            View<const Accum<T>, 1> inverse, const L2NormalizeOptions& options,
                            Rows<T> dx);
 
+// The specification, in f64, has sources of its own.
+template <>
+void swiglu<double>(Cpu cpu, Rows<const double> a, Rows<const double> b, Rows<double> y);
+template <>
+void swiglu_backward<double>(Cpu cpu, Rows<const double> a, Rows<const double> b,
+                             Rows<const double> dy, Rows<double> da, Rows<double> db);
+template <>
+void silu<double>(Cpu cpu, Rows<const double> x, Rows<double> y);
+template <>
+void silu_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> dy, Rows<double> dx);
+template <>
+void l2_normalize<double>(Cpu cpu, Rows<const double> x, const L2NormalizeOptions& options,
+                          Rows<double> y, View<double, 1> inverse);
+template <>
+void l2_normalize_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> dy,
+                                   View<const double, 1> inverse, const L2NormalizeOptions& options,
+                                   Rows<double> dx);
+
 }  // namespace turbogr::ops::kernels

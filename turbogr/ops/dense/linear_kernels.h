@@ -37,4 +37,21 @@ std::size_t linear_workspace_bytes_cuda(std::int64_t outputs);
 template <class T>
 std::size_t linear_backward_workspace_bytes_cuda(std::int64_t outputs, std::int64_t rows);
 
+// The specification, in f64, has sources of its own.
+template <>
+void pack_weight<double>(Cpu, PackedWeight<double>::State& state, View<const double, 2> w);
+template <>
+void linear<double>(Cpu cpu, Rows<const double> x, const PackedWeight<double>::State& weight,
+                    const LinearOptions<double>& options, Rows<double> y, Rows<double> z);
+template <>
+std::size_t linear_workspace_bytes<double>(const PackedWeight<double>::State&, int);
+template <>
+void linear_backward<double>(Cpu cpu, Rows<const double> x,
+                             const PackedWeight<double>::State& weight, Rows<const double> dy,
+                             const LinearBackwardOptions<double>& options,
+                             const LinearGradients<double>& gradients);
+template <>
+std::size_t linear_backward_workspace_bytes<double>(const PackedWeight<double>::State&,
+                                                    std::int64_t, int);
+
 }  // namespace turbogr::ops::kernels

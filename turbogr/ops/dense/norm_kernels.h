@@ -62,4 +62,16 @@ std::size_t norm_workspace_bytes(Cpu cpu, std::int64_t cols);
 template <class T>
 std::size_t norm_workspace_bytes(Cuda cuda, std::int64_t cols);
 
+// The specification, in f64, has sources of its own.
+template <>
+void norm<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
+                  const GatedNormOptions<double>& options, NormOutput output, Rows<double> y,
+                  const NormStatistics<double>& statistics);
+template <>
+void norm_backward<double>(Cpu cpu, Rows<const double> x, Rows<const double> gate,
+                           Rows<const double> dy, const NormResidual<double>& residual,
+                           const GatedNormOptions<double>& options, NormOutput output,
+                           const NormStatistics<const double>& statistics,
+                           const GatedNormGradients<double>& gradients);
+
 }  // namespace turbogr::ops::kernels

@@ -27,4 +27,16 @@ void event_input_backward(Cuda cuda, const EventSequences& sequences, Rows<const
 template <class T>
 std::size_t event_input_workspace_bytes(Cuda cuda, std::int64_t tokens, std::int64_t width);
 
+// The specification, in f64, has sources of its own.
+template <>
+void event_input<double>(Cpu cpu, const EventSequences& sequences,
+                         const EventTokens<const double>& tokens,
+                         const EventTables<const double>& tables, const EventInputOptions& options,
+                         Rows<double> x);
+template <>
+void event_input_backward<double>(Cpu cpu, const EventSequences& sequences, Rows<const double> dx,
+                                  const EventInputOptions& options,
+                                  const EventTokens<double>& dtokens,
+                                  const EventTables<double>& dtables);
+
 }  // namespace turbogr::ops::kernels

@@ -19,21 +19,24 @@ template <class T>
 void check_inputs(const Context& ctx, const char* op, const RetrievalInputs<T>& in) {
   const std::int64_t queries = in.query.rows;
   check_rows(op, "query", in.query, queries, in.query.cols);
-  check_rows(op, "table", in.table, in.table.rows, in.query.cols);
+  with_rows<T>(in.table,
+               [&](auto table) { check_rows(op, "table", table, table.rows, in.query.cols); });
+  if (in.chosen.data != nullptr) check_ids(ctx, op, "chosen", in.chosen, in.table.rows);
+  const std::int64_t items = in.num_items();
   if (in.query_inverse_norms.data != nullptr) {
     check_vector(op, "query_inverse_norms", in.query_inverse_norms, queries);
   }
   if (in.table_inverse_norms.data != nullptr) {
-    check_vector(op, "table_inverse_norms", in.table_inverse_norms, in.table.rows);
+    check_vector(op, "table_inverse_norms", in.table_inverse_norms, items);
   }
   if (in.excluded_offsets.data != nullptr) {
     check_vector(op, "excluded_offsets", in.excluded_offsets, queries + 1);
     check_offsets(ctx, op, in.excluded_offsets, in.excluded.shape[0]);
-    check_ids(ctx, op, "excluded", in.excluded, in.table.rows);
+    check_ids(ctx, op, "excluded", in.excluded, items);
   }
   if (in.target.data != nullptr) {
     check_vector(op, "target", in.target, queries);
-    if (in.target_rows.data == nullptr) check_ids(ctx, op, "target", in.target, in.table.rows);
+    if (in.target_rows.data == nullptr) check_ids(ctx, op, "target", in.target, items);
   }
   if (in.target_rows.data != nullptr) {
     check_rows(op, "target_rows", in.target_rows, queries, in.query.cols);

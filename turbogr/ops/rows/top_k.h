@@ -1,10 +1,10 @@
 // Retrieval over a whole table: the best k items of each query, or the rank of one. Scores are made
-// in chunks of the table, so 32 M items need no more scratch than 32.
+// in chunks of the table, read where it lies, so 32 M items need no more scratch than 32.
 //
 //   score = query . item, times the inverse norms that are given
 //
-// M queries, V items, D width, E excluded ids in all. A score that is not finite is an Error; to
-// tell, a call waits for a GPU.
+// M queries, V items of R rows, D width, E excluded ids in all. A score that is not finite is an
+// Error; to tell, a call waits for a GPU.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,15 @@
 #include "turbogr/core/context.h"
 #include "turbogr/core/dtype.h"
 #include "turbogr/core/view.h"
+#include "turbogr/ops/rows/stored_rows.h"
 
 namespace turbogr::ops {
 
 template <class T>
 struct RetrievalInputs {
   Rows<const T> query;                          // [M, D]
-  Rows<const T> table;                          // [V, D]
+  StoredRows table;                             // [R, D], read as T
+  View<const std::int64_t, 1> chosen;           // [V] rows that are the items, or null: all are
   View<const Accum<T>, 1> query_inverse_norms;  // [M], or empty: ones
   View<const Accum<T>, 1> table_inverse_norms;  // [V], or empty: ones
   View<const std::int64_t, 1> excluded;         // [E] ids, query by query, in any order
@@ -29,6 +31,8 @@ struct RetrievalInputs {
   // part: the targets' own rows and inverse norms. Empty: they are the table's.
   Rows<const T> target_rows;                     // [M, D]
   View<const Accum<T>, 1> target_inverse_norms;  // [M], or empty: ones
+
+  std::int64_t num_items() const { return chosen.data == nullptr ? table.rows : chosen.shape[0]; }
 };
 
 template <class T>

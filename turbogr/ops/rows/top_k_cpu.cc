@@ -22,12 +22,13 @@ class Scorer {
         in_(inputs),
         block_(scratch, inputs.query.cols),
         queries_(
-            scratch.take<float, 3>({cpu.pool.size(), kTileRows, padded_width(inputs.query.cols)})) {
-  }
+            scratch.take<float, 3>({cpu.pool.size(), kTileRows, padded_width(inputs.query.cols)})),
+        narrowed_(scratch.take<T, 2>({cpu.pool.size(), inputs.query.cols})) {}
 
   static std::size_t workspace_bytes(int threads, std::int64_t width) {
     return CandidateBlock::workspace_bytes(width) +
-           workspace_bytes_of<float>(threads * kTileRows * padded_width(width));
+           workspace_bytes_of<float>(threads * kTileRows * padded_width(width)) +
+           workspace_bytes_of<double>(threads * width);
   }
 
   A query_scale(std::int64_t q) const {
@@ -42,9 +43,11 @@ class Scorer {
     first_ = first;
     count_ = count;
     if constexpr (!std::is_same_v<T, double>) {
-      block_.fill<T>(
-          cpu_, in_.table, count, [&](std::int64_t j) { return first + j; },
-          [&](std::int64_t j) { return item_scale(first + j); });
+      with_rows<T>(in_.table, [&]<class Stored>(Rows<const Stored> table) {
+        block_.fill_with(cpu_, count, [&](std::int64_t j, float* row, int worker) {
+          widen_item(table, first + j, row, worker);
+        });
+      });
     }
   }
 
@@ -53,7 +56,7 @@ class Scorer {
     if constexpr (std::is_same_v<T, double>) {
       for (std::int64_t q = begin; q < end; ++q) {
         for (std::int64_t j = 0; j < count_; ++j) {
-          out[(q - begin) * kBlockCandidates + j] = one(q, first_ + j, worker);
+          out[(q - begin) * kBlockCandidates + j] = of_item(q, first_ + j, worker);
         }
       }
     } else {
@@ -67,28 +70,16 @@ class Scorer {
   }
 
   // One score, with the bits that scores() gives it: ties must be ties.
-  A one(std::int64_t q, std::int64_t v, int worker) {
-    return one(q, in_.table.row(v), item_scale(v), worker);
-  }
   A of_target(std::int64_t q, int worker) {
-    if (in_.target_rows.data == nullptr) return one(q, in_.target(q), worker);
+    if (in_.target_rows.data == nullptr) return of_item(q, in_.target(q), worker);
     const A scale = in_.target_inverse_norms.empty() ? A{1} : in_.target_inverse_norms(q);
-    return one(q, in_.target_rows.row(q), scale, worker);
-  }
-  A one(std::int64_t q, const T* row, A scale, int worker) {
-    const std::int64_t width = in_.query.cols;
+    const T* row = in_.target_rows.row(q);
     if constexpr (std::is_same_v<T, double>) {
-      double sum = 0;
-      for (std::int64_t c = 0; c < width; ++c) {
-        sum += (in_.query(q, c) * query_scale(q)) * (row[c] * scale);
-      }
-      return sum;
+      return dot(q, row, scale);
     } else {
-      float* query = &queries_(worker, 0, 0);
       float* item = &queries_(worker, 1, 0);
-      widen_padded<T>(cpu_.simd, in_.query.row(q), query_scale(q), width, query);
-      widen_padded<T>(cpu_.simd, row, scale, width, item);
-      return tile_table(cpu_.simd).chain_dot(query, item, width);
+      widen_padded<T>(cpu_.simd, row, scale, in_.query.cols, item);
+      return dot(q, item, worker);
     }
   }
 
@@ -119,10 +110,55 @@ class Scorer {
   }
 
  private:
+  std::int64_t row_of(std::int64_t v) const {
+    return in_.chosen.data == nullptr ? v : in_.chosen(v);
+  }
+  // As if the table were one of T: rounded first where T is the narrower format.
+  template <class Stored>
+  void widen_item(Rows<const Stored> table, std::int64_t v, float* out, int worker) {
+    const Stored* row = table.row(row_of(v));
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, Stored>) {
+      widen_padded<Stored>(cpu_.simd, row, item_scale(v), table.cols, out);
+    } else {
+      T* narrowed = &narrowed_(worker, 0);
+      if constexpr (std::is_same_v<Stored, float>) {
+        row_kernels<T>(cpu_.simd).narrow(row, 1.0f, table.cols, narrowed);
+      } else {
+        for (std::int64_t c = 0; c < table.cols; ++c) narrowed[c] = convert<T>(row[c]);
+      }
+      widen_padded<T>(cpu_.simd, narrowed, item_scale(v), table.cols, out);
+    }
+  }
+  A of_item(std::int64_t q, std::int64_t v, int worker) {
+    if constexpr (std::is_same_v<T, double>) {
+      return dot(q, in_.table.template as<double>().row(row_of(v)), item_scale(v));
+    } else {
+      float* item = &queries_(worker, 1, 0);
+      with_rows<T>(in_.table, [&]<class Stored>(Rows<const Stored> table) {
+        widen_item(table, v, item, worker);
+      });
+      return dot(q, item, worker);
+    }
+  }
+  double dot(std::int64_t q, const double* row, double scale) const {
+    double sum = 0;
+    for (std::int64_t c = 0; c < in_.query.cols; ++c) {
+      sum += (in_.query(q, c) * query_scale(q)) * (row[c] * scale);
+    }
+    return sum;
+  }
+  float dot(std::int64_t q, const float* item, int worker) {
+    const std::int64_t width = in_.query.cols;
+    float* query = &queries_(worker, 0, 0);
+    widen_padded<T>(cpu_.simd, in_.query.row(q), query_scale(q), width, query);
+    return tile_table(cpu_.simd).chain_dot(query, item, width);
+  }
+
   Cpu cpu_;
   const RetrievalInputs<T>& in_;
   CandidateBlock block_;
   View<float, 3> queries_;  // [threads, tile, padded width]
+  View<T, 2> narrowed_;     // [threads, D]
   std::int64_t first_ = 0;
   std::int64_t count_ = 0;
 };
@@ -152,7 +188,7 @@ void for_each_row(const char* op, Cpu cpu, WorkspaceScope& scratch,
   const auto excluded = sorted_exclusions(cpu, scratch, inputs.excluded_offsets, inputs.excluded);
   const auto scores = scratch.take<A, 3>({cpu.pool.size(), kTileRows, kBlockCandidates});
   const std::int64_t queries = inputs.query.rows;
-  const std::int64_t items = inputs.table.rows;
+  const std::int64_t items = inputs.num_items();
   // Few queries: smaller tiles, so that every thread has some. A score's bits do not change.
   const std::int64_t tile = queries >= 8 * kTileRows ? kTileRows : kTileRows / 8;
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();

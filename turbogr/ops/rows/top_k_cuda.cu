@@ -35,7 +35,7 @@ struct Tile {
   const T* target_rows;        // or null: the table's
   const A* target_scale;       // of those, or null
   unsigned long long* bad;     // the first place whose score is not finite
-  std::int64_t table_rows;
+  std::int64_t num_items;
 
   __device__ A score(std::int64_t q, std::int64_t item, A product) const {
     if (query_scale != nullptr) product *= query_scale[q];
@@ -43,7 +43,7 @@ struct Tile {
     return product;
   }
   __device__ void report(std::int64_t q, std::int64_t item) const {
-    const std::int64_t place = q * table_rows + item;
+    const std::int64_t place = q * num_items + item;
     atomicMin(bad, static_cast<unsigned long long>(place));
   }
 };
@@ -196,6 +196,20 @@ __global__ void keep_best_kernel(Tile<T> tile, TopKOutput<T> output) {
   if (threadIdx.x == 0) output.count.data[q] = kept;
 }
 
+__global__ void ascending_kernel(std::int64_t* numbers) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  numbers[i] = i;
+}
+
+// A target that is no item gets no row.
+__global__ void chosen_rows_kernel(const std::int64_t* items, View<const std::int64_t, 1> chosen,
+                                   View<std::int64_t, 1> rows) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= rows.shape[0]) return;
+  const std::int64_t item = items[i];
+  rows.data[i] = item >= 0 && item < chosen.shape[0] ? chosen.data[item] : -1;
+}
+
 // One call: walks over chunks of queries and of items.
 template <class T>
 class Retrieval {
@@ -209,19 +223,25 @@ class Retrieval {
         stream_(cuda::stream_of(cuda.stream)),
         products_(scope.take<A, 2>({kQueries, kItems}).data),
         target_scores_(scope.take<A>(kQueries).data),
-        bad_(scope.take<unsigned long long>(1).data) {
+        bad_(scope.take<unsigned long long>(1).data),
+        items_(inputs.num_items()),
+        row_numbers_(scope.take<std::int64_t>(kItems).data) {
     const std::int64_t width = inputs.table.cols;
     const std::int64_t stride = cuda::divide_up(width, 8) * 8;
     copied_ = {scope.take<T, 2>({kItems, stride}).data, kItems, width, stride};
     // A chunk of such a table is laid out as a copy would be, so it need not be copied.
-    direct_ = inputs.table.stride == stride &&
+    direct_ = inputs.chosen.data == nullptr && inputs.table.dtype == dtype_of<T>() &&
+              inputs.table.stride == stride &&
               reinterpret_cast<std::uintptr_t>(inputs.table.data) % 256 == 0;
     TGR_CUDA_CALL(cudaMemsetAsync(bad_, 0xff, sizeof *bad_, stream_));
+    if (inputs.chosen.data == nullptr) {
+      ascending_kernel<<<kItems / kThreads, kThreads, 0, stream_>>>(row_numbers_);
+    }
   }
 
   static std::size_t workspace_bytes(std::int64_t width) {
     return workspace_bytes_of<double>(kQueries * kItems) + workspace_bytes_of<double>(kQueries) +
-           workspace_bytes_of<unsigned long long>(1) +
+           workspace_bytes_of<unsigned long long>(1) + workspace_bytes_of<std::int64_t>(kItems) +
            workspace_bytes_of<double>(kItems * cuda::divide_up(width, 8) * 8) +
            workspace_bytes_of<unsigned char>(kGemmScratchBytes);
   }
@@ -243,21 +263,20 @@ class Retrieval {
                       .target_rows = in_.target_rows.data,
                       .target_scale = in_.target_inverse_norms.data,
                       .bad = bad_,
-                      .table_rows = in_.table.rows};
+                      .num_items = items_};
       if (in_.target.data != nullptr) {
         copy_targets(first, tile.queries);
         multiply(tile, copied_);
         before(tile);
       }
-      for (std::int64_t item = 0; item < in_.table.rows; item += kItems) {
+      for (std::int64_t item = 0; item < items_; item += kItems) {
         tile.first_item = item;
-        tile.items = std::min(kItems, in_.table.rows - item);
-        const Rows<const T> chunk(in_.table.row(item), tile.items, in_.table.cols,
-                                  in_.table.stride);
+        tile.items = std::min(kItems, items_ - item);
         if (direct_ && tile.items == kItems) {
-          multiply(tile, chunk);
+          const Rows<const T> table = in_.table.template as<T>();
+          multiply(tile, {table.row(item), kItems, table.cols, table.stride});
         } else {
-          copy_rows(chunk);
+          copy_items(item, tile.items);
           multiply(tile, copied_);
         }
         if (in_.excluded_offsets.data != nullptr) {
@@ -271,7 +290,7 @@ class Retrieval {
     unsigned long long bad = 0;
     TGR_CUDA_CALL(cudaMemcpyAsync(&bad, bad_, sizeof bad, cudaMemcpyDeviceToHost, stream_));
     TGR_CUDA_CALL(cudaStreamSynchronize(stream_));
-    const auto items = static_cast<unsigned long long>(std::max<std::int64_t>(in_.table.rows, 1));
+    const auto items = static_cast<unsigned long long>(std::max<std::int64_t>(items_, 1));
     TGR_CHECK(bad == std::numeric_limits<unsigned long long>::max(), op_, ": the score of query ",
               bad / items, " against item ", bad % items,
               " is not finite; look for overflow or NaN in the weights, which too high a "
@@ -280,19 +299,36 @@ class Retrieval {
 
  private:
   void copy_targets(std::int64_t first, std::int64_t count) {
-    if (in_.target_rows.data == nullptr) {
-      gather_rows<T, T, std::int64_t>(cuda_, in_.table, {in_.target.data + first, {count}},
-                                      {copied_.data, count, copied_.cols, copied_.stride});
+    if (in_.target_rows.data != nullptr) {
+      TGR_CUDA_CALL(cudaMemcpy2DAsync(
+          copied_.data, static_cast<std::size_t>(copied_.stride) * sizeof(T),
+          in_.target_rows.row(first), static_cast<std::size_t>(in_.target_rows.stride) * sizeof(T),
+          static_cast<std::size_t>(copied_.cols) * sizeof(T), static_cast<std::size_t>(count),
+          cudaMemcpyDeviceToDevice, stream_));
+      return;
+    }
+    const std::int64_t* rows = in_.target.data + first;
+    if (in_.chosen.data != nullptr) {
+      chosen_rows_kernel<<<static_cast<unsigned>(cuda::divide_up(count, kThreads)), kThreads, 0,
+                           stream_>>>(rows, in_.chosen, {row_numbers_, {count}});
+      rows = row_numbers_;
+    }
+    copy_rows(0, rows, count);
+  }
+  void copy_items(std::int64_t first, std::int64_t count) {
+    if (in_.chosen.data == nullptr) {
+      copy_rows(first, row_numbers_, count);
     } else {
-      copy_rows({in_.target_rows.row(first), count, in_.target_rows.cols, in_.target_rows.stride});
+      copy_rows(0, in_.chosen.data + first, count);
     }
   }
-  void copy_rows(Rows<const T> rows) {
-    TGR_CUDA_CALL(
-        cudaMemcpy2DAsync(copied_.data, static_cast<std::size_t>(copied_.stride) * sizeof(T),
-                          rows.data, static_cast<std::size_t>(rows.stride) * sizeof(T),
-                          static_cast<std::size_t>(rows.cols) * sizeof(T),
-                          static_cast<std::size_t>(rows.rows), cudaMemcpyDeviceToDevice, stream_));
+  // Rows of the table, counted from `begin`, in T.
+  void copy_rows(std::int64_t begin, const std::int64_t* rows, std::int64_t count) {
+    with_rows<T>(in_.table, [&]<class Stored>(Rows<const Stored> table) {
+      const Rows<const Stored> from(table.row(begin), table.rows - begin, table.cols, table.stride);
+      gather_rows<Stored, T, std::int64_t>(cuda_, from, {rows, {count}},
+                                           {copied_.data, count, copied_.cols, copied_.stride});
+    });
   }
   void multiply(const Tile<T>& tile, Rows<const T> items) {
     items.rows = kItems;
@@ -310,6 +346,8 @@ class Retrieval {
   A* products_;
   A* target_scores_;
   unsigned long long* bad_;
+  std::int64_t items_;
+  std::int64_t* row_numbers_;  // 0, 1, 2 ...; or, of items that were chosen, rows of targets
   Rows<T> copied_;
   bool direct_ = false;
 };

@@ -50,14 +50,21 @@ struct CandidateBlock {
   // Candidate j is items.row(row_of(j)) * scale_of(j).
   template <class T, class RowOf, class ScaleOf>
   void fill(Cpu cpu, Rows<const T> items, std::int64_t count_in, RowOf row_of, ScaleOf scale_of) {
+    fill_with(cpu, count_in, [&](std::int64_t j, float* row, int) {
+      widen_padded<T>(cpu.simd, items.row(row_of(j)), scale_of(j), width, row);
+    });
+  }
+  // Candidate j is what write(j, row, worker) puts there, with zeros up to the padded width.
+  template <class Write>
+  void fill_with(Cpu cpu, std::int64_t count_in, Write&& write) {
     constexpr std::int64_t kGroup = 16;
     count = count_in;
     const std::int64_t stride = padded_width(width);
-    parallel_for(cpu.pool, padded_count() / kGroup, [&](std::int64_t group, int) {
+    parallel_for(cpu.pool, padded_count() / kGroup, [&](std::int64_t group, int worker) {
       const std::int64_t begin = group * kGroup;
       for (std::int64_t j = begin; j < begin + kGroup; ++j) {
         if (j < count) {
-          widen_padded<T>(cpu.simd, items.row(row_of(j)), scale_of(j), width, rows + j * stride);
+          write(j, rows + j * stride, worker);
         } else {
           std::fill(rows + j * stride, rows + (j + 1) * stride, 0.0f);
         }

@@ -87,4 +87,13 @@ std::size_t softmax_workspace_bytes(Cuda cuda, std::int64_t tokens, std::int64_t
                                     std::int64_t width, std::int64_t own_negatives,
                                     const SoftmaxOptions& options);
 
+// The specification, in f64, has sources of its own.
+template <>
+void softmax<double>(Cpu cpu, const SoftmaxProblem<double>& problem,
+                     const SoftmaxOutput<double>& output);
+template <>
+void softmax_backward<double>(Cpu cpu, const SoftmaxProblem<double>& problem,
+                              View<const double, 1> log_sum_exp, View<const double, 1> dloss,
+                              Rows<double> dquery, Rows<double> ditems);
+
 }  // namespace turbogr::ops::kernels
