@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/nearest_name.h"
 
@@ -63,14 +64,19 @@ std::vector<std::string> item_texts(const nlohmann::json& items) {
 std::optional<std::int64_t> time_of(const nlohmann::json& fields) {
   if (!fields.contains("at")) return std::nullopt;
   const nlohmann::json& at = fields.at("at");
-  TGR_CHECK(at.is_number_integer(), "\"at\" is ", at.dump(), " (", kind_of(at),
-            "); wanted: a whole number, a time in the store's unit");
+  const bool fits =
+      !at.is_number_unsigned() || std::in_range<std::int64_t>(at.get<std::uint64_t>());
+  TGR_CHECK(at.is_number_integer() && fits, "\"at\" is ", at.dump(), " (", kind_of(at),
+            "); wanted: a whole number of 64 bits, a time in the store's unit");
   return at.get<std::int64_t>();
 }
 
 RankRequest parse_request(const std::string& line, const KnownIds& known,
                           const std::string& where) {
-  const nlohmann::json fields = nlohmann::json::parse(line);
+  const nlohmann::json fields = parse_json(line);
+  TGR_CHECK(!fields.is_discarded(),
+            "the line is no JSON; wanted one such as {\"user\": 7, \"items\": [1, 2], "
+            "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if wanted");
   check_request_keys(fields);
   RankRequest request =
       rank_request(known.store, id_text("user", fields.at("user")),
@@ -129,12 +135,6 @@ std::vector<RankRequest> read_rank_requests(const std::string& path, const Known
     const std::string where = path + ":" + std::to_string(number) + ": ";
     try {
       requests.push_back(parse_request(line, known, where));
-    } catch (const nlohmann::json::exception&) {
-      detail::throw_error(
-          where,
-          "the line is no JSON; wanted one such as {\"user\": 7, \"items\": [1, 2], "
-          "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
-          "wanted");
     } catch (const Error& error) {
       detail::throw_error(where, error.what());
     }

@@ -16,6 +16,7 @@
 #include "turbogr/checkpoint/checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/file.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/data/holdout.h"
@@ -86,8 +87,8 @@ FileHandle open_folder(const Config& base, const TuneOptions& options) {
     replace_file(plan.string(), wanted.dump(1) + "\n");
     return lock;
   }
-  const json found = json::parse(read_file(plan.string()), nullptr, /*allow_exceptions=*/false);
-  TGR_CHECK(found.is_object() && found.value("version", 0) == 1 && found.contains("config") &&
+  const json found = parse_json(read_file(plan.string()));
+  TGR_CHECK(found.is_object() && found.value("version", json()) == 1 && found.contains("config") &&
                 found["config"].is_string(),
             "'", plan.string(),
             "' is not the plan of a search as this program writes it; name "
