@@ -170,6 +170,30 @@ TEST_F(OwnData, TheEndOfARunShowsTheBestCheckpointsFigures) {
   EXPECT_TRUE(has(evaluated, shown)) << shown << evaluated.output;
 }
 
+// A run could not read its own config again.
+TEST_F(OwnData, NamesThatAreNotUtf8AreRefused) {
+  const Outcome folder = still("'runs\xff'", "--train.epochs=1");
+  EXPECT_EQ(folder.status, 1) << folder.output;
+  EXPECT_TRUE(has(folder, "runs\\xff: the value is not UTF-8 text")) << folder.output;
+  const std::string latin = root_ + "/lat\xe9in";
+  fs::create_directory(latin);
+  fs::rename(root_ + "/mine", latin + "/mine");
+  const Outcome above =
+      run_program("train --data.store=mine --train.steps=1 --run.dir=run", "cd " + latin + " &&");
+  EXPECT_EQ(above.status, 1) << above.output;
+  EXPECT_TRUE(has(above, "lat\\xe9in/mine' is not UTF-8 text")) << above.output;
+  EXPECT_FALSE(fs::exists(latin + "/run"));
+}
+
+// The command is written down, whatever its bytes.
+TEST_F(OwnData, AConfigFileMayHaveAnyName) {
+  const std::string config = root_ + "/\xff.toml";
+  test::write_file(config, "[data]\nstore = \"mine\"\n[train]\nsteps = 1\n[run]\ndir = \"run\"\n");
+  const Outcome trained = program("train '" + config + "'");
+  EXPECT_EQ(trained.status, 0) << trained.output;
+  EXPECT_EQ(program("eval --checkpoint run").status, 0);
+}
+
 TEST_F(OwnData, ConfigShowsWhatIsChosenForAStore) {
   const Outcome shown = program("config --data.store=mine");
   ASSERT_EQ(shown.status, 0) << shown.output;
