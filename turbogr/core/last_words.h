@@ -6,7 +6,20 @@
 namespace turbogr {
 
 // From here on such an end has status 1 and a line on standard error that says which file it was,
-// or that memory has run out. For programs: a library leaves its host's handlers alone.
+// or that memory has run out. For programs: their host's handlers are not a library's to take.
 void leave_last_words();
+
+// For a library at work: while this lives, a host that has no handler of its own ends by SIGBUS as
+// it would have, after the line that says which file it was.
+class LastWordsOfHost {
+ public:
+  LastWordsOfHost();
+  ~LastWordsOfHost();
+  LastWordsOfHost(const LastWordsOfHost&) = delete;
+  LastWordsOfHost& operator=(const LastWordsOfHost&) = delete;
+
+ private:
+  bool installed_ = false;
+};
 
 }  // namespace turbogr
