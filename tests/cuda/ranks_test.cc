@@ -26,28 +26,28 @@ constexpr int kSteps = 5;
 #define TGR_SKIP_WITHOUT_NCCL() \
   if (!dist::has_nccl()) GTEST_SKIP() << dist::nccl_version()
 
-TEST(CudaRanks, StagedDoesEveryVerb) {
+TEST(CudaRanks, StagedDoesEveryCollective) {
   TGR_SKIP_WITHOUT_GPU();
   for (const int size : {1, 2, 3}) {
     dist::run_threads(size, [](dist::Communicator& world) {
       const Context ctx({.device = Device::kCuda, .threads = 1});
       const auto staged = dist::make_staged(world.split(0, world.rank(), "staged"), ctx);
-      test::check_device_verbs(ctx, *staged);
+      test::check_device_collectives(ctx, *staged);
       const auto reversed = staged->split(0, -world.rank(), "reversed");
-      test::check_device_verbs(ctx, *reversed);
+      test::check_device_collectives(ctx, *reversed);
     });
   }
 }
 
-TEST(CudaRanks, NcclOfOneDoesEveryVerb) {
+TEST(CudaRanks, NcclOfOneDoesEveryCollective) {
   TGR_SKIP_WITHOUT_GPU();
   TGR_SKIP_WITHOUT_NCCL();
   const Context ctx({.device = Device::kCuda, .threads = 1});
   const auto nccl = dist::make_nccl(dist::make_self(), ctx);
-  test::check_device_verbs(ctx, *nccl);
+  test::check_device_collectives(ctx, *nccl);
   const auto part = nccl->split(3, 0, "part");
   EXPECT_EQ(part->size(), 1);
-  test::check_device_verbs(ctx, *part);
+  test::check_device_collectives(ctx, *part);
   // What self says, it says.
   Tensor four(DType::kU8, {4}, Device::kCuda), eight(DType::kU8, {8}, Device::kCuda);
   const std::vector<std::int64_t> is_four = {4}, is_eight = {8};
