@@ -248,6 +248,28 @@ TEST(CudaRanks, SchedulesThatPromiseItGiveTheSameBits) {
               train_on_ranks<float>(options, 2, 2, late), 2e-5, "semi_async");
 }
 
+// Items shorter than the least length they are divided by: their logits are finite, and so are the
+// gradients of dense weights; those of the items are past any float. Without clipping nothing but
+// the check before the dense update stands between them and the weights.
+TEST(CudaRanks, ABadGradientOfARowAloneChangesNothing) {
+  TGR_SKIP_WITHOUT_GPU();
+  train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  options.clip = 0;
+  options.table_scale = 1e-38;
+  options.temperature = 1e-36;
+  const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
+  train::RetrievalTrainer<float> untrained(ctx, options, kShape.items);
+  untrained.initialise(ctx);
+  const std::vector<float> fresh = weights_of(ctx, untrained);
+  for (const train::StepSchedule schedule :
+       {train::StepSchedule::kSerial, train::StepSchedule::kOverlap,
+        train::StepSchedule::kExactPrefetch, train::StepSchedule::kSemiAsync}) {
+    const Trained bad = train_on_ranks<float>(options, 2, 2, {.schedule = schedule});
+    for (const double loss : bad.losses) EXPECT_TRUE(std::isfinite(loss)) << loss;
+    EXPECT_TRUE(bad.weights == fresh) << static_cast<int>(schedule);
+  }
+}
+
 TEST(CudaRanks, TrainsInBf16WithRowsInBf16OnTheWire) {
   TGR_SKIP_WITHOUT_GPU();
   const train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
