@@ -117,6 +117,7 @@ void leave_last_words() {
   ::backtrace(&frame, 1);
   exits = true;
   install_explain();
+  std::signal(SIGXFSZ, SIG_IGN);  // the write that is too much fails, and says so
 }
 
 LastWordsOfHost::LastWordsOfHost() {
