@@ -404,6 +404,8 @@ TEST_F(Ranking, QuestionsThatAreNoneAreRefused) {
   } refused[] = {
       {"--items 1", "rank for whom?"},
       {"--user 5", "rank what?"},
+      {"--user 5 --items ,", "--items , names no item"},
+      {"--user 5 --items-file /dev/null", "'/dev/null' names no item"},
       {"--user 5 --items 1 --by clicks", "there is no such task; the model has like"},
       {"--user 5 --items 1 --context tab", "write FEATURE=VALUE"},
       {"--user 5 --items 1 --context tub=1", "it has: tab"},
@@ -602,6 +604,7 @@ TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
        R"("tab" is true (true or false))"},
       {R"({"user": 5, "items": [1], "context": {"tub": 1}})", "it has: tab"},
       {R"([5, 1])", "the line is a list; wanted: an object"},
+      {R"({"user": 5, "items": [1], "at": 9999999999999999999})", "wanted: a whole number of 64"},
       {R"({"user": 5)", "the line is no JSON"},
   };
   for (const auto& each : cases) {
