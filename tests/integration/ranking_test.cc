@@ -615,6 +615,13 @@ TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
     EXPECT_NE(outcome.output.find("odd.jsonl:2: "), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find(each.message), std::string::npos) << outcome.output;
   }
+  const Outcome endless =
+      run_program("rank --threads 1 --checkpoint " + root() + "/asked --requests /dev/zero",
+                  "ulimit -v 2000000; timeout 60 ");
+  EXPECT_EQ(endless.status, 1) << endless.output;
+  EXPECT_NE(endless.output.find("line 1: more than 16384 kB without a line's end"),
+            std::string::npos)
+      << endless.output;
 }
 
 // Its lines are checked by the official tool in tests/unit/mllog_test.cc.
