@@ -108,6 +108,7 @@ TEST_F(Tune, RefusesAFolderOfSomethingElse) {
   refused(tune("--vary size"), "no such setting; there are lr, dropout");
   EXPECT_EQ(tune("", 0).status, 2);
   refused(tune("", 1, "mine"), "holds no search");
+  refused(tune("", 1, "'s\xff'"), "is not UTF-8 text");
   refused(tune("--data.holdout=test", 1, "other"), "data.holdout = \"validation_test\"");
   refused(tune("--train.epochs=0 --train.steps=5", 1, "other"), "a share of train.epochs");
   refused(tune("--run.start_from=x", 1, "other"), "leave them out");
