@@ -155,7 +155,8 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
     const std::string_view content = std::string_view(text).substr(begin, end - begin);
     begin = end;
     const ordered_json line = parse_json<ordered_json>(content);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
+    if (!line.is_object() || !line.contains("step") ||
+        !is_whole_number<std::int64_t>(line["step"])) {
       if (content.find_first_not_of(" \r\n") != std::string_view::npos) ++bad;
       continue;
     }

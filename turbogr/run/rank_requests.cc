@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_number.h"
 #include "turbogr/core/json_text.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/nearest_name.h"
@@ -67,9 +68,7 @@ std::vector<std::string> item_texts(const nlohmann::json& items) {
 std::optional<std::int64_t> time_of(const nlohmann::json& fields) {
   if (!fields.contains("at")) return std::nullopt;
   const nlohmann::json& at = fields.at("at");
-  const bool fits =
-      !at.is_number_unsigned() || std::in_range<std::int64_t>(at.get<std::uint64_t>());
-  TGR_CHECK(at.is_number_integer() && fits, "\"at\" is ", at.dump(), " (", kind_of(at),
+  TGR_CHECK(is_whole_number<std::int64_t>(at), "\"at\" is ", at.dump(), " (", kind_of(at),
             "); wanted: a whole number of 64 bits, a time in the store's unit");
   return at.get<std::int64_t>();
 }
