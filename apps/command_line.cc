@@ -133,14 +133,16 @@ int fail(std::string_view what, int status = 1) {
   return status;
 }
 
+int fail_output(std::string_view why) {
+  return fail(fmt::format("cannot write to standard output: {}", why));
+}
+
 // Figures that never reached a full disk or a closed pipe must not look like success.
 int finish_output() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   // An earlier write may have failed: then the reason is gone.
-  return fail(
-      fmt::format("cannot write to standard output: {}",
-                  errno != 0 ? std::strerror(errno) : "it was closed, or its disk is full"));
+  return fail_output(errno != 0 ? std::strerror(errno) : "it was closed, or its disk is full");
 }
 
 }  // namespace
@@ -309,6 +311,7 @@ int Command::run(const std::vector<std::string>& words) {
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(fmt::format("'{}': {}", error.path1().string(), error.code().message()));
   } catch (const std::system_error& error) {  // a thread that could not be started, most of all
+    if (std::ferror(stdout) != 0) return fail_output(error.code().message());
     return fail(fmt::format("the system refuses: {}; see whether a limit is reached (`ulimit -a`)",
                             error.code().message()));
   } catch (const std::exception& error) {

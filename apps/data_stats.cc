@@ -1,13 +1,12 @@
 // `turbogr data stats STORE` and `turbogr data verify STORE`.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "apps/command_line.h"
 #include "apps/commands.h"
-#include "turbogr/core/check.h"
+#include "turbogr/core/output_file.h"
 #include "turbogr/data/stats.h"
 #include "turbogr/data/store.h"
 
@@ -23,11 +22,7 @@ void add_data_stats(Command& app) {
   command->callback([store, json] {
     const data::StoreStats stats = data::stats_of(data::Store(*store));
     fmt::print("{}", data::to_text(stats));
-    if (json->empty()) return;
-    std::ofstream out(*json, std::ios::binary | std::ios::trunc);
-    out << data::to_json(stats);
-    out.close();
-    TGR_CHECK(!out.fail(), "cannot write '", *json, "'; check that the folder exists and has room");
+    if (!json->empty()) replace_file(*json, data::to_json(stats));
   });
 }
 

@@ -65,6 +65,9 @@ std::vector<run::RankRequest> chosen_requests(const RankOptions& options,
                         options.items.empty() ? run::indices_in_file(options.items_file, known)
                                               : run::indices_in_text(options.items, known),
                         options.at);
+  TGR_CHECK(!request.sample.items.empty(),
+            options.items.empty() ? "'" + options.items_file + "'" : "--items " + options.items,
+            " names no item; give at least one");
   for (const std::string& each : options.context) {
     const std::size_t equals = each.find('=');
     check_usage(equals != std::string::npos, "--context ", each, "; write FEATURE=VALUE");

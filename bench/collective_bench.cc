@@ -68,9 +68,11 @@ class CollectiveTimer {
   }
 
   // `bytes` a rank: to the other ranks together.
-  void all_to_all(const std::string& verb, std::int64_t bytes) {
+  void all_to_all(const std::string& collective, std::int64_t bytes) {
     const std::vector<std::int64_t> parts = even_parts(ranks_, bytes / (ranks_.size() - 1));
-    add(verb, bytes, [&] { ranks_.all_to_all({send_.data(), parts}, {receive_.data(), parts}); });
+    add(collective, bytes, [&] {
+      ranks_.all_to_all({send_.data(), parts}, {receive_.data(), parts});
+    });
   }
   void all_reduce(std::int64_t bytes) {
     std::vector<float> values(static_cast<std::size_t>(bytes) / sizeof(float), 1.0f);
@@ -84,9 +86,9 @@ class CollectiveTimer {
   std::vector<plan::CollectiveTime> take() { return std::move(times_); }
 
  private:
-  void add(const std::string& verb, std::int64_t bytes, const std::function<void()>& call) {
+  void add(const std::string& collective, std::int64_t bytes, const std::function<void()>& call) {
     times_.push_back(
-        {verb, ranks_.size(), nodes_, bytes, seconds_of(ranks_, problem_.seconds, call)});
+        {collective, ranks_.size(), nodes_, bytes, seconds_of(ranks_, problem_.seconds, call)});
   }
 
   dist::Communicator& ranks_;

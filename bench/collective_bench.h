@@ -11,7 +11,7 @@ namespace turbogr::bench {
 
 struct CollectiveProblem {
   std::int64_t largest = 4 << 20;  // bytes of a rank, the most
-  double seconds = 0.5;            // for each verb and size, about
+  double seconds = 0.5;            // for each collective and size, about
 };
 
 // Exchanges of rank 0 with a rank of its machine and with one of another, where there are such

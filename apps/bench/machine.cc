@@ -152,7 +152,7 @@ plan::GpuDescription base_of(const BenchMachineOptions& options, const std::stri
 
 void print_collectives(const std::vector<plan::CollectiveTime>& times) {
   for (const plan::CollectiveTime& time : times) {
-    print_result("{:<11} {} ranks on {} machines, {:>9} bytes: {:>10.1f} us\n", time.verb,
+    print_result("{:<11} {} ranks on {} machines, {:>9} bytes: {:>10.1f} us\n", time.collective,
                  time.ranks, time.nodes, grouped_text(time.bytes), 1e6 * time.seconds);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "python/module/bindings.h"
 #include "python/module/host.h"
+#include "turbogr/core/last_words.h"
 #include "turbogr/core/log.h"
 #include "turbogr/dist/communicator.h"
 #include "turbogr/run/config.h"
@@ -75,6 +76,7 @@ std::pair<std::string, std::string> train(const std::string& path, const Pairs& 
   {
     const nb::gil_scoped_release release;
     const data::InterruptQuestion question([&] { return listener.stopped() || interrupts.stop(); });
+    const LastWordsOfHost last_words;
     try {
       const run::LoadedConfig loaded = run::load_config_for_store(path, overrides_of(overrides));
       for (const std::string& chosen : loaded.chosen)

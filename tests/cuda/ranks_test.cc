@@ -26,28 +26,28 @@ constexpr int kSteps = 5;
 #define TGR_SKIP_WITHOUT_NCCL() \
   if (!dist::has_nccl()) GTEST_SKIP() << dist::nccl_version()
 
-TEST(CudaRanks, StagedDoesEveryVerb) {
+TEST(CudaRanks, StagedDoesEveryCollective) {
   TGR_SKIP_WITHOUT_GPU();
   for (const int size : {1, 2, 3}) {
     dist::run_threads(size, [](dist::Communicator& world) {
       const Context ctx({.device = Device::kCuda, .threads = 1});
       const auto staged = dist::make_staged(world.split(0, world.rank(), "staged"), ctx);
-      test::check_device_verbs(ctx, *staged);
+      test::check_device_collectives(ctx, *staged);
       const auto reversed = staged->split(0, -world.rank(), "reversed");
-      test::check_device_verbs(ctx, *reversed);
+      test::check_device_collectives(ctx, *reversed);
     });
   }
 }
 
-TEST(CudaRanks, NcclOfOneDoesEveryVerb) {
+TEST(CudaRanks, NcclOfOneDoesEveryCollective) {
   TGR_SKIP_WITHOUT_GPU();
   TGR_SKIP_WITHOUT_NCCL();
   const Context ctx({.device = Device::kCuda, .threads = 1});
   const auto nccl = dist::make_nccl(dist::make_self(), ctx);
-  test::check_device_verbs(ctx, *nccl);
+  test::check_device_collectives(ctx, *nccl);
   const auto part = nccl->split(3, 0, "part");
   EXPECT_EQ(part->size(), 1);
-  test::check_device_verbs(ctx, *part);
+  test::check_device_collectives(ctx, *part);
   // What self says, it says.
   Tensor four(DType::kU8, {4}, Device::kCuda), eight(DType::kU8, {8}, Device::kCuda);
   const std::vector<std::int64_t> is_four = {4}, is_eight = {8};
@@ -246,6 +246,28 @@ TEST(CudaRanks, SchedulesThatPromiseItGiveTheSameBits) {
   const train::RankOptions late = {.schedule = train::StepSchedule::kSemiAsync};
   expect_near(train_on_ranks<float>(options, 1, 1, late),
               train_on_ranks<float>(options, 2, 2, late), 2e-5, "semi_async");
+}
+
+// Items shorter than the least length they are divided by: their logits are finite, and so are the
+// gradients of dense weights; those of the items are past any float. Without clipping nothing but
+// the check before the dense update stands between them and the weights.
+TEST(CudaRanks, ABadGradientOfARowAloneChangesNothing) {
+  TGR_SKIP_WITHOUT_GPU();
+  train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
+  options.clip = 0;
+  options.table_scale = 1e-38;
+  options.temperature = 1e-36;
+  const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
+  train::RetrievalTrainer<float> untrained(ctx, options, kShape.items);
+  untrained.initialise(ctx);
+  const std::vector<float> fresh = weights_of(ctx, untrained);
+  for (const train::StepSchedule schedule :
+       {train::StepSchedule::kSerial, train::StepSchedule::kOverlap,
+        train::StepSchedule::kExactPrefetch, train::StepSchedule::kSemiAsync}) {
+    const Trained bad = train_on_ranks<float>(options, 2, 2, {.schedule = schedule});
+    for (const double loss : bad.losses) EXPECT_TRUE(std::isfinite(loss)) << loss;
+    EXPECT_TRUE(bad.weights == fresh) << static_cast<int>(schedule);
+  }
 }
 
 TEST(CudaRanks, TrainsInBf16WithRowsInBf16OnTheWire) {

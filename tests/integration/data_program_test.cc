@@ -320,6 +320,19 @@ TEST(DataProgram, AFullDiskIsAClearErrorAndLeavesNothing) {
   EXPECT_EQ(entries_of(folder / "out"), 0);
 }
 
+TEST(DataProgram, FiguresThatDoNotFitLeaveTheFileAsItWas) {
+  TemporaryFolder folder;
+  const auto log = write_file(folder / "log.csv", random_log(1000));
+  const std::string store = (folder / "s").string(), figures = (folder / "stats.json").string();
+  ASSERT_EQ(run_program("data prepare " + log.string() + " --out " + store).status, 0);
+  write_file(figures, "as it was");
+  const Outcome outcome = run_program("data stats " + store + " --json " + figures, "ulimit -f 0;");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.output, "cannot write")) << outcome.output;
+  EXPECT_EQ(read_file(figures), "as it was");
+  EXPECT_EQ(entries_of(folder.path()), 3);
+}
+
 TEST(DataProgram, AnInterruptRemovesTheTemporaryFiles) {
   TemporaryFolder folder;
   fs::create_directory(folder / "out");

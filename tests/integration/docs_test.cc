@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <regex>
 #include <set>
@@ -44,11 +46,13 @@ std::vector<fs::path> documents() {
 std::vector<std::string> commands_of(const std::string& text, bool shell_only = true) {
   std::vector<std::string> commands;
   std::istringstream lines(text);
+  bool fenced = false;
   bool shell = false;
   bool continued = false;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("```")) {
-      shell = !shell && (line == "```sh" || (!shell_only && line == "```"));
+      fenced = !fenced;
+      shell = fenced && (line == "```sh" || (!shell_only && line == "```"));
       continue;
     }
     if (!shell) continue;
@@ -187,6 +191,105 @@ TEST(Docs, EveryPageWithCommandsIsRun) {
     }
   }
   EXPECT_EQ(with_commands, std::set<std::string>(std::begin(kPages), std::end(kPages)));
+}
+
+// Files of the names and columns of the public sets, small ones: the ranking page's plain block
+// goes from these to trained models. Only `turbogr` is where an installed program is.
+class DocsPublicSets : public ::testing::Test {
+ protected:
+  static constexpr int kUsers = 40, kItems = 30, kEvents = 24;
+  test::TemporaryFolder folder_;
+  std::string root_ = folder_.path().string();
+
+  static int item_of(int user, int event) { return (user * 7 + event * 3) % kItems + 1; }
+  static int stars_of(int user, int event) { return (user + event) % 5 + 1; }
+
+  // A line for each of 1 to `count`.
+  void write_lines(const std::string& name, std::string text, int count,
+                   const std::function<std::string(int)>& line) const {
+    for (int i = 1; i <= count; ++i) text += line(i);
+    test::write_file(root_ + "/" + name, text);
+  }
+  void write_events(const std::string& name, const std::string& header,
+                    const std::function<std::string(int, int)>& line) const {
+    write_lines(name, header, kUsers, [&](int user) {
+      std::string lines;
+      for (int event = 0; event < kEvents; ++event) lines += line(user, event);
+      return lines;
+    });
+  }
+
+  void write_movielens() const {
+    fs::create_directory(root_ + "/ml-1m");
+    write_events("ml-1m/chrono.csv", "user_id,item_id,rating\n", [](int user, int event) {
+      return fmt::format("{},{},{}\n", user, item_of(user, event), stars_of(user, event));
+    });
+    write_lines("ml-1m/movies.dat", "", kItems, [](int item) {
+      return fmt::format("{0}::Film {0} (1990)::{1}\n", item, item % 2 ? "Drama|War" : "Comedy");
+    });
+    write_lines("ml-1m/users.dat", "", kUsers, [](int user) {
+      return fmt::format("{}::{}::{}::{}::{}\n", user, user % 2 ? "F" : "M", 18 + user % 3,
+                         user % 20, 10'000 + user);
+    });
+    const test::Outcome packed =
+        test::run_command("cd " + root_ + " && tar cf ml-1m.tar ml-1m && rm -r ml-1m");
+    ASSERT_EQ(packed.status, 0) << packed.output;
+    fs::create_directory(root_ + "/ml-latest-small");
+    write_events("ml-latest-small/ratings.csv", "userId,movieId,rating,timestamp\r\n",
+                 [](int user, int event) {
+                   return fmt::format("{},{},{},{}\r\n", user, item_of(user, event),
+                                      stars_of(user, event) - 0.5, 1'000'000 + 100 * event);
+                 });
+    write_lines("ml-latest-small/movies.csv", "movieId,title,genres\n", kItems, [](int item) {
+      return fmt::format("{0},\"Film {0}, The\",{1}\n", item, item % 2 ? "Drama|War" : "Comedy");
+    });
+  }
+
+  void write_kuairand() const {
+    constexpr std::int64_t kTestFrom = 1'651'766'400'000;  // as the config has it
+    const std::string folder = "kuairand-pure/";
+    fs::create_directory(root_ + "/" + folder);
+    write_events(folder + "log_standard_4_25_to_5_08_pure.csv",
+                 "user_id,video_id,date,hourmin,time_ms,is_click,is_like,is_follow,is_comment,"
+                 "is_forward,is_hate,long_view,play_time_ms,duration_ms,profile_stay_time,"
+                 "comment_stay_time,is_profile_enter,is_rand,tab\n",
+                 [](int user, int event) {
+                   const int odd = (user + event) % 2, third = (user + event) % 3 == 0;
+                   return fmt::format(
+                       "{},{},20220505,1200,{},{},{},{},{},{},{},{},{},9000,0,0,{},0,{}\n", user,
+                       item_of(user, event), kTestFrom + (event - 18) * std::int64_t{3'600'000},
+                       odd, third, odd, third, odd, third, odd, 1000 * event, third, event % 4);
+                 });
+    write_lines(folder + "video_features_basic_pure.csv",
+                "video_id,author_id,video_type,video_duration,tag\n", kItems, [](int item) {
+                  return fmt::format("{},{},NORMAL,{},\"{},{}\"\n", item, item % 7, 1000 * item,
+                                     item % 5, item % 3);
+                });
+    write_lines(folder + "user_features_pure.csv",
+                "user_id,user_active_degree,follow_user_num_range,fans_user_num_range,"
+                "friend_user_num_range,register_days_range\n",
+                kUsers, [](int user) {
+                  return fmt::format("{},full_active,\"(0,10]\",\"[1,10)\",0,{}\n", user, user % 4);
+                });
+  }
+};
+
+TEST_F(DocsPublicSets, OfRankingArePreparedAndTrained) {
+  write_movielens();
+  write_kuairand();
+  fs::create_symlink(fs::path(test::source_dir()) / "configs", root_ + "/configs");
+  const std::string here =
+      "cd " + root_ + " && PATH=" + fs::path(test::program()).parent_path().string() + ":$PATH && ";
+  int run = 0;
+  const fs::path page = fs::path(test::source_dir()) / "docs" / "ranking.md";
+  for (std::string command : commands_of(text_of(page), false)) {
+    if (!std::regex_search(command, std::regex("^(tar|awk|turbogr) "))) continue;
+    if (command.starts_with("turbogr train")) command += " --train.peak_tflops=1 --train.epochs=1";
+    const test::Outcome outcome = test::run_command(here + command);
+    EXPECT_EQ(outcome.status, 0) << command << "\n" << outcome.output;
+    ++run;
+  }
+  EXPECT_EQ(run, 7);
 }
 
 TEST(Docs, LinkOnlyToWhatIsThere) {

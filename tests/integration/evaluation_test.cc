@@ -351,7 +351,8 @@ TEST(StrangeIds, AreNotOthersInJson) {
   const Outcome refused = run_program(recommend + root + "/l.jsonl");
   EXPECT_EQ(refused.status, 1) << refused.output;
   EXPECT_TRUE(has(refused, "the id 'caf\\xe9")) << refused.output;
-  EXPECT_TRUE(has(refused, "is no UTF-8, and JSON and Parquet hold nothing else")) << refused.output;
+  EXPECT_TRUE(has(refused, "is no UTF-8, and JSON and Parquet hold nothing else"))
+      << refused.output;
   EXPECT_FALSE(std::filesystem::exists(folder / "l.jsonl"));
   ASSERT_EQ(run_program(recommend + root + "/l.csv").status, 0);
   EXPECT_NE(test::read_file(folder / "l.csv").find(",caf\xe9"), std::string::npos);

@@ -22,7 +22,7 @@ class Mpi : public testing::Test {
   }
 };
 
-TEST_F(Mpi, EveryVerbOnEveryGroup) {
+TEST_F(Mpi, EveryCollectiveOnEveryGroup) {
   for (const int ranks : {1, 3, 4}) {
     const test::Outcome outcome = test::mpirun(ranks, test::mpi_ranks() + " collectives");
     EXPECT_EQ(outcome.status, 0) << outcome.output;

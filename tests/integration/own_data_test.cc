@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 
 #include "tests/support/program.h"
@@ -71,6 +75,34 @@ TEST_F(OwnData, TrainsEvaluatesAndRecommendsWithoutAConfig) {
   const Outcome again = program("train --data.store=mine");
   EXPECT_EQ(again.status, 1);
   EXPECT_TRUE(has(again, "'runs/mine' is not empty; go on with")) << again.output;
+}
+
+// Users walk around a circle of items and jump now and then: all items are as popular, and the next
+// one follows from the last.
+TEST_F(OwnData, WithoutAConfigAModelIsFarBetterThanPopularity) {
+  std::mt19937 random(1);
+  std::string log = "user,item,timestamp\n";
+  for (int user = 0; user < 100; ++user) {
+    std::uint_fast32_t item = random() % 60;
+    for (int event = 0; event < 20; ++event) {
+      log += fmt::format("{},{},{}\n", user, item, 1000 * user + event);
+      item = random() % 10 == 0 ? random() % 60 : (item + 1) % 60;
+    }
+  }
+  test::write_file(root_ + "/walks.csv", log);
+  ASSERT_EQ(program("data prepare walks.csv --out walks").status, 0);
+  const Outcome trained = program(
+      "train --data.store=walks --train.threads=1 --train.peak_tflops=1 --log.progress=none");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_FALSE(has(trained, "worse than popularity")) << trained.output;
+  ASSERT_EQ(program("eval --checkpoint runs/walks --split test --json figures.json").status, 0);
+  std::map<std::string, double> ndcg;
+  for (const auto& row : nlohmann::json::parse(contents_of(root_ + "/figures.json"))) {
+    ndcg[row.at("ranking").get<std::string>()] = row.at("ndcg@10").get<double>();
+  }
+  ASSERT_EQ(ndcg.size(), 2u);
+  EXPECT_GT(ndcg["model"], 0.5);
+  EXPECT_LT(ndcg["popularity"], 0.2);
 }
 
 TEST_F(OwnData, SaysWhenAModelIsWorseThanPopularity) {
@@ -168,6 +200,30 @@ TEST_F(OwnData, TheEndOfARunShowsTheBestCheckpointsFigures) {
       trained.output.substr(figures, trained.output.find('\n', line) - figures);
   const Outcome evaluated = program("eval --checkpoint run --split test --no-popularity");
   EXPECT_TRUE(has(evaluated, shown)) << shown << evaluated.output;
+}
+
+// A run could not read its own config again.
+TEST_F(OwnData, NamesThatAreNotUtf8AreRefused) {
+  const Outcome folder = still("'runs\xff'", "--train.epochs=1");
+  EXPECT_EQ(folder.status, 1) << folder.output;
+  EXPECT_TRUE(has(folder, "runs\\xff: the value is not UTF-8 text")) << folder.output;
+  const std::string latin = root_ + "/lat\xe9in";
+  fs::create_directory(latin);
+  fs::rename(root_ + "/mine", latin + "/mine");
+  const Outcome above =
+      run_program("train --data.store=mine --train.steps=1 --run.dir=run", "cd " + latin + " &&");
+  EXPECT_EQ(above.status, 1) << above.output;
+  EXPECT_TRUE(has(above, "lat\\xe9in/mine' is not UTF-8 text")) << above.output;
+  EXPECT_FALSE(fs::exists(latin + "/run"));
+}
+
+// The command is written down, whatever its bytes.
+TEST_F(OwnData, AConfigFileMayHaveAnyName) {
+  const std::string config = root_ + "/\xff.toml";
+  test::write_file(config, "[data]\nstore = \"mine\"\n[train]\nsteps = 1\n[run]\ndir = \"run\"\n");
+  const Outcome trained = program("train '" + config + "'");
+  EXPECT_EQ(trained.status, 0) << trained.output;
+  EXPECT_EQ(program("eval --checkpoint run").status, 0);
 }
 
 TEST_F(OwnData, ConfigShowsWhatIsChosenForAStore) {

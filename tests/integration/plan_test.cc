@@ -301,6 +301,14 @@ TEST(Plan, ForgedDescriptionsEndInWords) {
   const test::Outcome run = test::run_program(plan("--nodes 2 --network " + file));
   EXPECT_EQ(run.status, 1) << run.output;
   EXPECT_TRUE(test::has(run, "does not describe a network")) << run.output;
+  for (const std::string& text : {std::string("{\"what\": \"network\","), std::string("\xff"),
+                                  std::string(1'000'000, '[') + std::string(1'000'000, ']')}) {
+    replace_file(file, text);
+    const test::Outcome no_json = test::run_program(plan("--nodes 2 --network " + file));
+    EXPECT_EQ(no_json.status, 1) << no_json.output;
+    EXPECT_TRUE(test::has(no_json, "' is not JSON; restore it")) << no_json.output;
+    EXPECT_FALSE(test::has(no_json, "json.exception")) << no_json.output;
+  }
 }
 
 // What is there and no plain file stays what it is; a limit on files ends in words.

@@ -404,6 +404,8 @@ TEST_F(Ranking, QuestionsThatAreNoneAreRefused) {
   } refused[] = {
       {"--items 1", "rank for whom?"},
       {"--user 5", "rank what?"},
+      {"--user 5 --items ,", "--items , names no item"},
+      {"--user 5 --items-file /dev/null", "'/dev/null' names no item"},
       {"--user 5 --items 1 --by clicks", "there is no such task; the model has like"},
       {"--user 5 --items 1 --context tab", "write FEATURE=VALUE"},
       {"--user 5 --items 1 --context tub=1", "it has: tab"},
@@ -602,6 +604,7 @@ TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
        R"("tab" is true (true or false))"},
       {R"({"user": 5, "items": [1], "context": {"tub": 1}})", "it has: tab"},
       {R"([5, 1])", "the line is a list; wanted: an object"},
+      {R"({"user": 5, "items": [1], "at": 9999999999999999999})", "wanted: a whole number of 64"},
       {R"({"user": 5)", "the line is no JSON"},
   };
   for (const auto& each : cases) {
@@ -612,6 +615,13 @@ TEST_F(Ranking, RequestsThatAreNoneAreNamed) {
     EXPECT_NE(outcome.output.find("odd.jsonl:2: "), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find(each.message), std::string::npos) << outcome.output;
   }
+  const Outcome endless =
+      run_program("rank --threads 1 --checkpoint " + root() + "/asked --requests /dev/zero",
+                  "ulimit -v 2000000; timeout 60 ");
+  EXPECT_EQ(endless.status, 1) << endless.output;
+  EXPECT_NE(endless.output.find("line 1: more than 16384 kB without a line's end"),
+            std::string::npos)
+      << endless.output;
 }
 
 // Its lines are checked by the official tool in tests/unit/mllog_test.cc.

@@ -218,6 +218,37 @@ TEST_F(Ranks, AveragedReplicasResumeBitEqualAndAreEvaluatedAsSaved) {
   EXPECT_NEAR(saved[0].at("ndcg@10").get<double>(), figures("whole", "ndcg@10").front(), 1e-12);
 }
 
+// Neither a mean nor a save is near: the figure is still that of the rows' average, which another
+// run saves at this step.
+TEST_F(Ranks, AveragedReplicasAreEvaluatedAsTheirAverageAtAnyStep) {
+  const std::string averaged =
+      " --dist.group=1 --dist.replicas=average --dist.average_every=7 --checkpoint.every=99"
+      " --checkpoint.keep_best=0 ";
+  const auto check = [&](const std::string& task, const std::string& figure, auto&& train) {
+    const std::string on = task + "-on", ended = task + "-ended";
+    const Outcome trained = train(on, averaged + "--eval.every_steps=5 --train.steps=9");
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    EXPECT_FALSE(std::filesystem::exists(root_ + "/" + on + "/checkpoints/step-000000005"));
+    ASSERT_EQ(train(ended, averaged + "--train.steps=5").status, 0);
+    const Outcome evaluated =
+        run_program("eval --split validation --checkpoint " + root_ + "/" + ended +
+                    "/checkpoints/step-000000005 --json " + root_ + "/figures.json");
+    ASSERT_EQ(evaluated.status, 0) << evaluated.output;
+    const nlohmann::json saved = nlohmann::json::parse(read_file(root_ + "/figures.json"));
+    EXPECT_NEAR(saved[0].at(figure).get<double>(), figures(on, figure).front(), 1e-5) << task;
+  };
+  check("retrieval", "mrr",
+        [&](const std::string& run, const std::string& more) { return train(2, run, more); });
+  check("ranking", "ne", [&](const std::string& run, const std::string& more) {
+    return test::mpirun(2, test::program() + " train --task=ranking --data.store=" + store_ +
+                               " --run.dir=" + root_ + "/" + run +
+                               " --train.threads=1 --train.peak_tflops=1 --train.batch=16"
+                               " --train.epochs=50 --log.progress=none --log.tensorboard=false"
+                               " --embedding.lr=0.01" +
+                               more);
+  });
+}
+
 TEST_F(Ranks, ShareAnEvaluationAndSpeakOnce) {
   ASSERT_EQ(train(1, "run", "--train.steps=4").status, 0);
   const std::string eval = test::program() + " --log-level error eval --checkpoint " + root_ +

@@ -109,6 +109,16 @@ TEST_F(Newcomer, ListsMayBePipesAndAreBounded) {
   EXPECT_TRUE(has(endless, "goes on for more than 256 MB")) << endless.output;
 }
 
+// More lists than wait in memory until the end.
+TEST_F(Newcomer, ListsThatNobodyTakesAreNoSuccess) {
+  const std::string all = "recommend --k 30 --all --checkpoint " + root_ + "/run";
+  for (const char* nowhere : {" > /dev/full", " >&-"}) {
+    const Outcome ended = run_program(all + nowhere);
+    EXPECT_EQ(ended.status, 1) << nowhere;
+    EXPECT_TRUE(has(ended, "turbogr: cannot write to standard output: ")) << ended.output;
+  }
+}
+
 TEST_F(Newcomer, MoreThanTheCatalogueIsSaid) {
   const std::string from = " --checkpoint " + root_ + "/run ";
   EXPECT_TRUE(

@@ -97,6 +97,44 @@ TEST_F(RunFaults, ALimitOfTheAddressSpaceEndsInWords) {
   EXPECT_TRUE(refused);
 }
 
+// Likewise of the other commands that take memory.
+TEST_F(RunFaults, ALimitOfTheAddressSpaceEndsEveryCommandInWords) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "a sanitizer's own memory is past any limit";
+#endif
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  const Outcome ranker = test::run_program(
+      "train --task=ranking --data.store=" + store_ + " --run.dir=" + root_ +
+      "/ranker --train.steps=1 --train.threads=2 --train.peak_tflops=1 --log.progress=none");
+  ASSERT_EQ(ranker.status, 0) << ranker.output;
+  test::write_file(root_ + "/log.csv", "user,item,timestamp\n1,2,3\n1,3,4\n1,4,5\n1,5,6\n");
+  const std::vector<std::string> commands = {
+      "eval --threads 2 --checkpoint " + root_ + "/run",
+      "eval --threads 2 --checkpoint " + root_ + "/ranker",
+      "recommend --all --threads 2 --checkpoint " + root_ + "/run --out " + root_ + "/lists.csv",
+      "export --threads 2 --checkpoint " + root_ + "/run --out " + root_ + "/all.safetensors",
+      "rank --user 1 --items 2,3 --threads 2 --checkpoint " + root_ + "/ranker",
+      "data prepare " + root_ + "/log.csv --memory 64MB --threads 2 --overwrite --out " + root_ +
+          "/prepared",
+      "tune --trials 1 --vary lr --train.epochs=1 --train.threads=2 --model.width=16 "
+      "--train.peak_tflops=1 --data.store=" +
+          store_ + " --out " + root_ + "/search"};
+  for (const std::string& command : commands) {
+    int refused = 0;
+    for (int mib = 58; mib <= 118; mib += 15) {
+      const Outcome ended =
+          test::run_program(command, "ulimit -v " + std::to_string(mib * 1024) + ";");
+      EXPECT_LE(ended.status, 1) << mib << " MiB: " << command << '\n' << ended.output;
+      if (ended.status == 0) continue;
+      ++refused;
+      EXPECT_TRUE(has(ended, "turbogr: ")) << mib << " MiB: " << command << '\n' << ended.output;
+    }
+    EXPECT_GT(refused, 0) << command;
+    const Outcome unlimited = test::run_program(command);
+    EXPECT_EQ(unlimited.status, 0) << unlimited.output;
+  }
+}
+
 TEST_F(RunFaults, AStoreThatIsCutIsNamed) {
   const Outcome cut = disturb("run", "truncate -s 0 " + store_ + "/items.bin");
   EXPECT_EQ(cut.status, 1) << cut.output;
@@ -236,6 +274,39 @@ TEST_F(RunFaults, AStoreWithOtherEventsIsRefused) {
   EXPECT_NE(other.output.find("was trained on other events than those of"), std::string::npos)
       << other.output;
   EXPECT_NE(other.output.find(state.at("store").get<std::string>()), std::string::npos);
+}
+
+// Two logs of as many users, items and events, one pair of them the other way round.
+TEST_F(RunFaults, AStoreOfAsManyOtherEventsIsRefused) {
+  const auto prepare = [&](const std::string& name, bool other) {
+    std::string log = "user,item,timestamp\n";
+    for (int user = 0; user < 30; ++user) {
+      for (int event = 0; event < 12; ++event) {
+        const int swapped = other && user == 7 && event < 2 ? 1 - event : event;
+        log += std::to_string(user) + "," + std::to_string((user + swapped) % 40) + "," +
+               std::to_string(1000 + event) + "\n";
+      }
+    }
+    test::write_file(root_ + "/log.csv", log);
+    const Outcome made =
+        test::run_program("data prepare " + root_ + "/log.csv --out " + root_ + "/" + name);
+    ASSERT_EQ(made.status, 0) << made.output;
+    ASSERT_TRUE(has(made, "30 users, 40 items, 360 events")) << made.output;
+  };
+  prepare("first", false);
+  prepare("second", true);
+  store_ = root_ + "/first";
+  ASSERT_EQ(train("run", "--train.steps=2").status, 0);
+  const std::string weights = model_bytes("run");
+  store_ = root_ + "/second";
+  const Outcome refused = train("run", "--train.steps=4 --run.resume=true");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_TRUE(has(refused, "was trained on other events than those of '" + store_ + "'"))
+      << refused.output;
+  EXPECT_EQ(model_bytes("run"), weights);
+  store_ = root_ + "/first";
+  const Outcome resumed = train("run", "--train.steps=4 --run.resume=true");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
@@ -16,6 +18,7 @@ namespace turbogr {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 using test::Outcome;
 using test::run_program;
 
@@ -105,12 +108,34 @@ TEST_F(Tune, RefusesAFolderOfSomethingElse) {
   refused(tune("--vary size"), "no such setting; there are lr, dropout");
   EXPECT_EQ(tune("", 0).status, 2);
   refused(tune("", 1, "mine"), "holds no search");
+  refused(tune("", 1, "'s\xff'"), "is not UTF-8 text");
   refused(tune("--data.holdout=test", 1, "other"), "data.holdout = \"validation_test\"");
   refused(tune("--train.epochs=0 --train.steps=5", 1, "other"), "a share of train.epochs");
   refused(tune("--run.start_from=x", 1, "other"), "leave them out");
   EXPECT_FALSE(fs::exists(root_ + "/other"));
-  test::write_file(root_ + "/search/tune.json", "{");
-  refused(tune("--vary lr --train.epochs=1", 1), "is not the plan of a search");
+  const std::string file = root_ + "/search/tune.json";
+  const std::string plan = contents_of(file);
+  const auto with = [&](const std::string& key, const json& value) {
+    json forged = json::parse(plan);
+    forged[key] = value;
+    return forged.dump();
+  };
+  for (const std::string& forged :
+       {std::string("{"), std::string("[]"), with("version", "1"), with("version", nullptr),
+        with("version", {1}), with("version", 2), with("config", 7),
+        std::string("{\"version\": 1}"), std::string(1'000'000, '[')}) {
+    test::write_file(file, forged);
+    refused(tune("--vary lr --train.epochs=1", 1), "is not the plan of a search");
+  }
+  for (const auto& [key, value] :
+       {std::pair<std::string, json>{"seed", "1"}, {"vary", json::object()}, {"trials", 1e300}}) {
+    test::write_file(file, with(key, value));
+    refused(tune("--vary lr --train.epochs=1", 1), "with other options");
+  }
+  test::write_file(file, with("config", "[train"));
+  refused(tune("--vary lr --train.epochs=1", 1), "tune.json:1: not TOML");
+  test::write_file(file, plan);
+  EXPECT_EQ(tune("--vary lr --train.epochs=1", 1).status, 0);
 }
 
 // The trial at work fails, since its folder is gone; that is no reason to go on with the next.

@@ -17,7 +17,7 @@ namespace {
 using turbogr::dist::Communicator;
 
 void run_rank(Communicator& world, const std::string& mode, int guilty) {
-  turbogr::test::check_verbs(world);
+  turbogr::test::check_collectives(world);
   if (mode == "collectives") {
     turbogr::test::check_groups(world);
     if (world.rank() == 0) std::printf("%d ranks agree\n", world.size());

@@ -624,3 +624,19 @@ def test_kuairands_files_as_parquet(tmp_path):
     pq.write_table(log.rename_columns(["who" if name == "user_id" else name for name in log.column_names]), tmp_path / "log_random_pure.parquet")
     with pytest.raises(turbogr.Error, match="there is no column 'user_id'"):
         turbogr.prepare(tmp_path / "log_random_pure.parquet", format="kuairand")
+
+
+@needs_library
+def test_shards_are_prepared_and_merged_as_the_page_says(table, store, tmp_path):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "data_format.md").read_text()
+    (shard,) = re.findall(r"^turbogr( data prepare .*--shard 1/8 .*?) +#", page, re.MULTILINE)
+    (merge,) = re.findall(r"^turbogr( data merge parts/1 .*)$", page, re.MULTILINE)
+    (tmp_path / "log").mkdir()
+    size = table.num_rows // 9
+    for part in range(10):  # the last is a remainder
+        pq.write_table(table.slice(part * size, size), tmp_path / "log" / f"part-{part:05}.parquet")
+    shards = [shard.replace("1/8", f"{i}/8").replace("parts/1", f"parts/{i}") for i in range(1, 9)]
+    for command in [*shards, merge]:
+        ended = subprocess.run(f"{PROGRAM}{command}", shell=True, cwd=tmp_path, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "stores" / "all") == contents(store)

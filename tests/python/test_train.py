@@ -157,6 +157,30 @@ def test_ctrl_c_saves_and_returns(store, small, tmp_path):
     assert end == "interrupted" and int(step) >= 6
 
 
+CUT = """
+import faulthandler, json, os, sys, turbogr
+small, store, run, handler = json.loads(sys.argv[1]), *sys.argv[2:]
+if handler == "faulthandler":
+    faulthandler.enable()
+def cut(record):
+    os.truncate(store + "/items.bin", 0)
+turbogr.train(small, store, callbacks=cut, progress=False, run={"dir": run}, train={"epochs": 1000})
+"""
+
+
+@pytest.mark.parametrize("handler", ["none", "faulthandler"])
+def test_a_store_that_is_cut_is_named_before_the_signal(handler, columns, small, tmp_path):
+    store = turbogr.prepare(columns, tmp_path / "walks")
+    ended = subprocess.run(
+        [sys.executable, "-c", CUT, json.dumps(small), store.path, tmp_path / "run", handler],
+        capture_output=True, text=True, timeout=120,
+    )
+    assert ended.returncode == -signal.SIGBUS, ended.stderr
+    named = "walks/items.bin' was cut short while it was in use" in ended.stderr
+    assert named == (handler == "none")
+    assert ("Fatal Python error: Bus error" in ended.stderr) == (handler == "faulthandler")
+
+
 def test_nothing_is_printed_unless_asked_for(store, small, tmp_path, capfd):
     turbogr.train(small, store, progress=False, run={"dir": tmp_path / "quiet"})
     assert capfd.readouterr() == ("", "")

@@ -132,7 +132,7 @@ inline void check_device_pending(const Context& ctx, dist::Communicator& group) 
   }
 }
 
-inline void check_device_verbs(const Context& ctx, dist::Communicator& group) {
+inline void check_device_collectives(const Context& ctx, dist::Communicator& group) {
   for (const std::int64_t count : {0, 1, 1023, 100003}) check_device_reductions(ctx, group, count);
   check_device_all_to_all(ctx, group);
   check_device_gather_and_broadcast(ctx, group);

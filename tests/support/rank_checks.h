@@ -105,7 +105,7 @@ inline void check_pending(dist::Communicator& group) {
   }
 }
 
-inline void check_verbs(dist::Communicator& group) {
+inline void check_collectives(dist::Communicator& group) {
   for (const std::int64_t count : {0, 1, 3, 1023, 5000, 100003}) check_reductions(group, count);
   check_all_to_all(group);
   check_gather_and_broadcast(group);
@@ -123,10 +123,10 @@ inline void check_groups(dist::Communicator& world) {
     dist::SparseGroups groups = dist::make_sparse_groups(world, topology);
     TGR_CHECK(groups.group->size() == group_size, "group of ", groups.group->size());
     TGR_CHECK(groups.replicas->size() == world.size() / group_size, "replicas");
-    check_verbs(*groups.group);
-    check_verbs(*groups.replicas);
+    check_collectives(*groups.group);
+    check_collectives(*groups.replicas);
   }
-  check_verbs(*reversed);
+  check_collectives(*reversed);
 }
 
 }  // namespace turbogr::test

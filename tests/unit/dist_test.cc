@@ -21,31 +21,31 @@ namespace {
 
 using test::message_of;
 
-TEST(Communicator, OfOneDoesEveryVerb) {
+TEST(Communicator, OfOneDoesEveryCollective) {
   const std::unique_ptr<Communicator> self = make_self();
-  test::check_verbs(*self);
+  test::check_collectives(*self);
   test::check_groups(*self);
 }
 
-TEST(Communicator, ThreadsDoEveryVerbInEveryGroup) {
+TEST(Communicator, ThreadsDoEveryCollectiveInEveryGroup) {
   for (const int size : {1, 2, 3, 4, 6, 9, 16, 21}) {
     run_threads(size, [](Communicator& world) {
-      test::check_verbs(world);
+      test::check_collectives(world);
       test::check_groups(world);
     });
   }
 }
 
-TEST(DeviceCommunicator, StagedDoesEveryVerbInEveryGroup) {
+TEST(DeviceCommunicator, StagedDoesEveryCollectiveInEveryGroup) {
   for (const int size : {1, 2, 3, 4}) {
     run_threads(size, [](Communicator& world) {
       const Context ctx({.threads = 1});
       const auto staged = make_staged(world.split(0, world.rank(), "staged"), ctx);
-      test::check_device_verbs(ctx, *staged);
-      test::check_verbs(*staged);  // the device's memory is the host's here
+      test::check_device_collectives(ctx, *staged);
+      test::check_collectives(*staged);  // the device's memory is the host's here
       const auto pairs = staged->split(world.rank() / 2, -world.rank(), "pairs");
       EXPECT_EQ(pairs->name(), "pairs");
-      test::check_device_verbs(ctx, *pairs);
+      test::check_device_collectives(ctx, *pairs);
     });
   }
 }
@@ -193,7 +193,7 @@ TEST(Communicator, CountsHowLongItWaitedForEachRank) {
   });
 }
 
-TEST(Communicator, DifferentVerbsAreAnErrorNotAHang) {
+TEST(Communicator, DifferentCollectivesAreAnErrorNotAHang) {
   const std::string message = message_of([&] {
     run_threads(2, [&](Communicator& world) {
       std::vector<double> values(world.rank() == 0 ? 3 : 4, 1.0);

@@ -18,6 +18,8 @@ TEST(JsonNumber, RefusesWhatANumberWouldBeBentInto) {
                            "12222222222222222222222222", "\"7\"", "null", "[1]"}) {
     EXPECT_THROW(whole_number<std::int64_t>(json::parse(text)), json::exception) << text;
   }
+  EXPECT_FALSE(is_whole_number<std::int64_t>(json::parse("9223372036854775808")));
+  EXPECT_TRUE(is_whole_number<std::int64_t>(json::parse("-9223372036854775808")));
   EXPECT_THROW(whole_number<std::uint64_t>(json::parse("-1")), json::exception);
   EXPECT_THROW(whole_number<std::uint32_t>(json::parse("4294967296")), json::exception);
 }

@@ -2,6 +2,7 @@
 // figures that the built-in one has.
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -138,7 +139,12 @@ TEST(PlanDescribe, FindsLatenciesAndRatesOfLinks) {
   replace_file(path, json_of({.gpu = cpu, .network = network, .collectives = measured_links()}));
   EXPECT_EQ(network_description(path).nic_gbs.value, network->nic_gbs.value);
   EXPECT_EQ(gpu_description(path).device, "cpu");
-  EXPECT_TRUE(test::has(read_file(path), "\"alpha_us\": 30.06"));
+  const std::string written = read_file(path);
+  EXPECT_TRUE(test::has(written, "\"alpha_us\": 30.06"));
+  EXPECT_TRUE(test::has(written, "\"collective\": \"exchange\"")) << written;
+  // Of an older program, which named them by another key.
+  replace_file(path, std::regex_replace(written, std::regex("\"collective\""), "\"verb\""));
+  EXPECT_EQ(network_description(path).nic_gbs.value, network->nic_gbs.value);
 }
 
 TEST(PlanDescribe, LinksOfOneMachineLeaveThoseBetweenMachinesAlone) {

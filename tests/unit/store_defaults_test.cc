@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
 
 #include "tests/support/messages.h"
 #include "tests/support/paths.h"
@@ -256,6 +259,20 @@ TEST_F(LoadedForAStore, TheConfigForOnesOwnDataIsTheDefaultsExplained) {
   const std::string path = test::source_dir() + "/configs/own-data.toml";
   const std::vector<run::Override> overrides = {{"data.store", store_}, {"run.dir", "runs/x"}};
   EXPECT_EQ(run::load_config(path, overrides), run::load_config("", overrides));
+  // Every key that the store decides has its line, as a comment or not.
+  std::set<std::string> shown;
+  std::ifstream file(path);
+  std::string section;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("[")) section = line.substr(1, line.find(']') - 1) + ".";
+    if (line.starts_with("# ")) line = line.substr(2);
+    const std::size_t equals = line.find(" = ");
+    if (equals != std::string::npos) shown.insert(section + line.substr(0, equals));
+  }
+  for (const run::ConfigKey& key : run::config_keys()) {
+    if (run::how_chosen(key.name).empty()) continue;
+    EXPECT_TRUE(shown.contains(key.name)) << key.name;
+  }
 }
 
 TEST(ConfigHelp, SaysHowADefaultIsChosen) {

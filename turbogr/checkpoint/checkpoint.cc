@@ -13,6 +13,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/escape.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/mapped_pages.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/embedding/wire.h"
@@ -43,7 +44,7 @@ constexpr std::uint64_t kVerifyThreads = 8;  // as many as memory can feed; one 
 Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   json manifest;
   try {
-    manifest = json::parse(read_file(folder_ + "/manifest.json", kLargestText), nullptr, false);
+    manifest = parse_json(read_file(folder_ + "/manifest.json", kLargestText));
   } catch (const Error& error) {
     refuse("it has no manifest (", error.what(), ")");
   }
@@ -72,7 +73,7 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
     if (!manifest.at("score").is_null()) score_ = manifest.at("score").get<double>();
     command_ = manifest.at("command").get<std::string>();
     config_ = read_listed_file(manifest.at("files"), "config.toml");
-    state_ = json::parse(read_listed_file(manifest.at("files"), "state.json"), nullptr, false);
+    state_ = parse_json(read_listed_file(manifest.at("files"), "state.json"));
     if (!state_.is_object()) refuse("its state.json is not a JSON object");
     for (const auto& [name, fields] : manifest.at("shards").items()) {
       shards_.push_back(open_shard(name, fields));

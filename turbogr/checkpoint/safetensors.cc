@@ -12,6 +12,7 @@
 
 #include "turbogr/core/crc32c.h"
 #include "turbogr/core/device_memory.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/mapped_pages.h"
 #include "turbogr/core/tensor.h"
 
@@ -266,6 +267,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
 }
 
 void SafetensorsFile::parse_header(std::string_view text, std::uint64_t data_bytes) {
+  TGR_CHECK(!nests_too_deep(text), "'", path_,
+            "' is not a safetensors file: its header nests lists or objects too deep");
   // JSON objects silently keep one of two equal keys; here that would hide a tensor.
   std::set<std::string> names;
   std::string repeated;

@@ -2,24 +2,18 @@
 
 #include <cstddef>
 
+#include "turbogr/core/utf8.h"
+
 namespace turbogr {
 namespace {
 
 // Bytes of the character at the front of the text when it may be shown as it is; 0 when not.
 std::size_t plain_length(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned char first = byte(0);
+  const auto first = static_cast<unsigned char>(text.front());
   if (first < 0x80) return first >= 0x20 && first != 0x7f && first != '\\' ? 1 : 0;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  const bool control = first == 0xc2 && second < 0xa0;  // the second block of them
-  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  const bool no_character = (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f);
-  return control || overlong || no_character ? 0 : length;
+  const std::size_t length = utf8_length(text);
+  const bool control = first == 0xc2 && length > 0 && static_cast<unsigned char>(text[1]) < 0xa0;
+  return control ? 0 : length;  // the second block of them
 }
 
 }  // namespace

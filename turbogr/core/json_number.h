@@ -7,17 +7,18 @@
 
 namespace turbogr {
 
-// The number, which is written without a fraction and fits T; otherwise nlohmann's own exception
-// for a value of another kind, so that readers have one thing to catch.
+// Whether the value is a number, written without a fraction, that fits T.
+template <class T, class Json>
+bool is_whole_number(const Json& value) {
+  if (value.is_number_unsigned()) return std::in_range<T>(value.template get<std::uint64_t>());
+  return value.is_number_integer() && std::in_range<T>(value.template get<std::int64_t>());
+}
+
+// The number; otherwise nlohmann's own exception for a value of another kind, so that readers have
+// one thing to catch.
 template <class T, class Json>
 T whole_number(const Json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.template get<std::uint64_t>();
-    if (std::in_range<T>(number)) return static_cast<T>(number);
-  } else if (value.is_number_integer()) {
-    const auto number = value.template get<std::int64_t>();
-    if (std::in_range<T>(number)) return static_cast<T>(number);
-  }
+  if (is_whole_number<T>(value)) return value.template get<T>();
   throw Json::type_error::create(302, "not a whole number that fits", &value);
 }
 

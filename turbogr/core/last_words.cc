@@ -59,6 +59,9 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+// Set before the handler is.
+std::atomic<bool> exits = false;
+
 extern "C" void explain(int number, siginfo_t* info, void*) {
   static std::atomic_flag explaining;
   while (explaining.test_and_set()) ::pause();  // another thread is about to end the process
@@ -72,7 +75,22 @@ extern "C" void explain(int number, siginfo_t* info, void*) {
   say(file);
   say("' was cut short while it was in use, or its disk is full or has failed; ");
   say("restore it and start again (a training run: with --run.resume=true)\n");
-  ::_exit(1);
+  if (exits) ::_exit(1);
+  std::signal(number, SIG_DFL);  // the same look again ends the host
+}
+
+void install_explain() {
+  struct sigaction action = {};
+  action.sa_sigaction = explain;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+struct sigaction of_sigbus() {
+  struct sigaction action = {};
+  sigaction(SIGBUS, nullptr, &action);
+  return action;
 }
 
 std::terminate_handler before = nullptr;
@@ -97,11 +115,21 @@ void leave_last_words() {
   // for that: better now than when an exception says that there is none.
   void* frame = nullptr;
   ::backtrace(&frame, 1);
-  struct sigaction action = {};
-  action.sa_sigaction = explain;
-  action.sa_flags = SA_SIGINFO;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGBUS, &action, nullptr);
+  exits = true;
+  install_explain();
+  std::signal(SIGXFSZ, SIG_IGN);  // the write that is too much fails, and says so
+}
+
+LastWordsOfHost::LastWordsOfHost() {
+  const struct sigaction now = of_sigbus();
+  installed_ = (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL;
+  if (installed_) install_explain();
+}
+
+LastWordsOfHost::~LastWordsOfHost() {
+  const struct sigaction now = of_sigbus();
+  const bool still_ours = (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == explain;
+  if (installed_ && still_ours) std::signal(SIGBUS, SIG_DFL);
 }
 
 }  // namespace turbogr

@@ -10,6 +10,8 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
+#include "turbogr/core/philox.h"
 
 namespace turbogr::data {
 namespace {
@@ -43,7 +45,7 @@ std::string LoaderState::to_json() const {
 
 LoaderState LoaderState::from_json(const std::string& text) {
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json(text);
     return {.seed = whole_number<std::uint64_t>(json.at("seed")),
             .epoch = whole_number<std::int64_t>(json.at("epoch")),
             .window = whole_number<std::int64_t>(json.at("window")),

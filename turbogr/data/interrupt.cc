@@ -22,7 +22,6 @@ constexpr std::array<Watched, 4> kWatched = {{{SIGINT, "SIGINT"},
 volatile std::sig_atomic_t signal_seen = 0;
 bool watching = false;  // one guard does, the first
 std::array<struct sigaction, kWatched.size()> old_actions;
-struct sigaction old_file_size;
 
 thread_local InterruptQuestion* question = nullptr;
 
@@ -43,8 +42,6 @@ InterruptGuard::InterruptGuard() : watches_(question == nullptr && !watching) {
     const bool by_nohup = kWatched[i].number == SIGHUP && old_actions[i].sa_handler == SIG_IGN;
     if (by_nohup) sigaction(SIGHUP, &old_actions[i], nullptr);
   }
-  action.sa_handler = SIG_IGN;
-  sigaction(SIGXFSZ, &action, &old_file_size);
 }
 
 InterruptGuard::~InterruptGuard() {
@@ -53,7 +50,6 @@ InterruptGuard::~InterruptGuard() {
   for (std::size_t i = 0; i < kWatched.size(); ++i) {
     sigaction(kWatched[i].number, &old_actions[i], nullptr);
   }
-  sigaction(SIGXFSZ, &old_file_size, nullptr);
   signal_seen = 0;
 }
 

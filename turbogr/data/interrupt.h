@@ -12,9 +12,8 @@ namespace turbogr::data {
 
 // Catches SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored) and SIGPIPE (nobody reads standard
 // output any more) while it lives; then the old handlers are back. Those made meanwhile add
-// nothing: a command made of others knows of what stopped one of them. Past a file-size limit
-// (ulimit -f) a write fails, as on a full disk, instead of ending the process. Leaves all signals
-// alone on a thread that has an InterruptQuestion.
+// nothing: a command made of others knows of what stopped one of them. Leaves all signals alone on
+// a thread that has an InterruptQuestion.
 class InterruptGuard {
  public:
   InterruptGuard();

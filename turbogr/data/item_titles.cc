@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/utf8.h"
 #include "turbogr/data/byte_source.h"
 #include "turbogr/data/csv_reader.h"
 #include "turbogr/data/file_kind.h"
@@ -23,28 +24,13 @@ constexpr std::array<std::string_view, 12> kTitleNames = {
     "product_name", "video_name", "track_name",  "song_name",     "book_title", "caption"};
 constexpr std::size_t kLongest = 200;
 
-// The length of the UTF-8 character at `at`, 0 when there is none.
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = static_cast<unsigned char>(text[at]);
-  const std::size_t length = byte < 0x80                   ? 1
-                             : byte >= 0xc2 && byte < 0xe0 ? 2
-                             : byte >= 0xe0 && byte < 0xf0 ? 3
-                             : byte >= 0xf0 && byte < 0xf5 ? 4
-                                                           : 0;
-  if (length == 0 || length > text.size() - at) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
-
 // Bytes that are no UTF-8 are taken as Latin-1, which MovieLens' older files are in. Control
 // characters could move a terminal's cursor and become question marks.
 std::string clean(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size() && result.size() < kLongest;) {
     const auto byte = static_cast<unsigned char>(text[at]);
-    const std::size_t length = utf8_length(text, at);
+    const std::size_t length = utf8_length(text.substr(at));
     const bool second_controls =
         length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0;
     if (byte < 0x20 || byte == 0x7f || second_controls || (length == 0 && byte < 0xa0)) {

@@ -4,6 +4,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/data/checksum.h"
 
 namespace turbogr::data {
@@ -136,7 +137,7 @@ std::string Manifest::to_json() const {
 }
 
 Manifest Manifest::from_json(const std::string& text, const std::filesystem::path& path) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json<Json>(text);
   TGR_CHECK(!json.is_discarded(), "'", path.string(),
             "' is damaged: it is not JSON; restore it or prepare the store again");
   TGR_CHECK(json.is_object() && json.value("format", Json()) == kFormat, "'", path.string(),

@@ -55,9 +55,8 @@ void ShardedTable::initialise(const Context& ctx) {
                         [&](std::int64_t begin, std::int64_t end, int) {
                           std::vector<float> values(width);
                           for (std::int64_t i = begin; i < end; ++i) {
-                            ops::truncated_normal_row(
-                                options_.seed, sharding_.id_of(shard_, piece.begin + i),
-                                options_.scale, options_.width, values.data());
+                            ops::random_row(options_.seed, sharding_.id_of(shard_, piece.begin + i),
+                                            options_.start, options_.width, values.data());
                             to_wire(options_.dtype, values.data(), options_.width,
                                     piece.data + static_cast<std::size_t>(i) * row_bytes);
                           }

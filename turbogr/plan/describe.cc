@@ -165,10 +165,11 @@ namespace {
 
 using Times = std::vector<CollectiveTime>;
 
-Times times_of(const Times& all, const std::string& verb, bool several_machines) {
+Times times_of(const Times& all, const std::string& collective, bool several_machines) {
   Times found;
   for (const CollectiveTime& time : all) {
-    if (time.verb == verb && (time.nodes > 1) == several_machines) found.push_back(time);
+    if (time.collective == collective && (time.nodes > 1) == several_machines)
+      found.push_back(time);
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
@@ -244,13 +245,13 @@ std::string json_of(const MeasuredMachine& machine) {
   json["gpu"] = figures_json("gpu", machine.gpu);
   json["gpu"]["device"] = machine.gpu.device;
   if (machine.network) json["network"] = figures_json("network", *machine.network);
-  std::map<std::tuple<std::string, int, int>, std::vector<CollectiveTime>> of_verb;
+  std::map<std::tuple<std::string, int, int>, std::vector<CollectiveTime>> of_collective;
   for (const CollectiveTime& time : machine.collectives) {
-    of_verb[{time.verb, time.nodes, time.ranks}].push_back(time);
+    of_collective[{time.collective, time.nodes, time.ranks}].push_back(time);
   }
-  for (const auto& [key, times] : of_verb) {
+  for (const auto& [key, times] : of_collective) {
     const LinkFit fit = fit_link(times);
-    nlohmann::ordered_json row = {{"verb", std::get<0>(key)},
+    nlohmann::ordered_json row = {{"collective", std::get<0>(key)},
                                   {"machines", std::get<1>(key)},
                                   {"ranks", std::get<2>(key)},
                                   {"alpha_us", fit.alpha_us},

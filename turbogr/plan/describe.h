@@ -29,7 +29,8 @@ GpuDescription describe(GpuDescription base, const std::vector<MeasuredStep>& st
 
 // One collective of `ranks` ranks on `nodes` machines, `bytes` on each rank.
 struct CollectiveTime {
-  std::string verb;  // exchange (of two ranks, both ways), all_reduce, all_gather or all_to_all
+  // exchange (of two ranks, both ways), all_reduce, all_gather or all_to_all
+  std::string collective;
   int ranks = 0;
   int nodes = 1;
   std::int64_t bytes = 0;

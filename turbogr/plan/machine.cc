@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/output_file.h"
 #include "turbogr/plan/built_in_machines.h"
 
@@ -100,12 +101,9 @@ template <class Machine, std::size_t count>
 Machine parse_machine(const std::string& name_or_path, const std::string& what,
                       const FigureKey<Machine> (&keys)[count]) {
   const auto [text, source] = find_description(name_or_path, what);
-  nlohmann::json file;
-  try {
-    file = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    detail::throw_error("'", source, "' is not JSON: ", error.what());
-  }
+  nlohmann::json file = parse_json(text);
+  TGR_CHECK(!file.is_discarded(), "'", source,
+            "' is not JSON; restore it, or write it anew with `turbogr bench machine`");
   TGR_CHECK(file.is_object() && file.contains("what"), "'", source, "' does not describe a ", what,
             "; its key \"what\" must be \"", what, '"');
   if (file["what"] == "machine") {

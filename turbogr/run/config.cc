@@ -12,6 +12,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/core/utf8.h"
 #include "turbogr/run/config_entries.h"
 #include "turbogr/run/config_keys.h"
 #include "turbogr/run/idle_keys.h"
@@ -188,6 +189,9 @@ void apply(Draft& draft, const Override& change) {
   const std::string where = fmt::format("command line, --{}={}", change.key, change.value);
   const ConfigKey key = find_key(where, change.key);
   const ConfigValue like = key.get(draft.config);
+  TGR_CHECK(is_utf8(change.value), where,
+            ": the value is not UTF-8 text, and a run could not read its config again; give files "
+            "and folders names in UTF-8");
   const bool text = std::holds_alternative<std::string>(like);
   const bool quoted =
       change.value.size() >= 2 && change.value.front() == '"' && change.value.back() == '"';

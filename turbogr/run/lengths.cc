@@ -7,6 +7,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/output_file.h"
 
 namespace turbogr::run {
@@ -61,7 +62,7 @@ void write_lengths(const std::string& path, const LengthHistogram& histogram) {
 
 LengthHistogram read_lengths(const std::string& path) {
   try {
-    const nlohmann::json file = nlohmann::json::parse(read_file(path));
+    const nlohmann::json file = parse_json(read_file(path));
     LengthHistogram histogram;
     histogram.count = whole_number<std::int64_t>(file.at("count"));
     histogram.mean = file.at("mean");

@@ -14,6 +14,7 @@
 #include "turbogr/core/check.h"
 #include "turbogr/core/crc32c.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
 
@@ -35,7 +36,7 @@ std::size_t bytes_to_keep(std::string_view text, std::int64_t resume_step) {
   while (begin < text.size()) {
     const std::size_t end = line_end(text, begin);
     if (end == std::string_view::npos) return begin;  // torn
-    const json line = json::parse(text.substr(begin, end - begin), nullptr, false);
+    const json line = parse_json(text.substr(begin, end - begin));
     const bool last = end == text.size();
     if (line.is_discarded() && last) return begin;
     if (line.is_object() && line.contains("step") && line["step"].is_number() &&
@@ -51,7 +52,7 @@ std::set<std::string> lines_of_step(std::string_view text, std::int64_t step) {
   std::set<std::string> lines;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(line_end(text, begin), text.size());
-    const json line = json::parse(text.substr(begin, end - begin), nullptr, false);
+    const json line = parse_json(text.substr(begin, end - begin));
     if (line.is_object() && line.value("step", json()) == step) {
       lines.emplace(text.substr(begin, end - begin));
     }
@@ -153,8 +154,9 @@ std::vector<MetricRecord> read_json_lines(const std::string& path, std::int64_t*
     const std::size_t end = std::min(line_end(text, begin), text.size());
     const std::string_view content = std::string_view(text).substr(begin, end - begin);
     begin = end;
-    const ordered_json line = ordered_json::parse(content, nullptr, false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
+    const ordered_json line = parse_json<ordered_json>(content);
+    if (!line.is_object() || !line.contains("step") ||
+        !is_whole_number<std::int64_t>(line["step"])) {
       if (content.find_first_not_of(" \r\n") != std::string_view::npos) ++bad;
       continue;
     }

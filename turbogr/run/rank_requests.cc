@@ -1,17 +1,22 @@
 #include "turbogr/run/rank_requests.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "turbogr/core/check.h"
+#include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/nearest_name.h"
+#include "turbogr/run/each_line.h"
 
 namespace turbogr::run {
 namespace {
+
+// A request names up to some hundred thousand items.
+constexpr LineLimits kRequestLimits = {std::size_t{16} << 20, std::size_t{2} << 30};
 
 std::int64_t seconds_in(const data::Store& store, std::int64_t time) {
   if (store.time_unit() != data::TimeUnit::kMilliseconds) return time;
@@ -63,14 +68,16 @@ std::vector<std::string> item_texts(const nlohmann::json& items) {
 std::optional<std::int64_t> time_of(const nlohmann::json& fields) {
   if (!fields.contains("at")) return std::nullopt;
   const nlohmann::json& at = fields.at("at");
-  TGR_CHECK(at.is_number_integer(), "\"at\" is ", at.dump(), " (", kind_of(at),
-            "); wanted: a whole number, a time in the store's unit");
+  TGR_CHECK(is_whole_number<std::int64_t>(at), "\"at\" is ", at.dump(), " (", kind_of(at),
+            "); wanted: a whole number of 64 bits, a time in the store's unit");
   return at.get<std::int64_t>();
 }
 
-RankRequest parse_request(const std::string& line, const KnownIds& known,
-                          const std::string& where) {
-  const nlohmann::json fields = nlohmann::json::parse(line);
+RankRequest parse_request(std::string_view line, const KnownIds& known, const std::string& where) {
+  const nlohmann::json fields = parse_json(line);
+  TGR_CHECK(!fields.is_discarded(),
+            "the line is no JSON; wanted one such as {\"user\": 7, \"items\": [1, 2], "
+            "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if wanted");
   check_request_keys(fields);
   RankRequest request =
       rank_request(known.store, id_text("user", fields.at("user")),
@@ -120,25 +127,17 @@ void add_context(const data::Store& store, const std::string& feature, const std
 }
 
 std::vector<RankRequest> read_rank_requests(const std::string& path, const KnownIds& known) {
-  std::ifstream in(path);
-  TGR_CHECK(in.good(), "cannot read '", path, "'; give a file with a request a line");
   std::vector<RankRequest> requests;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = path + ":" + std::to_string(number) + ": ";
-    try {
-      requests.push_back(parse_request(line, known, where));
-    } catch (const nlohmann::json::exception&) {
-      detail::throw_error(
-          where,
-          "the line is no JSON; wanted one such as {\"user\": 7, \"items\": [1, 2], "
-          "\"at\": 1651766400000, \"context\": {\"tab\": 1}}, the last two if "
-          "wanted");
-    } catch (const Error& error) {
-      detail::throw_error(where, error.what());
-    }
-  }
+  for_each_line(path, kRequestLimits, "a request a line",
+                [&](std::string_view line, std::int64_t number) {
+                  if (line.find_first_not_of(" \t") == std::string_view::npos) return;
+                  const std::string where = path + ":" + std::to_string(number) + ": ";
+                  try {
+                    requests.push_back(parse_request(line, known, where));
+                  } catch (const Error& error) {
+                    detail::throw_error(where, error.what());
+                  }
+                });
   TGR_CHECK(!requests.empty(), "'", path, "' has no requests; give one a line");
   return requests;
 }

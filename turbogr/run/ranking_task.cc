@@ -188,6 +188,7 @@ class RankingTask : public Task {
 
  private:
   Evaluation evaluated(data::Split split) {
+    settle();
     data::SampleLoader loader(store_, evaluation_of(split));
     const eval::GroupBy groups = eval::group_by_from_name(config_.eval.group);
     evaluator_->clear();

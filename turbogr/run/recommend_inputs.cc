@@ -4,58 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/log.h"
-#include "turbogr/data/byte_source.h"
 #include "turbogr/data/field.h"
-#include "turbogr/data/interrupt.h"
+#include "turbogr/run/each_line.h"
 #include "turbogr/run/item_names.h"
 
 namespace turbogr::run {
 namespace {
-
-// A list is read as it comes, so a pipe may be one; one without an end is not read for ever.
-constexpr std::size_t kLongestLine = 1 << 16;
-constexpr std::size_t kLargestList = 256 << 20;
-
-// Calls take(line, its number) for each line that is not empty.
-template <class Take>
-void for_each_line(const std::string& path, const std::string& wanted, const Take& take) {
-  TGR_CHECK(std::filesystem::exists(path) && !std::filesystem::is_directory(path), "cannot read '",
-            path, "'; give a file with ", wanted);
-  const data::Input input = data::open_input(path);
-  std::string waiting;
-  std::int64_t number = 0;
-  const auto take_line = [&](std::string_view line) {
-    if (++number == 1 && line.starts_with("\xef\xbb\xbf"))
-      line.remove_prefix(3);  // byte-order mark
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) take(line, number);
-  };
-  std::vector<char> block(kLongestLine);
-  std::size_t total = 0, count = 0;
-  do {
-    count = input.bytes->read(block);
-    data::check_interrupt();
-    total += count;
-    TGR_CHECK(total <= kLargestList, "'", path, "' goes on for more than ", kLargestList >> 20,
-              " MB; give a file with ", wanted);
-    std::string_view rest(block.data(), count);
-    for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos;) {
-      waiting.append(rest.substr(0, end));
-      take_line(waiting);
-      waiting.clear();
-      rest.remove_prefix(end + 1);
-    }
-    waiting.append(rest);
-    TGR_CHECK(waiting.size() < kLongestLine, "'", path, "', line ", number + 1, ": more than ",
-              kLongestLine >> 10, " kB without a line's end; give a file with ", wanted);
-  } while (count == block.size());
-  if (!waiting.empty()) take_line(waiting);
-}
 
 std::string place_text(const std::string& path, std::int64_t line) {
   return fmt::format("{}:{}: ", path, line);
@@ -106,7 +64,7 @@ Unknown unknown_from_name(std::string_view name) {
 std::vector<std::int64_t> indices_in_file(const std::string& path, const KnownIds& known) {
   IdFinder finder(known);
   std::vector<std::int64_t> indices;
-  for_each_line(path, fmt::format("one {} id a line", known.what),
+  for_each_line(path, kListLimits, fmt::format("one {} id a line", known.what),
                 [&](std::string_view id, std::int64_t line) {
                   const auto index = finder.find(id, [&] { return place_text(path, line); });
                   if (index) indices.push_back(*index);
@@ -155,7 +113,8 @@ std::vector<HistoryEvent> read_history(const std::string& path, const data::Stor
   std::optional<bool> timed;
   std::int64_t time = 0;
   for_each_line(
-      path, "one 'item' or 'item,time' a line", [&](std::string_view line, std::int64_t number) {
+      path, kListLimits, "one 'item' or 'item,time' a line",
+      [&](std::string_view line, std::int64_t number) {
         const auto place = [&] { return place_text(path, number); };
         const std::size_t comma = line.find(',');
         const bool has_time = comma != std::string::npos;

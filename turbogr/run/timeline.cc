@@ -10,6 +10,7 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/json_number.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/output_file.h"
 
 namespace turbogr::run {
@@ -49,7 +50,7 @@ std::map<int, Rank> ranks_in(const nlohmann::json& trace) {
 
 std::map<int, Rank> read_ranks(const std::string& path) {
   try {
-    return ranks_in(nlohmann::json::parse(read_file(path)));
+    return ranks_in(parse_json(read_file(path)));
   } catch (const nlohmann::json::exception&) {
     detail::throw_error("'", path,
                         "' is not a trace as a run writes it; train with --run.trace=true again");

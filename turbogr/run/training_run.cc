@@ -14,8 +14,10 @@
 
 #include "turbogr/core/check.h"
 #include "turbogr/core/context.h"
+#include "turbogr/core/escape.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/trace.h"
+#include "turbogr/core/utf8.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
 #include "turbogr/dist/topology.h"
@@ -158,7 +160,7 @@ class TrainingRun {
 TrainingRun::TrainingRun(const Config& config, const std::string& command,
                          dist::Communicator& world, const RunControl& control)
     : config_(config),
-      command_(command),
+      command_(escaped(command, "\\")),
       world_(world),
       control_(control),
       share_(share_of(config, world)),
@@ -526,6 +528,9 @@ RunEnd run_training(const Config& given, const std::string& command, dist::Commu
   Config config = given;
   // As the run remembers it: who reads the run later may stand in another folder.
   config.data.store = std::filesystem::absolute(given.data.store).string();
+  TGR_CHECK(is_utf8(config.data.store), "the store's path '", config.data.store,
+            "' is not UTF-8 text, and a run could not read its config again; give files and "
+            "folders names in UTF-8");
   {
     const data::Store store(config.data.store);
     name_features(config, store);

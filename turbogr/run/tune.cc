@@ -16,8 +16,10 @@
 #include "turbogr/checkpoint/checkpoint.h"
 #include "turbogr/core/check.h"
 #include "turbogr/core/file.h"
+#include "turbogr/core/json_text.h"
 #include "turbogr/core/log.h"
 #include "turbogr/core/output_file.h"
+#include "turbogr/core/utf8.h"
 #include "turbogr/data/holdout.h"
 #include "turbogr/data/interrupt.h"
 #include "turbogr/data/store.h"
@@ -36,6 +38,9 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 void check_base(const Config& base, const TuneOptions& options) {
   TGR_CHECK(options.trials >= 1, "--trials ", options.trials, "; at least 1");
+  TGR_CHECK(is_utf8(options.folder), "--out '", options.folder,
+            "' is not UTF-8 text, and a trial could not read its config again; name a folder in "
+            "UTF-8");
   TGR_CHECK(!base.data.store.empty(),
             "data.store is not set; name a store, e.g. --data.store=stores/mine");
   TGR_CHECK(data::Holdout(base.data.holdout).has_validation(),
@@ -86,8 +91,8 @@ FileHandle open_folder(const Config& base, const TuneOptions& options) {
     replace_file(plan.string(), wanted.dump(1) + "\n");
     return lock;
   }
-  const json found = json::parse(read_file(plan.string()), nullptr, /*allow_exceptions=*/false);
-  TGR_CHECK(found.is_object() && found.value("version", 0) == 1 && found.contains("config") &&
+  const json found = parse_json(read_file(plan.string()));
+  TGR_CHECK(found.is_object() && found.value("version", json()) == 1 && found.contains("config") &&
                 found["config"].is_string(),
             "'", plan.string(),
             "' is not the plan of a search as this program writes it; name "
