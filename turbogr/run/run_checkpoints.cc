@@ -145,7 +145,7 @@ std::string RunCheckpoints::load_best() {
   if (config_.checkpoint.keep_best == 0) return "";
   const std::string best =
       world_.all_gather_text(leads() ? checkpoint::best_checkpoint(folder_.checkpoints()) : "")[0];
-  const std::string name = std::filesystem::path(best).filename().string();
+  std::string name = std::filesystem::path(best).filename().string();
   if (best.empty() || checkpoint::checkpoint_step(name) == task_.steps_done()) return "";
   const checkpoint::Checkpoint saved = checkpoint::open_named_checkpoint(world_, best);
   checkpoint::read_tensors(ctx_, saved, task_.weights(), {"model"});
