@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
-#include "bench/collective_bench.h"
 #include "bench/lengths.h"
 #include "bench/op_case.h"
 #include "bench/timing.h"
 #include "tests/support/messages.h"
-#include "turbogr/dist/communicator.h"
 
 namespace turbogr::bench {
 namespace {
@@ -110,25 +107,6 @@ TEST(OpCases, CutABatchAfterItsFirstTokens) {
   EXPECT_EQ(problem.first_tokens(45).lengths, (std::vector<std::int64_t>{40, 1, 4}));
   EXPECT_EQ(problem.first_tokens(41).lengths, (std::vector<std::int64_t>{40, 1}));
   EXPECT_EQ(problem.first_tokens(100).lengths, problem.lengths);
-}
-
-// Of ranks that are threads, whose process's time is counted together: that there is an answer.
-TEST(CollectiveBench, FindsWhatMessagesTakeOfAProcessor) {
-  std::optional<plan::MessageCost> found;
-  dist::run_threads(3, [&](dist::Communicator& world) {
-    const auto cost = measure_message_cost(world, {.largest = 1 << 16}, /*threads=*/1);
-    ASSERT_TRUE(cost.has_value());
-    if (world.rank() == 0) found = cost;
-  });
-  ASSERT_TRUE(found.has_value());
-  EXPECT_GT(found->processors, 0);
-  EXPECT_LT(found->processors, 8);
-  EXPECT_GT(found->looking, 0);
-  EXPECT_GT(found->exchange, 0);
-  EXPECT_GT(found->exchange_seconds, 0);
-  EXPECT_EQ(found->exchange_bytes, 2 << 16);
-  const auto alone = dist::make_self();
-  EXPECT_FALSE(measure_message_cost(*alone, {}, 1).has_value());
 }
 
 }  // namespace
