@@ -255,7 +255,7 @@ TEST(CudaRanks, ABadGradientOfARowAloneChangesNothing) {
   TGR_SKIP_WITHOUT_GPU();
   train::RetrievalOptions options = options_of(model::ModelKind::kHstu);
   options.clip = 0;
-  options.table_scale = 1e-38;
+  options.table_start = 1e-38;
   options.temperature = 1e-36;
   const Context ctx({.device = Device::kCuda, .threads = 1, .deterministic = true});
   train::RetrievalTrainer<float> untrained(ctx, options, kShape.items);
