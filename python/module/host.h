@@ -52,6 +52,8 @@ auto interruptible(Work&& work) {
     }
   }
   if (interrupts.error()) throw nb::python_error(*interrupts.error());
+  // Ctrl-C may have come after Python was last asked, and be why the work failed.
+  if (failure && PyErr_CheckSignals() != 0) throw nb::python_error();
   if (failure) std::rethrow_exception(failure);
   return *std::move(result);
 }
